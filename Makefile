@@ -1,0 +1,61 @@
+# Everything a contributor runs; `make` alone lists it.
+# Needs a Python >= 3.11 and a package registry for the first run, and no network after that.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check bench clean
+
+# The first Python on the PATH that is new enough. Yours instead: make PYTHON=/path/to/python3 setup
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$p"; break; fi; done)
+
+# More arguments for pytest: make test ARGS='-k seals'
+ARGS ?=
+
+BIN := .venv/bin
+
+# A stamp is named after pyproject.toml's content and this folder's path: a touched file costs nothing, a changed
+# file or a moved tree installs again. `demo` needs the runtime dependencies only, so it does not wait for the rest.
+KEY := $(shell { pwd; cat pyproject.toml; } | cksum | cut -d' ' -f1)
+RUNTIME := .venv/.runtime-$(KEY)
+DEV := .venv/.dev-$(KEY)
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(DEV) ## prepare .venv with everything a contributor needs
+
+demo: $(RUNTIME) ## move a recorded-style conversation from wire to wire, offline
+	@$(BIN)/python -m evener.demo
+
+test: $(DEV) ## run all tests
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: $(DEV) ## lint, formatting, types, and the tests of the tree's shape
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/shape $(ARGS)
+
+bench: $(DEV) ## print the benchmark figures
+	@$(BIN)/python -m bench
+
+clean: ## delete .venv, caches and build output
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME):
+	@$(need-python)
+	@"$(PYTHON)" scripts/setup.py
+	@touch $@
+
+$(DEV):
+	@$(need-python)
+	@"$(PYTHON)" scripts/setup.py dev
+	@touch $(RUNTIME) $@
+
+define need-python
+"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "Evener needs Python 3.11 or newer, and $(if $(PYTHON),'$(PYTHON)' is not one,there is none on the PATH)." >&2; \
+	echo "Install one, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; }
+endef

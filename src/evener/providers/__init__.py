@@ -1,0 +1,1 @@
+"""The rows: who can be asked, and how they deviate. Data, not code."""

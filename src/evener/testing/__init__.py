@@ -1,0 +1,5 @@
+"""Tools for testing against Evener and the providers it speaks to. Light to import; nothing here opens a connection."""
+
+from evener.testing.check import Violation, check_request
+
+__all__ = ["Violation", "check_request"]

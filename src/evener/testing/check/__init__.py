@@ -1,0 +1,56 @@
+"""`check_request`: what a real API would refuse with a 400, without calling it. Pure: no network, no encoder, no models.
+
+The rules are written from the wire sheets and the recordings alone. A wire is one module with a `check` function and one
+line in `CHECKS`.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from evener.testing.check import anthropic_messages, openai_responses
+from evener.testing.check.scope import Scope
+from evener.testing.check.shape import fields
+from evener.testing.check.violation import Violation
+
+__all__ = ["CHECKS", "Scope", "Violation", "check_request"]
+
+Check = Callable[[Mapping[str, object], Scope], Iterator[Violation]]
+
+CHECKS: Mapping[str, Check] = {
+    "anthropic_messages": anthropic_messages.check,
+    "openai_responses": openai_responses.check,
+}
+
+
+def check_request(
+    wire: str,
+    body: dict[str, Any] | bytes | str,
+    *,
+    api_version: str = "",
+    issued: Mapping[str, str] | None = None,
+    betas: Collection[str] | None = None,
+) -> list[Violation]:
+    """Every reason why the API behind `wire` would answer this body with a 400; empty when it would take it.
+
+    What the body does not show, and the caller does not say, is judged leniently: `api_version` is Anthropic's version
+    header, `betas` the names in its beta header (`None`: not known), and `issued` maps each signature or encrypted
+    content to the exact text it came with, so that an altered one is found. No JSON value makes this raise; a wire that
+    is not in `CHECKS` is a ValueError.
+    """
+    check = CHECKS.get(wire)
+    if check is None:
+        raise ValueError(f"unknown wire {wire!r}: expected one of {', '.join(sorted(CHECKS))}")
+    parsed: object = body
+    if isinstance(body, bytes | str):
+        try:
+            parsed = json.loads(body, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            return [Violation("", "json", f"The request body is not valid JSON: {error}")]
+    if not isinstance(parsed, dict):
+        return [Violation("", "type", "The request body should be a JSON object.")]
+    return list(check(fields(parsed), Scope(api_version=api_version, issued=issued, betas=betas)))
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

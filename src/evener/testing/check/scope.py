@@ -1,0 +1,17 @@
+"""What the caller knows about a request besides its body. Holds values only; what is unknown stays lenient."""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Facts that travel outside the body.
+
+    `api_version` and `betas` are request headers: an empty version and `None` betas mean "not known", so rules that hang
+    on them do not fire. `issued` maps each signature (or encrypted content) to the text it was issued with.
+    """
+
+    api_version: str = ""
+    issued: Mapping[str, str] | None = None
+    betas: Collection[str] | None = None

@@ -1,0 +1,88 @@
+"""The values: blocks, messages, transcripts, asks, replies, deltas and losses. Pure, frozen, the same for every provider."""
+
+from evener.transcript.ask import (
+    Ask,
+    Cache,
+    Choice,
+    ChoiceMode,
+    Effort,
+    Extra,
+    HostedTool,
+    OutputSchema,
+    Reasoning,
+    Settings,
+    State,
+    ToolSpec,
+)
+from evener.transcript.blocks import (
+    Block,
+    CacheTtl,
+    Citation,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    ResultContent,
+    Source,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.loss import Loss, LossKind
+from evener.transcript.message import Message, Role
+from evener.transcript.origin import Origin, Seal
+from evener.transcript.repair import Exchange, Repair, RepairRules, repair
+from evener.transcript.reply import Reply, Stop, StopReason
+from evener.transcript.transcript import Node, Transcript
+from evener.transcript.usage import Usage
+
+__all__ = [
+    "Ask",
+    "Block",
+    "Cache",
+    "CacheTtl",
+    "Choice",
+    "ChoiceMode",
+    "Citation",
+    "DocumentBlock",
+    "Effort",
+    "Exchange",
+    "Extra",
+    "HostedBlock",
+    "HostedTool",
+    "ImageBlock",
+    "Inline",
+    "Loss",
+    "LossKind",
+    "Message",
+    "Node",
+    "Origin",
+    "OutputSchema",
+    "Reasoning",
+    "ReasoningBlock",
+    "Remote",
+    "Repair",
+    "RepairRules",
+    "Reply",
+    "ResultContent",
+    "Role",
+    "Seal",
+    "Settings",
+    "Source",
+    "State",
+    "Stop",
+    "StopReason",
+    "Stored",
+    "TextBlock",
+    "ToolCall",
+    "ToolResult",
+    "ToolSpec",
+    "Transcript",
+    "Uploaded",
+    "Usage",
+    "repair",
+]

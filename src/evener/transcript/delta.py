@@ -1,0 +1,141 @@
+"""The neutral pieces of a streamed answer. Every decoder yields these and nothing else; the Assembler folds them. Pure.
+
+`index` names the block within the reply. Pieces of different blocks may interleave.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from evener.errors import EvenerError
+from evener.transcript.blocks import Citation
+from evener.transcript.reply import StopReason
+from evener.transcript.usage import Usage
+
+__all__ = [
+    "ArgumentsDelta",
+    "CallEnded",
+    "CallStarted",
+    "CitationAdded",
+    "Delta",
+    "Failed",
+    "HostedAdded",
+    "Notice",
+    "ReasoningDelta",
+    "SealAdded",
+    "Started",
+    "Stopped",
+    "TextDelta",
+    "UsageReported",
+]
+
+
+class Started(msgspec.Struct, frozen=True, gc=False):
+    """The provider has begun to answer."""
+
+    id: str
+    model: str
+
+
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
+    """More text."""
+
+    index: int
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    """More readable reasoning."""
+
+    index: int
+    text: str
+
+
+class CitationAdded(msgspec.Struct, frozen=True, gc=False):
+    """A citation for the text of this block."""
+
+    index: int
+    citation: Citation
+
+
+class SealAdded(msgspec.Struct, frozen=True, gc=False):
+    """The block's opaque fields, complete: the last one counts. `block` says what it seals if nothing else was sent."""
+
+    index: int
+    block: Literal["text", "reasoning", "call"]
+    data: str
+
+
+class CallStarted(msgspec.Struct, frozen=True, gc=False):
+    """A tool call has begun."""
+
+    index: int
+    id: str
+    name: str
+
+
+class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
+    """More of the arguments' JSON text. For showing: only a finished call may run."""
+
+    index: int
+    text: str
+
+
+class CallEnded(msgspec.Struct, frozen=True, gc=False):
+    """The call is complete, and this is the whole text of its arguments."""
+
+    index: int
+    raw: str
+
+
+class HostedAdded(msgspec.Struct, frozen=True, gc=False):
+    """A block of the provider's own, complete and verbatim."""
+
+    index: int
+    wire: str
+    raw: str
+    text: str
+
+
+class UsageReported(msgspec.Struct, frozen=True, gc=False):
+    """Token counts so far: a snapshot, the last one counts."""
+
+    usage: Usage
+
+
+class Stopped(msgspec.Struct, frozen=True, gc=False):
+    """The turn is over, with the wire's terminal mark seen."""
+
+    reason: StopReason
+    raw: str = ""
+    detail: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """An event nobody here knows: its name and its JSON text."""
+
+    name: str
+    raw: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The stream ended in an error; nothing follows. What came before it stands."""
+
+    error: EvenerError
+
+
+Delta = (
+    Started
+    | TextDelta
+    | ReasoningDelta
+    | CitationAdded
+    | SealAdded
+    | CallStarted
+    | ArgumentsDelta
+    | CallEnded
+    | HostedAdded
+    | UsageReported
+    | Stopped
+    | Notice
+    | Failed
+)

@@ -1,0 +1,89 @@
+"""What a model answered, whole: the fold of a stream. Frozen; the loop never branches on reasoning. Pure values."""
+
+from typing import Literal
+
+import msgspec
+
+from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall
+from evener.transcript.usage import Usage
+
+__all__ = ["Reply", "Stop", "StopReason"]
+
+StopReason = Literal[
+    "done",  # the model finished its turn
+    "tools",  # it waits for tool results
+    "length",  # the output limit was hit: the last call may be cut off
+    "context_full",  # the window is full
+    "stop_sequence",
+    "refusal",  # the model or a filter declined; not an error
+    "paused",  # the provider wants the turn sent back to go on
+    "compacted",  # the provider answered with a compaction only
+    "pending",  # a background answer that is not ready
+    "cancelled",
+    "other",
+]
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Why the model stopped: our word, the provider's word, and the provider's explanation if it gave one."""
+
+    reason: StopReason
+    raw: str = ""
+    detail: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One answer. Text, reasoning and several calls may stand together, in the order they came.
+
+    `notices` are events nobody here knows, as (name, JSON text): kept, never raised.
+    """
+
+    blocks: tuple[Block, ...]
+    stop: Stop
+    usage: Usage = Usage()
+    id: str = ""
+    model: str = ""
+    notices: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined."""
+        return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Every call of the turn, in order."""
+        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+
+    @property
+    def reasoning_text(self) -> str:
+        """The readable reasoning, joined by blank lines."""
+        return "\n\n".join(block.text for block in self.blocks if isinstance(block, ReasoningBlock) and block.text)
+
+    @property
+    def reasoning_metadata(self) -> tuple[dict[str, object], ...]:
+        """The opaque fields of each reasoning block."""
+        return tuple(block.metadata for block in self.blocks if isinstance(block, ReasoningBlock))
+
+    @property
+    def is_tool_call(self) -> bool:
+        """Whether tools must run before the model goes on."""
+        return bool(self.calls)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this ends the turn."""
+        return not self.calls and self.stop.reason not in ("paused", "pending")
+
+    @property
+    def input_tokens(self) -> int:
+        return self.usage.input_total
+
+    @property
+    def output_tokens(self) -> int:
+        return self.usage.output_total
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """A subset of the output tokens; 0 when the provider does not say."""
+        return self.usage.reasoning

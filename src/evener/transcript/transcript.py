@@ -1,0 +1,142 @@
+"""A conversation: the path from a root message to one head. Immutable; a fork shares the past and copies nothing. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from evener.errors import BadValue
+from evener.transcript.blocks import TextBlock
+from evener.transcript.message import Message
+
+__all__ = ["Node", "Transcript"]
+
+
+class Node:
+    """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
+
+    __slots__ = ("depth", "message", "parent")
+
+    def __init__(self, message: Message, parent: "Node | None") -> None:
+        self.message = message
+        self.parent = parent
+        self.depth: int = parent.depth + 1 if parent else 1
+
+
+class Transcript:
+    """Messages and, apart from them, the system prompt: adapters decide where that goes on the wire.
+
+    `append` and `extend` return a new transcript; the old one is unchanged and shares every message with the new one.
+    """
+
+    __slots__ = ("_head", "_system")
+
+    def __init__(self, messages: Iterable[Message] = (), system: str | Iterable[TextBlock] | None = None) -> None:
+        self._system = _system_blocks(system)
+        self._head = _linked(messages, None)
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt as one text, its parts joined by newlines; None when there is none."""
+        return "\n".join(block.text for block in self._system) if self._system else None
+
+    @property
+    def system_blocks(self) -> tuple[TextBlock, ...]:
+        """The system prompt in its parts, each of which may carry a cache mark."""
+        return self._system
+
+    @property
+    def head(self) -> Node | None:
+        """The node of the last message."""
+        return self._head
+
+    @property
+    def last(self) -> Message | None:
+        """The last message."""
+        return self._head.message if self._head else None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages from the root on."""
+        return self.since(None)
+
+    def since(self, node: Node | None) -> tuple[Message, ...]:
+        """The messages after a node of this path; all of them for None."""
+        found: list[Message] = []
+        here = self._head
+        while here is not None and here is not node:
+            found.append(here.message)
+            here = here.parent
+        if here is not node:
+            raise BadValue("That node is not on this transcript's path. Ask `extends` first.")
+        found.reverse()
+        return tuple(found)
+
+    def extends(self, node: Node | None) -> bool:
+        """Whether the path goes through this node. Costs as much as there are messages after it."""
+        here = self._head
+        depth = node.depth if node else 0
+        while here is not None and here.depth > depth:
+            here = here.parent
+        return here is node
+
+    def append(self, message: Message) -> "Transcript":
+        """A transcript with one more message."""
+        return self.extend((message,))
+
+    def extend(self, messages: Iterable[Message]) -> "Transcript":
+        """A transcript with more messages."""
+        return _made(_linked(messages, self._head), self._system)
+
+    def at(self, node: Node | None) -> "Transcript":
+        """The transcript as it was when `node` was its head: the past of a fork."""
+        if not self.extends(node):
+            raise BadValue("That node is not on this transcript's path. Take a node from `head` of an earlier transcript.")
+        return _made(node, self._system)
+
+    def with_system(self, system: str | Iterable[TextBlock] | None) -> "Transcript":
+        """The same messages under another system prompt."""
+        return _made(self._head, _system_blocks(system))
+
+    def __len__(self) -> int:
+        return self._head.depth if self._head else 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transcript):
+            return NotImplemented
+        if self._system != other._system or len(self) != len(other):
+            return False
+        return self._head is other._head or self.messages == other.messages
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Transcript of {len(self)} messages, head {self.last.id if self.last else None}>"
+
+
+def _made(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
+    made = Transcript.__new__(Transcript)
+    made._head = head
+    made._system = system
+    return made
+
+
+def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
+    for message in messages:
+        if not isinstance(message, Message):
+            raise BadValue(f"A transcript holds messages, not {type(message).__name__}. Use Message.user_text(...).")
+        if head is not None and not message.parent_id:
+            message = replace(message, parent_id=head.message.id)
+        head = Node(message, head)
+    return head
+
+
+def _system_blocks(system: str | Iterable[TextBlock] | None) -> tuple[TextBlock, ...]:
+    if system is None or system == "":
+        return ()
+    return (TextBlock(system),) if isinstance(system, str) else tuple(system)

@@ -1,0 +1,10 @@
+"""The wires: pure codecs between values and bytes. `CODECS` is the registry; a new wire is one folder and one line here."""
+
+from evener.wire.anthropic_messages import CODEC as ANTHROPIC_MESSAGES
+from evener.wire.assembler import Assembler, assemble
+from evener.wire.codec import Codec, Decoder, Encoded, moved
+from evener.wire.quirks import Quirks
+
+__all__ = ["CODECS", "Assembler", "Codec", "Decoder", "Encoded", "Quirks", "assemble", "moved"]
+
+CODECS: dict[str, Codec] = {codec.wire: codec for codec in (ANTHROPIC_MESSAGES,)}

@@ -1,0 +1,324 @@
+"""Writes one exchange as Anthropic messages: bytes without cache marks, and the places where marks may go. Pure."""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+
+from evener.transcript.ask import Ask
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    Source,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.origin import Seal
+from evener.transcript.repair import Exchange
+from evener.wire.fold import Fragment, Mark
+from evener.wire.names import wire_name
+from evener.wire.quirks import Quirks
+from evener.wire.seals import why_shut
+from evener.wire.text import as_object, dumps, fields, merged, must_fetch, placeholder
+
+__all__ = ["WIRE", "Page", "render"]
+
+WIRE = "anthropic_messages"
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
+OPERATOR = "[instruction from the operator, not from the user]\n"
+UNREADABLE = "_unreadable_arguments"
+
+
+class Page:
+    """The bytes of an exchange while it is written."""
+
+    def __init__(self, ask: Ask, quirks: Quirks, chain: bytes, *, thinking: bool) -> None:
+        self.ask = ask
+        self.quirks = quirks
+        self.chain = chain
+        self.thinking = thinking
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.marks: list[Mark] = []
+        self.losses: list[Loss] = []
+        self.message = ""
+        self.thought = False  # thinking was written
+        self.shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+        self.size += len(data)
+
+    def block(self, value: dict[str, object], cache: str = "") -> None:
+        """Write a block and remember that a mark may stand before its last brace."""
+        self.write(dumps(value))
+        self.marks.append((self.size - 1, cache))
+
+    def lose(self, loss: Loss) -> None:
+        self.losses.append(loss)
+
+    def drop(self, what: str, why: str) -> None:
+        self.losses.append(Loss("dropped", what, why, self.message))
+
+    def degrade(self, what: str, why: str) -> None:
+        self.losses.append(Loss("degraded", what, why, self.message))
+
+    def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
+        """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
+        marks = tuple(mark for mark in self.marks[:-1] if mark[1]) + tuple(self.marks[-1:])
+        first = exchange.assistant or (exchange.back[0] if exchange.back else None)
+        losses = (*exchange.losses, *self.losses)
+        traits = _traits(exchange, thought=self.thought)
+        return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
+
+
+def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+    """One exchange: what the assistant said, then what came back."""
+    lean = None
+    if quirks.thinking_replay == "latest":
+        lean = _page(exchange, chain, ask, quirks, thinking=False).fragment(exchange, None)
+    return _page(exchange, chain, ask, quirks, thinking=quirks.thinking_replay != "none").fragment(exchange, lean)
+
+
+def _traits(exchange: Exchange, *, thought: bool) -> frozenset[str]:
+    said = exchange.assistant
+    told = {
+        "assistant_first": said is not None,
+        "assistant_last": said is not None and not exchange.back,
+        "asks": any(not isinstance(block, ToolResult) for message in exchange.back for block in message.blocks),
+        "paused": said is not None and isinstance(said.blocks[-1], HostedBlock) and said.blocks[-1].wire == WIRE,
+        "bare_calls": said is not None and bool(said.calls) and not thought,
+    }
+    return frozenset(name for name, true in told.items() if true)
+
+
+def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, *, thinking: bool) -> Page:
+    page = Page(ask, quirks, chain, thinking=thinking)
+    if exchange.assistant:
+        _message(page, "assistant", (exchange.assistant,))
+    native = quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
+    if native:
+        for message in exchange.back:
+            _message(page, message.role, (message,))
+    elif exchange.back:
+        _message(page, "user", exchange.back)
+    return page
+
+
+def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
+    page.write(b'%s{"role":"%s","content":[' % (b"," if page.pieces else b"", role.encode()))
+    start = page.size
+    for message in messages:
+        page.message = message.id
+        lead = OPERATOR if message.role == "system" and role == "user" else ""
+        if lead:
+            page.degrade("system message", "this endpoint takes none here; sent as marked user text")
+        for block in message.blocks:
+            before = page.size
+            page.pieces.append(b"," if before > start else b"")
+            page.size += before > start
+            if not _block(page, block, role, message, lead):
+                page.size -= before > start
+                page.pieces.pop()
+    if page.size == start:
+        page.block({"type": "text", "text": "[nothing that this provider can read]"})
+    page.write(b"]}")
+
+
+def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> bool:
+    """Write one block; False when nothing of it goes out."""
+    match block:
+        case TextBlock():
+            return _text(page, block, role, lead)
+        case ReasoningBlock():
+            return _reasoning(page, block, message)
+        case ToolCall():
+            return _call(page, block)
+        case ToolResult():
+            return _result(page, block)
+        case ImageBlock() | DocumentBlock() | HostedBlock():
+            page.block(_plain(page, block, role), block.cache)
+            return True
+        case _:
+            assert_never(block)
+
+
+def _text(page: Page, block: TextBlock, role: str, lead: str) -> bool:
+    if not block.text.strip():
+        page.drop("text", "it was empty and only its seal counted, which is not of this wire")
+        return False
+    own: dict[str, object] = {"type": "text", "text": lead + block.text}
+    if block.seal and role == "assistant":
+        shut = why_shut(block.seal, page.ask.target, page.quirks, page.chain)
+        if not shut or (block.seal.origin.wire == WIRE and not page.quirks.prefix_bound):
+            own = merged(own, block.seal.data)
+        elif block.citations:
+            page.drop("citations", shut)
+    page.block(own, block.cache)
+    return True
+
+
+def _reasoning(page: Page, block: ReasoningBlock, message: Message) -> bool:
+    why, value = _replayable(page, block, message)
+    if value is not None:
+        page.thought = True
+        page.write(dumps(value))  # never a mark here: thinking takes none (sheet 12)
+        return True
+    page.shut = True
+    if block.text.strip() and page.ask.foreign_reasoning == "text":
+        page.degrade("reasoning", f"sent as plain text: {why}")
+        page.block({"type": "text", "text": block.text})
+        return True
+    page.drop("reasoning", why)
+    return False
+
+
+def _replayable(page: Page, block: ReasoningBlock, message: Message) -> tuple[str, dict[str, object] | None]:
+    """The thinking block to send back, or why it cannot go."""
+    quirks = page.quirks
+    if not page.thinking:
+        return "this endpoint takes back no thinking, or only the latest", None
+    if page.ask.reasoning.mode == "off" or page.ask.reasoning.effort == "off":
+        return "thinking is off for this request", None
+    if block.seal is None:
+        own = message.origin is not None and message.origin.provider == page.ask.target.provider
+        if quirks.thinking_kept == "sealed" or not own:
+            return "it carries no signature of this provider", None
+        return "", {"type": "thinking", "thinking": block.text}
+    if quirks.thinking_kept == "unsealed":
+        return "this endpoint takes back unsigned thinking only", None
+    if page.shut and quirks.prefix_bound:
+        return "an earlier thinking block of its turn was dropped", None
+    return _sealed(page, block, block.seal)
+
+
+def _sealed(page: Page, block: ReasoningBlock, seal: Seal) -> tuple[str, dict[str, object] | None]:
+    why = why_shut(seal, page.ask.target, page.quirks, page.chain)
+    if why:
+        return why, None
+    own = fields(seal.data)
+    if "data" in own:
+        return "", {"type": "redacted_thinking", **own}
+    signature = own.get("signature")
+    if page.quirks.thinking_kept == "sealed" and (signature is None or bytes(signature) in (b'""', b"null")):
+        return "its signature is missing, as after an aborted stream", None
+    return "", {"type": "thinking", "thinking": block.text, **own}
+
+
+def _call(page: Page, call: ToolCall) -> bool:
+    arguments: object = as_object(call.raw)
+    if arguments is None:
+        page.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
+        arguments = {UNREADABLE: call.raw}
+    own: dict[str, object] = {
+        "type": "tool_use",
+        "id": wire_name(call.id, page.quirks.id_length),
+        "name": wire_name(call.name, page.quirks.name_length),
+        "input": arguments,
+    }
+    if call.seal and not why_shut(call.seal, page.ask.target, page.quirks, page.chain):
+        own = merged(own, call.seal.data)
+    page.block(own, call.cache)
+    return True
+
+
+def _result(page: Page, result: ToolResult) -> bool:
+    own: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, page.quirks.id_length)}
+    if result.seal and result.seal.origin.wire == WIRE:
+        own = merged(own, result.seal.data)
+    if result.is_error:
+        own["is_error"] = True
+    content = [block for block in result.content if not isinstance(block, TextBlock) or block.text.strip()]
+    if len(content) == 1 and isinstance(content[0], TextBlock) and not content[0].cache:
+        page.block({**own, "content": content[0].text}, result.cache)
+    elif not content:
+        page.block(own, result.cache)  # no content at all is legal, an empty list is not (sheet 3)
+    else:
+        page.write(dumps(own)[:-1] + b',"content":[')
+        for number, block in enumerate(content):
+            page.write(b"," if number else b"")
+            page.block(_plain(page, block, "user"), block.cache)
+        page.write(b"]}")
+        page.marks.append((page.size - 1, result.cache))
+    return True
+
+
+def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:
+    match block:
+        case TextBlock(text):
+            return {"type": "text", "text": text}
+        case HostedBlock(raw, wire) if wire == WIRE and page.quirks.hosted:
+            return dict(fields(raw))
+        case HostedBlock(text=text):
+            page.degrade("hosted block", f"only its own wire can read it; sent as a line ({text or 'no text'})")
+            return {"type": "text", "text": placeholder(block)}
+        case ImageBlock():
+            value = _image(page, block) if role == "user" else None
+        case DocumentBlock():
+            value = _document(page, block) if role == "user" else None
+    if value is None:
+        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
+        return {"type": "text", "text": placeholder(block)}
+    if block.seal and block.seal.origin.wire == WIRE:
+        return merged(value, block.seal.data)
+    return value
+
+
+def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
+    source = _source(block.source, block.media_type)
+    if not page.quirks.images or source is None or (source["type"] == "base64" and block.media_type not in IMAGES):
+        return None
+    return {"type": "image", "source": source}
+
+
+def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
+    if not page.quirks.documents:
+        return None
+    source = _source(block.source, block.media_type)
+    if source is not None and source["type"] == "base64":
+        if block.media_type.startswith("text/"):
+            source = _text_source(str(source["data"]))
+        elif block.media_type != "application/pdf":
+            return None
+    if source is None:
+        return None
+    return {"type": "document", "source": source, **({"title": block.name} if block.name else {})}
+
+
+def _text_source(data: str) -> dict[str, object] | None:
+    try:
+        text = b64decode(data, validate=True).decode()
+    except (Base64Error, UnicodeDecodeError):
+        return None
+    return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def _source(source: Source, media_type: str) -> dict[str, object] | None:
+    match source:
+        case Inline(data):
+            return {"type": "base64", "media_type": media_type, "data": data}
+        case Remote(url):
+            return {"type": "url", "url": url}
+        case Uploaded(file_id, wire):
+            return {"type": "file", "file_id": file_id} if wire == WIRE else None
+        case Stored():
+            raise must_fetch("media")
+        case _:
+            assert_never(source)
+
+
+def result_seal(extra: dict[str, msgspec.Raw]) -> str:
+    """Fields of a block that we do not read, as seal data; empty when there are none."""
+    return dumps(extra).decode() if extra else ""

@@ -1,0 +1,141 @@
+"""Thinking, tool choice, sampling and output format: the neutral words in Anthropic's. Pure tables and small functions."""
+
+import msgspec
+
+from evener.transcript.ask import Ask, HostedTool, OutputSchema
+from evener.transcript.loss import Loss
+from evener.wire.efforts import BUDGETS, nearest_effort
+from evener.wire.names import wire_name
+from evener.wire.quirks import Quirks
+from evener.wire.text import dict_of
+
+__all__ = ["choice", "output_format", "sampling", "thinking"]
+
+SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
+LEAST_BUDGET = 1024  # sheet 7
+CHOICES = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
+
+Body = dict[str, object]
+
+
+def thinking(ask: Ask, quirks: Quirks, limit: int, losses: list[Loss]) -> Body:
+    """The fields `thinking` and `output_config.effort`."""
+    body: Body = {}
+    switch = _switch(ask, quirks, losses)
+    if switch == "enabled":
+        budget = ask.reasoning.budget or BUDGETS[ask.reasoning.effort or "medium"]
+        if budget >= limit or budget < LEAST_BUDGET:
+            losses.append(Loss("degraded", "reasoning budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
+            budget = max(LEAST_BUDGET, min(budget, limit - 1))
+        if budget >= limit:
+            losses.append(Loss("dropped", "reasoning", f"an output limit of {limit} leaves no room for thinking"))
+            switch = ""
+        else:
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    elif switch:
+        body["thinking"] = {"type": switch}
+    if switch in ("enabled", "adaptive") and ask.reasoning.show:
+        body["thinking"] = {**dict_of(body["thinking"]), "display": SHOWN[ask.reasoning.show]}
+    effort = _effort(ask, quirks, switch, losses)
+    return {**body, **({"output_config": {"effort": effort}} if effort else {})}
+
+
+def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
+    """The thinking type to send; empty for none."""
+    wanted = ask.reasoning
+    modes = quirks.thinking_modes
+    if wanted.mode == "off" or wanted.effort == "off":
+        return _taken("disabled", modes, losses)
+    if wanted.mode == "between_tools":
+        return _taken("between_tools", modes, losses)
+    if wanted.mode == "default" or (wanted.mode == "auto" and wanted.effort is None and wanted.budget is None):
+        return ""
+    order = ("enabled", "adaptive") if wanted.budget else ("adaptive", "enabled")
+    for mode in order:
+        if mode in modes:
+            if wanted.budget and mode != "enabled":
+                losses.append(Loss("degraded", "reasoning budget", "this model sets its own; thinking is adaptive"))
+            return mode
+    losses.append(Loss("dropped", "reasoning", "this model has no thinking that can be switched on"))
+    return ""
+
+
+def _taken(mode: str, modes: tuple[str, ...], losses: list[Loss]) -> str:
+    if mode in modes:
+        return mode
+    losses.append(Loss("degraded", f"reasoning {mode}", "this model cannot; its default stays, at the least effort"))
+    return ""
+
+
+def _effort(ask: Ask, quirks: Quirks, switch: str, losses: list[Loss]) -> str:
+    wanted = ask.reasoning.effort
+    if wanted is None or (wanted == "off" and (switch == "disabled" or not quirks.effort)):
+        return ""
+    if not quirks.effort:
+        if switch != "enabled":
+            losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
+        return ""
+    known = quirks.efforts or ("low", "medium", "high", "xhigh", "max")
+    return nearest_effort(wanted, known, losses)
+
+
+def choice(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> Body:
+    """The field `tool_choice`."""
+    wanted = ask.choice
+    if not ask.tools:
+        if wanted.mode in ("required", "named"):
+            losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
+        return {}
+    mode = CHOICES[wanted.mode]
+    if mode in ("any", "tool"):
+        mode = _forced(ask, quirks, mode, thinks=thinks, losses=losses)
+    if wanted.names and mode != "tool":
+        losses.append(Loss("degraded", "tool choice", "this wire has no subsets; every tool is offered"))
+    body: Body = {"type": mode}
+    if mode == "tool":
+        body["name"] = wire_name(wanted.names[0], quirks.name_length)
+    if wanted.parallel is not None and mode != "none":
+        body["disable_parallel_tool_use"] = not wanted.parallel
+    if mode == "auto" and len(body) == 1 and not wanted.stated:
+        return {}
+    return {"tool_choice": body}
+
+
+def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
+    if not quirks.forced_choice or (thinks and not quirks.forced_choice_thinking):
+        losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
+        return "auto"
+    known = {tool.name for tool in ask.tools if not isinstance(tool, HostedTool) or tool.name}
+    if mode == "tool" and (len(ask.choice.names) != 1 or ask.choice.names[0] not in known):
+        losses.append(Loss("degraded", "tool choice", "the named tool is not offered; the model may choose"))
+        return "auto"
+    return mode
+
+
+def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Temperature and its kin, and stop sequences."""
+    settings = ask.settings
+    body: Body = {}
+    for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p), ("top_k", settings.top_k)):
+        if value is None:
+            continue
+        if quirks.sampling == "none":
+            losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
+        else:
+            body[name] = value
+    if settings.seed is not None:
+        losses.append(Loss("dropped", "setting seed", "this wire has none"))
+    stops = [text for text in settings.stop if text.strip()]
+    if len(stops) < len(settings.stop):
+        losses.append(Loss("dropped", "setting stop", "a stop sequence of white space only is rejected"))
+    return {**body, **({"stop_sequences": stops} if stops else {})}
+
+
+def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss]) -> Body:
+    """The field `output_config.format`."""
+    if output is None:
+        return {}
+    if not output.schema or not quirks.output_schema:
+        losses.append(Loss("degraded", "output schema", "this wire has no such mode; ask for the shape in the prompt"))
+        return {}
+    return {"format": {"type": "json_schema", "schema": msgspec.Raw(output.schema.encode())}}

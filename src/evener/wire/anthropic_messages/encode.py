@@ -1,0 +1,209 @@
+"""An Ask as an Anthropic Messages request. Pure: the same ask gives the same bytes, with or without `prior`."""
+
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+
+from evener.transcript.ask import Ask, HostedTool, ToolSpec
+from evener.transcript.loss import Loss
+from evener.transcript.repair import RepairRules
+from evener.wire.anthropic_messages import controls
+from evener.wire.anthropic_messages.blocks import WIRE, render
+from evener.wire.codec import Encoded, Frame
+from evener.wire.fold import Fragment, Key, asks_marks, chained, extended, opened, with_marks
+from evener.wire.marks import Marks, choose_marks
+from evener.wire.names import wire_name
+from evener.wire.quirks import Quirks
+from evener.wire.text import dict_of, dumps, fields, with_tool_extra
+
+__all__ = ["encode"]
+
+PATH = "/v1/messages"
+VERSION = "2023-06-01"
+CONTINUE = b'{"role":"user","content":"Continue."}'
+BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
+
+
+def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
+    """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
+    frame = _frame(ask, quirks, prior)
+    seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
+    silent = ask.reasoning.mode == "off" or ask.reasoning.effort == "off"
+    key = Key((quirks, ask.target, silent, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids), seed)
+    draw = partial(render, ask=ask, quirks=quirks)
+    fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
+    last = opened(fold, draw)
+    losses = list(frame.losses)
+    head = _head(ask, quirks, last, losses)
+    fragments = _latest([*fold.fragments, *((last,) if last else ())], quirks)
+    marked = (*fold.marked, *((len(fold.fragments),) if last and asks_marks(last) else ()))
+    marks = choose_marks(ask, fragments, marked, quirks, losses)
+    messages = _messages(fragments, marks)
+    _bounded(messages, fragments, quirks, losses)
+    body = b"".join((_opening(head, frame, marks), b",".join(messages), b"]}"))
+    losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
+    path = quirks.stream_path if ask.stream and quirks.stream_path else quirks.path
+    return Encoded(
+        path=(path or PATH).replace("{model}", ask.target.model),
+        headers=_headers(ask, quirks),
+        body=body,
+        losses=tuple(losses),
+        binding=chained(fold.chain, last.data if last else b"").hex(),
+        names=_names(ask.tools, quirks),
+        frame=frame,
+        fold=fold,
+    )
+
+
+def _headers(ask: Ask, quirks: Quirks) -> tuple[tuple[str, str], ...]:
+    own = [("content-type", "application/json")]
+    if not quirks.version_in_body:
+        own.append(("anthropic-version", quirks.api_version or VERSION))
+    return (*own, *(header for extra in ask.extra if extra.wire == WIRE for header in extra.headers))
+
+
+def _names(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> tuple[tuple[str, str], ...]:
+    pairs = ((wire_name(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec))
+    return tuple(pair for pair in pairs if pair[0] != pair[1])
+
+
+def _frame(ask: Ask, quirks: Quirks, prior: Encoded | None) -> Frame:
+    system = ask.transcript.system_blocks
+    source = (ask.tools, system, quirks)
+    if prior and all(old is new for old, new in zip(prior.frame.source, source, strict=True)):
+        return prior.frame
+    losses: list[Loss] = []
+    tools = _tools(ask, quirks, losses)
+    return Frame(tools, tuple(dumps({"type": "text", "text": part.text}) for part in system), tuple(losses), source)
+
+
+def _tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[bytes, ...]:
+    if ask.tools and not quirks.tools:
+        losses.append(Loss("dropped", "tools", "this endpoint takes none"))
+        return ()
+    return tuple(_tool(tool, quirks, losses) for tool in ask.tools)
+
+
+def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """One tool; empty when it does not go out."""
+    if isinstance(tool, HostedTool):
+        if tool.wire == WIRE and quirks.hosted:
+            return tool.raw.encode()
+        losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
+        return b""
+    own: dict[str, object] = {"name": wire_name(tool.name, quirks.name_length)}
+    if own["name"] != tool.name:
+        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {own['name']!r}"))
+    if tool.description:
+        own["description"] = tool.description
+    own["input_schema"] = msgspec.Raw(tool.schema.encode())
+    if tool.strict is not None and quirks.strict:
+        own["strict"] = tool.strict
+    elif tool.strict:
+        losses.append(Loss("dropped", f"strict on tool {tool.name}", "this endpoint does not enforce schemas"))
+    return dumps(with_tool_extra(own, tool, WIRE, losses))
+
+
+def _head(ask: Ask, quirks: Quirks, last: Fragment | None, losses: list[Loss]) -> dict[str, object]:
+    """Every field but tools, system and messages."""
+    limit = ask.settings.max_output_tokens
+    limit = quirks.default_output if limit is None else limit
+    if quirks.max_output and limit > quirks.max_output:
+        losses.append(Loss("degraded", "setting max_output_tokens", f"clamped to the model's {quirks.max_output}"))
+        limit = quirks.max_output
+    body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
+    if quirks.version_in_body:
+        body["anthropic_version"] = quirks.api_version
+    body["max_tokens"] = limit
+    if quirks.model_in_body:
+        body["stream"] = ask.stream  # where the model is in the path, so is streaming (sheet 16)
+    body |= controls.sampling(ask, quirks, losses)
+    thought = controls.thinking(ask, quirks, limit, losses)
+    thinks = "budget_tokens" in dict_of(thought.get("thinking"))
+    if thinks and last and "bare_calls" in last.traits:
+        losses.append(Loss("dropped", "reasoning", "the open tool calls were made without thinking; off for this request"))
+        del thought["thinking"]
+        thinks = False
+    body |= thought
+    body |= controls.choice(ask, quirks, thinks=thinks, losses=losses)
+    config = {**dict_of(body.pop("output_config", None)), **controls.output_format(ask.output, quirks, losses)}
+    if ask.cache.mode == "provider" and quirks.cache_provider:
+        body["cache_control"] = mark_value(ask.cache.ttl)
+    return _with_extra(body, config, ask, losses)
+
+
+def _with_extra(body: dict[str, object], config: dict[str, object], ask: Ask, losses: list[Loss]) -> dict[str, object]:
+    """The body with the caller's own fields for this wire; those for other wires are reported."""
+    for extra in ask.extra:
+        if extra.wire != WIRE:
+            losses += (Loss("dropped", f"field {name}", f"only {extra.wire} knows it") for name in fields(extra.body))
+            continue
+        for name, value in fields(extra.body).items():
+            if name == "output_config":
+                config |= fields(value)
+            else:
+                body[name] = value
+    if config:
+        body["output_config"] = config
+    if ask.cache.key:
+        losses.append(Loss("dropped", "cache key", "this wire has none"))
+    if ask.state.mode != "replay":
+        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
+    return body
+
+
+def _latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:
+    """With `latest`, thinking stays only in the turns since a person last spoke."""
+    if quirks.thinking_replay != "latest":
+        return fragments
+    asked = [number for number, fragment in enumerate(fragments) if "asks" in fragment.traits]
+    bound = asked[-1] + 1 if asked else 0
+    return [(fragment.lean or fragment) if number < bound else fragment for number, fragment in enumerate(fragments)]
+
+
+def _opening(head: dict[str, object], frame: Frame, marks: Marks) -> bytes:
+    """The body up to the messages."""
+    pieces = [dumps(head)[:-1]]
+    tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
+    if tools:
+        pieces.append(b',"tools":[' + b",".join(tools) + b"]")
+    system = [_marked(data, marks.system.get(number)) for number, data in enumerate(frame.system)]
+    if len(system) == 1 and not marks.system:
+        pieces.append(b',"system":' + system[0][len(b'{"type":"text","text":') : -1])
+    elif system:
+        pieces.append(b',"system":[' + b",".join(system) + b"]")
+    return b"".join((*pieces, b',"messages":['))
+
+
+def _messages(fragments: list[Fragment], marks: Marks) -> list[bytes]:
+    drawn = [fragment.data for fragment in fragments]
+    for number, places in marks.fragments.items():
+        drawn[number] = with_marks(drawn[number], [(place, _mark(ttl)) for place, ttl in places])
+    return drawn if all(drawn) else [data for data in drawn if data]
+
+
+def _mark(ttl: str) -> bytes:
+    return b',"cache_control":' + dumps(mark_value(ttl))
+
+
+def mark_value(ttl: str) -> dict[str, object]:
+    """A cache mark; five minutes is what the wire means when it says nothing."""
+    return {"type": "ephemeral"} if ttl in ("", "5m") else {"type": "ephemeral", "ttl": ttl}
+
+
+def _marked(data: bytes, ttl: str | None) -> bytes:
+    return data if ttl is None else data[:-1] + _mark(ttl) + b"}"
+
+
+def _bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss]) -> None:
+    """See that the history begins and ends with whom the endpoint wants."""
+    filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
+    if not filled:
+        return
+    if quirks.first_user and "assistant_first" in filled[0].traits:
+        messages.insert(0, BEGIN)
+        losses.append(Loss("added", "user message", "the history must begin with the user"))
+    if not quirks.prefill and "assistant_last" in filled[-1].traits and "paused" not in filled[-1].traits:
+        messages.append(CONTINUE)
+        losses.append(Loss("added", "user message", "the history may not end with the assistant"))

@@ -1,0 +1,276 @@
+"""An Anthropic Messages request as an Ask: the other direction, for translation, tests and the gateway. Pure.
+
+What has no neutral word is kept, not refused: unknown fields of a block ride in its seal, unknown blocks are hosted blocks,
+unknown fields of the body are `extra`.
+"""
+
+from base64 import b64encode
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript.ask import (
+    Ask,
+    Cache,
+    Choice,
+    ChoiceMode,
+    Extra,
+    HostedTool,
+    OutputSchema,
+    Reasoning,
+    Settings,
+    State,
+    ToolSpec,
+)
+from evener.transcript.blocks import (
+    Block,
+    CacheTtl,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    ResultContent,
+    Source,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.message import Message, Role
+from evener.transcript.origin import Origin, Seal
+from evener.transcript.transcript import Transcript
+from evener.wire.anthropic_messages.blocks import WIRE
+from evener.wire.anthropic_messages.decode import hosted_line
+from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
+
+__all__ = ["read_request"]
+
+MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
+SHOWN = {"summarized": "summary", "omitted": "omitted"}
+KNOWN_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
+    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    with reading("an Anthropic Messages request"):
+        return _Reader(read_fields(body), quirks, target or Origin()).ask()
+
+
+class _Reader:
+    def __init__(self, body: Fields, quirks: Quirks, target: Origin) -> None:
+        self.body = body
+        self.quirks = quirks
+        model = body.text("model") or target.model
+        self.target = Origin(WIRE, target.provider, target.endpoint, model, target.account)
+
+    def ask(self) -> Ask:
+        body = self.body
+        system = tuple(self._system())
+        messages = [self._message(number, raw) for number, raw in enumerate(body.items("messages"))]
+        body.take("anthropic_version")
+        ask = Ask(
+            transcript=Transcript(messages, system),
+            target=self.target,
+            tools=tuple(self._tool(raw) for raw in body.items("tools")),
+            choice=self._choice(),
+            settings=self._settings(),
+            reasoning=self._reasoning(),
+            cache=self._cache(),
+            state=State(),
+            stream=body.flag("stream") or False,
+        )
+        output, extra = self._output()
+        return msgspec.structs.replace(ask, output=output, extra=extra)
+
+    def _system(self) -> list[TextBlock]:
+        if self.body.is_text("system"):
+            text = self.body.text("system")
+            return [TextBlock(text)] if text else []
+        parts = []
+        for raw in self.body.items("system"):
+            own = read_fields(raw)
+            cache = _mark(own)
+            if own.text("type") != "text":
+                raise WireError("Expected text blocks in `system`. Move anything else into a message.")
+            parts.append(TextBlock(own.text("text"), seal=self._seal(own), cache=cache))
+        return parts
+
+    def _message(self, number: int, raw: msgspec.Raw) -> Message:
+        own = read_fields(raw)
+        role = own.text("role")
+        if role not in ("user", "assistant", "system"):
+            raise WireError(f"messages[{number}] has the role {role!r}. Expected user, assistant or system.")
+        if own.is_text("content"):
+            blocks: tuple[Block, ...] = (TextBlock(own.text("content")),)
+        else:
+            blocks = tuple(self._block(block) for block in own.items("content"))
+        origin = self.target if role == "assistant" else None
+        return Message(_role(role), blocks, id=message_id(number, raw), created_at=None, origin=origin)
+
+    def _block(self, raw: msgspec.Raw) -> Block:
+        own = read_fields(raw)
+        match own.peek("type"):
+            case "text":
+                own.take("type")
+                cache = _mark(own)
+                return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
+            case "thinking":
+                own.take("type")
+                return ReasoningBlock(own.text("thinking"), self._seal(own))
+            case "redacted_thinking":
+                own.take("type")
+                return ReasoningBlock("", self._seal(own))
+            case "tool_use":
+                return self._call(own)
+            case "tool_result":
+                return self._result(own)
+            case _:
+                return self._media(raw)
+
+    def _call(self, own: Fields) -> ToolCall:
+        own.take("type")
+        cache = _mark(own)
+        arguments = raw_text(own.take("input"), "{}")
+        return ToolCall(own.text("id"), own.text("name"), arguments, self._seal(own), cache)
+
+    def _result(self, own: Fields) -> ToolResult:
+        own.take("type")
+        cache = _mark(own)
+        content: tuple[ResultContent, ...]
+        if own.is_text("content"):
+            text = own.text("content")
+            content = (TextBlock(text),) if text else ()
+        else:
+            content = tuple(self._inner(raw) for raw in own.items("content"))
+        is_error = own.flag("is_error") or False
+        return ToolResult(own.text("tool_use_id"), content, is_error, self._seal(own), cache)
+
+    def _inner(self, raw: msgspec.Raw) -> ResultContent:
+        own = read_fields(raw)
+        if own.peek("type") != "text":
+            return self._media(raw)
+        own.take("type")
+        cache = _mark(own)
+        return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
+
+    def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
+        own = read_fields(raw)
+        kind = own.peek("type")
+        source = _source(own.peek_raw("source")) if kind in ("image", "document") else None
+        if source is None:
+            return HostedBlock(raw_text(raw, "{}"), WIRE, hosted_line(dict(own.rest())))
+        for name in ("type", "source"):
+            own.take(name)
+        cache = _mark(own)
+        if kind == "image":
+            return ImageBlock(source[0], source[1], seal=self._seal(own), cache=cache)
+        return DocumentBlock(source[0], source[1], own.text("title"), self._seal(own), cache)
+
+    def _seal(self, own: Fields) -> Seal | None:
+        rest = own.rest_text()
+        return Seal(rest, self.target) if rest else None
+
+    def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
+        own = read_fields(raw)
+        if own.peek("type") not in ("", "custom"):
+            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
+        cache = _mark(own)
+        schema = raw_text(own.take("input_schema"), '{"type":"object","properties":{}}')
+        name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
+        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache)
+
+    def _choice(self) -> Choice:
+        if not self.body.has("tool_choice"):
+            return Choice()
+        own = read_fields(self.body.take("tool_choice"))
+        mode = MODES.get(own.peek("type"))
+        if mode is None:
+            raise WireError(f"Unknown tool_choice {own.peek('type')!r}. Expected one of {', '.join(MODES)}.")
+        disabled = own.flag("disable_parallel_tool_use")
+        parallel = None if disabled is None else not disabled
+        name = own.text("name")
+        return Choice(mode, (name,) if name else (), parallel, stated=True)
+
+    def _settings(self) -> Settings:
+        body = self.body
+        return Settings(
+            max_output_tokens=body.whole("max_tokens"),
+            temperature=body.number("temperature"),
+            top_p=body.number("top_p"),
+            top_k=body.whole("top_k"),
+            stop=tuple(body.texts("stop_sequences")),
+        )
+
+    def _reasoning(self) -> Reasoning:
+        effort = ""
+        if self.body.has("output_config"):
+            effort = read_fields(self.body.peek_raw("output_config")).peek("effort")
+        known = effort if effort in KNOWN_EFFORTS else None
+        if not self.body.has("thinking"):
+            return msgspec.convert({"mode": "default", "effort": known}, Reasoning)
+        own = read_fields(self.body.peek_raw("thinking"))
+        kind, budget, display = own.text("type"), own.whole("budget_tokens"), own.text("display")
+        mode = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}.get(kind)
+        if own.rest_text() or mode is None or display not in ("", *SHOWN):
+            return msgspec.convert({"mode": "default", "effort": known}, Reasoning)  # stays in `extra`, untouched
+        self.body.take("thinking")
+        show = SHOWN.get(display, "")
+        return msgspec.convert({"mode": mode, "effort": known, "budget": budget, "show": show}, Reasoning)
+
+    def _cache(self) -> Cache:
+        if not self.body.has("cache_control"):
+            return Cache()
+        return Cache("provider", _mark(self.body) or "5m")
+
+    def _output(self) -> tuple[OutputSchema | None, tuple[Extra, ...]]:
+        """The output schema, and all that is left of the body."""
+        output = None
+        if self.body.has("output_config"):
+            own = read_fields(self.body.take("output_config"))
+            if own.peek("effort") in KNOWN_EFFORTS:
+                own.take("effort")
+            shape = read_fields(own.peek_raw("format")) if own.has("format") else None
+            if shape and shape.peek("type") == "json_schema" and set(dict(shape.rest())) == {"type", "schema"}:
+                own.take("format")
+                output = OutputSchema(raw_text(shape.take("schema"), "{}"))
+            if own.rest_text():
+                self.body.put("output_config", own.rest_text())
+        rest = self.body.rest_text()
+        return output, (Extra(WIRE, rest),) if rest else ()
+
+
+def _mark(own: Fields) -> CacheTtl:
+    """The cache mark of a block; anything but the known form stays where it is."""
+    if not own.has("cache_control"):
+        return ""
+    mark = read_fields(own.peek_raw("cache_control"))
+    ttl = mark.text("ttl") or "5m"
+    if mark.text("type") != "ephemeral" or ttl not in ("5m", "1h") or mark.rest_text():
+        return ""
+    own.take("cache_control")
+    return "5m" if ttl == "5m" else "1h"
+
+
+def _source(raw: msgspec.Raw) -> tuple[Source, str] | None:
+    own = read_fields(raw)
+    kind, media = own.text("type"), own.text("media_type")
+    found: Source
+    match kind:
+        case "base64":
+            found = Inline(own.text("data"))
+        case "url":
+            found = Remote(own.text("url"))
+        case "file":
+            found = Uploaded(own.text("file_id"), WIRE)
+        case "text":
+            found = Inline(b64encode(own.text("data").encode()).decode())
+        case _:
+            return None
+    return None if own.rest_text() else (found, media)
+
+
+def _role(role: str) -> Role:
+    return "user" if role == "user" else "assistant" if role == "assistant" else "system"

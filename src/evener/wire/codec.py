@@ -1,0 +1,84 @@
+"""The shape all wires share: a codec is a frozen record of pure functions, no base class. Nothing here does I/O."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from evener.errors import ProviderError
+from evener.transcript.ask import Ask
+from evener.transcript.delta import Delta
+from evener.transcript.loss import Loss
+from evener.transcript.origin import Origin
+from evener.transcript.reply import Reply
+from evener.wire.fold import Fold
+from evener.wire.quirks import Quirks
+
+__all__ = ["Codec", "Decoder", "Encoded", "Frame", "moved"]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """What stands before the messages in a prefix: each tool and each part of the system prompt, without cache marks.
+
+    `source` is what it was made from, so that it need not be made again.
+    """
+
+    tools: tuple[bytes, ...]
+    system: tuple[bytes, ...]
+    losses: tuple[Loss, ...] = ()
+    source: tuple[object, ...] = ()
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """A request, ready to send. Give it back as `prior` for the next call of the same conversation.
+
+    `binding` is the fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the
+    reply's message. `names` maps tool names on the wire back to ours, where they differ.
+    """
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    losses: tuple[Loss, ...]
+    binding: str
+    names: tuple[tuple[str, str], ...]
+    frame: Frame
+    fold: Fold
+
+
+class Decoder(Protocol):
+    """A streamed answer, from bytes to deltas. Never raises on input: an error is a `Failed` delta, the last one."""
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """The deltas that these bytes complete."""
+        ...
+
+    def close(self) -> list[Delta]:
+        """The rest, once the bytes have ended. A missing terminal mark is `Failed(TruncatedStream)`."""
+        ...
+
+
+class Codec(msgspec.Struct, frozen=True):
+    """One wire."""
+
+    wire: str
+    encode: Callable[[Ask, Quirks, Encoded | None], Encoded]
+    decode: Callable[[bytes, Quirks], Reply]
+    decoder: Callable[[Quirks], Decoder]
+    fault: Callable[[int, Mapping[str, str], bytes], ProviderError]
+    read_request: Callable[[bytes, Quirks, Origin], Ask]
+
+
+def moved(before: Encoded, after: Encoded) -> tuple[str, ...]:
+    """What a provider's prompt cache (or a prefix-bound seal) will notice between two requests of one conversation.
+
+    Empty when the second only appends to the first.
+    """
+    sections = (("tools", before.frame.tools, after.frame.tools), ("system", before.frame.system, after.frame.system))
+    found = [name for name, old, new in sections if old != new]
+    ours, theirs = before.fold.fragments, after.fold.fragments
+    for number, fragment in enumerate(ours):
+        if number >= len(theirs) or theirs[number].data != fragment.data:
+            found.append(f"messages from {fragment.first!r} on")
+            break
+    return tuple(found)

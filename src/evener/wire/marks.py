@@ -1,0 +1,88 @@
+"""Chooses where cache marks stand in a request. Pure; marks are put in last, so kept bytes never change when marks move.
+
+Moving marks stand after the stable prefix (system, or else tools), after the newest settled exchange and after the open one:
+each request then finds the mark of the one before it, however many blocks came in between.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evener.transcript.ask import Ask, ToolSpec
+from evener.transcript.loss import Loss
+from evener.wire.fold import Fragment
+from evener.wire.quirks import Quirks
+
+__all__ = ["Marks", "choose_marks"]
+
+Place = tuple[str, int, int, str]
+"""Section, number within it, offset within that, lifetime."""
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """Lifetimes by place: number of the tool, number of the system part, or number of the fragment with offsets."""
+
+    tools: dict[int, str] = {}
+    system: dict[int, str] = {}
+    fragments: dict[int, list[tuple[int, str]]] = {}
+
+
+def choose_marks(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int], quirks: Quirks, losses: list[Loss]) -> Marks:
+    """The marks of this request. `marked` are the numbers of the fragments that ask for some."""
+    if ask.cache.mode == "off":
+        return Marks()
+    places = {place[:3]: place for place in _asked(ask, fragments, marked)}
+    room = quirks.cache_marks - (ask.cache.mode == "provider" and quirks.cache_provider)
+    if ask.cache.mode == "moving" or (ask.cache.mode == "provider" and not quirks.cache_provider):
+        places = {place[:3]: place for place in _moving(ask, fragments)} | places
+    if places and room <= 0:
+        losses.append(Loss("dropped", "cache marks", "this endpoint takes none"))
+        return Marks()
+    ordered = sorted(places.values(), key=_order)
+    if len(ordered) > room:
+        losses.append(Loss("dropped", "cache marks", f"{len(ordered)} were asked for, the endpoint takes {room}"))
+        ordered = [*ordered[:1], *ordered[len(ordered) - room + 1 :]]
+    return _sorted_out(ordered, quirks, losses)
+
+
+def _asked(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int]) -> list[Place]:
+    places: list[Place] = [
+        ("tools", number, 0, tool.cache) for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache
+    ]
+    places += (("system", number, 0, part.cache) for number, part in enumerate(ask.transcript.system_blocks) if part.cache)
+    for number in marked:
+        places += (("fragments", number, place, ttl) for place, ttl in fragments[number].marks if ttl)
+    return places
+
+
+def _moving(ask: Ask, fragments: Sequence[Fragment]) -> list[Place]:
+    ttl = ask.cache.ttl or "5m"
+    places: list[Place] = []
+    if ask.transcript.system_blocks:
+        places.append(("system", len(ask.transcript.system_blocks) - 1, 0, ttl))
+    elif ask.tools:
+        places.append(("tools", len(ask.tools) - 1, 0, ttl))
+    for number in range(max(0, len(fragments) - 2), len(fragments)):
+        if fragments[number].marks:
+            places.append(("fragments", number, fragments[number].marks[-1][0], ttl))
+    return places
+
+
+def _order(place: Place) -> tuple[int, int, int]:
+    return ("tools", "system", "fragments").index(place[0]), place[1], place[2]
+
+
+def _sorted_out(places: Sequence[Place], quirks: Quirks, losses: list[Loss]) -> Marks:
+    marks = Marks({}, {}, {})
+    for section, number, offset, ttl in places:
+        if ttl not in quirks.cache_ttls:
+            losses.append(Loss("degraded", "cache mark", f"no lifetime {ttl!r} here; the shortest is used"))
+            ttl = quirks.cache_ttls[0]
+        match section:
+            case "tools":
+                marks.tools[number] = ttl
+            case "system":
+                marks.system[number] = ttl
+            case _:
+                marks.fragments.setdefault(number, []).append((offset, ttl))
+    return marks

@@ -1,0 +1,98 @@
+"""JSON text as bytes: small writers the codecs share. Pure."""
+
+from typing import TypeVar
+
+import msgspec
+
+from evener.errors import BadValue, WireError
+from evener.transcript.ask import ToolSpec
+from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, Inline, Remote, Stored, Uploaded
+from evener.transcript.loss import Loss
+
+__all__ = [
+    "as_object",
+    "dict_of",
+    "dumps",
+    "fields",
+    "merged",
+    "must_fetch",
+    "parse",
+    "placeholder",
+    "with_tool_extra",
+]
+
+T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
+_objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def dumps(value: object) -> bytes:
+    """JSON bytes."""
+    return _encoder.encode(value)
+
+
+def fields(raw: str | bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The fields of a JSON object, each still as its own text."""
+    return _objects.decode(raw)
+
+
+def merged(own: dict[str, object], raw: str) -> dict[str, object]:
+    """Our fields and then the fields of a seal that we do not write ourselves, verbatim."""
+    return {**fields(raw), **own} if raw else own
+
+
+def dict_of(value: object) -> dict[str, object]:
+    """The value if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: list[Loss]) -> dict[str, object]:
+    """A tool's declaration with the fields that only this wire knows; those of another wire are reported."""
+    if not tool.extra:
+        return own
+    if tool.wire == wire:
+        return {**own, **fields(tool.extra)}
+    names = ", ".join(fields(tool.extra))
+    losses.append(Loss("dropped", f"fields of tool {tool.name}", f"only {tool.wire} knows {names}"))
+    return own
+
+
+def as_object(raw: str) -> msgspec.Raw | None:
+    """JSON text that is an object, ready to be embedded; None when it is not one."""
+    try:
+        _objects.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return msgspec.Raw(raw.encode())
+
+
+def parse(decoder: "msgspec.json.Decoder[T]", body: bytes, what: str) -> T:
+    """Typed JSON, or a WireError that says what was expected."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        start = body[:60].decode(errors="replace")
+        raise WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.") from None
+
+
+def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:
+    """One readable line that stands for what a wire cannot carry."""
+    if isinstance(block, HostedBlock):
+        return f"[{block.text or 'provider data omitted'}]"
+    what = "image" if isinstance(block, ImageBlock) else "document"
+    match block.source:
+        case Inline(data):
+            where = f"{len(data) * 3 // 4} bytes"
+        case Remote(url):
+            where = url
+        case Stored(digest):
+            where = digest
+        case Uploaded(file_id):
+            where = file_id
+    kind = block.media_type or "unknown type"
+    return f"[{what} omitted: {kind}, {where}]"
+
+
+def must_fetch(what: str) -> BadValue:
+    """The error for media that lies in our store and was not fetched before encoding."""
+    return BadValue(f"The {what} is stored by digest and was not loaded. Replace its source by Inline(...) before encoding.")

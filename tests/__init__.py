@@ -1,0 +1,1 @@
+"""Evener's tests. Their folders mirror src/evener; shape/ looks at the tree itself."""

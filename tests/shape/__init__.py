@@ -1,0 +1,1 @@
+"""Tests of the tree itself. Each gate has a twin that feeds it a violation."""

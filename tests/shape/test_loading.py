@@ -1,0 +1,50 @@
+"""What stays unloaded: `import evener` and `evener --help` are quick because heavy modules wait until they are used."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.shape.tree import SRC
+
+IMPORT = "import evener"
+HELP = (
+    "import runpy; sys.argv = ['evener', '--help']; sys.stdout = sys.stderr\n"
+    "try: runpy.run_module('evener', run_name='__main__')\n"
+    "except SystemExit as stop: assert not stop.code, stop.code\n"
+    "sys.stdout = sys.__stdout__"
+)
+CASES = {
+    IMPORT: "anthropic argparse asyncio email google http openai pydantic sqlite3 ssl urllib.request".split(),
+    HELP: "anthropic asyncio google openai pydantic sqlite3 ssl".split(),
+}
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that `code` adds to a fresh interpreter, beyond what its start-up has loaded."""
+    script = f"import sys; before = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def unwanted(code: str, modules: list[str]) -> list[str]:
+    return [name for name in sorted(loaded(code)) if any(f"{name}.".startswith(f"{module}.") for module in modules)]
+
+
+def test_importing_evener_loads_nothing_heavy() -> None:
+    assert unwanted(IMPORT, CASES[IMPORT]) == []
+
+
+@pytest.mark.skipif(not (SRC / "evener" / "__main__.py").exists(), reason="there is no command line yet")
+def test_help_loads_nothing_heavy() -> None:
+    assert unwanted(HELP, CASES[HELP]) == []
+
+
+@pytest.mark.parametrize("module", ["asyncio", "email.message", "sqlite3"])
+def test_a_heavy_import_is_caught(module: str) -> None:
+    assert unwanted(f"import evener, {module}", CASES[IMPORT]) != []
+
+
+def test_only_whole_names_count() -> None:
+    assert unwanted("import json.decoder", ["jso", "decoder"]) == []
