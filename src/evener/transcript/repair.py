@@ -45,10 +45,11 @@ ALLOWED: dict[str, tuple[type, ...]] = {
 
 class RepairRules(msgspec.Struct, frozen=True):
     """`past_elsewhere`: a provider holds earlier turns, so results may lack their calls. `unique_ids`: over the whole request,
-    not only within a turn."""
+    not only within a turn. `merge`: consecutive user messages become one."""
 
     past_elsewhere: bool = False
     unique_ids: bool = True
+    merge: bool = True
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -149,10 +150,9 @@ def _settled(messages: Sequence[Message], losses: list[Loss], used: set[str], ru
         assistant = _without_trailing_reasoning(assistant, losses)
         assistant = _with_unique_ids(assistant, used if rules.unique_ids else set(), wire_ids, losses)
     came = [message for message in messages if message.role != "assistant"]
-    if assistant is None and rules.past_elsewhere:
-        back = _joined(came, losses)
-    else:
-        back = _answered(assistant, came, wire_ids, losses)
+    if assistant or not rules.past_elsewhere:
+        came = _answered(assistant, came, wire_ids, losses)
+    back = _joined(came, losses) if rules.merge else came
     return Exchange(assistant, tuple(back), tuple(losses))
 
 
@@ -221,11 +221,11 @@ def _answered(
         if others:
             rest.append(message if len(others) == len(message.blocks) else replace(message, blocks=tuple(others)))
     if assistant is None or not wire_ids:
-        return _joined(rest, losses)
+        return rest
     for _, wire_id in waiting:
         losses.append(Loss("added", "tool_result", f"call {wire_id!r} had none; an honest one was made", assistant.id))
     ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in wire_ids)
-    return _joined([_results_message(assistant, came, ordered), *rest], losses)
+    return [_results_message(assistant, came, ordered), *rest]
 
 
 def _results_message(assistant: Message, came: Sequence[Message], results: tuple[ToolResult, ...]) -> Message:

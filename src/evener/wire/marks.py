@@ -27,8 +27,10 @@ class Marks(msgspec.Struct, frozen=True):
     fragments: dict[int, list[tuple[int, str]]] = {}
 
 
-def choose_marks(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int], quirks: Quirks, losses: list[Loss]) -> Marks:
-    """The marks of this request. `marked` are the numbers of the fragments that ask for some."""
+def choose_marks(
+    ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int], quirks: Quirks, losses: list[Loss], ttls: Sequence[str]
+) -> Marks:
+    """The marks of this request. `marked` numbers the fragments that ask for some; `ttls` are the wire's lifetimes."""
     if ask.cache.mode == "off":
         return Marks()
     places = {place[:3]: place for place in _asked(ask, fragments, marked)}
@@ -42,7 +44,7 @@ def choose_marks(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int],
     if len(ordered) > room:
         losses.append(Loss("dropped", "cache marks", f"{len(ordered)} were asked for, the endpoint takes {room}"))
         ordered = [*ordered[:1], *ordered[len(ordered) - room + 1 :]]
-    return _sorted_out(ordered, quirks, losses)
+    return _sorted_out(ordered, quirks.cache_ttls or ttls, losses)
 
 
 def _asked(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int]) -> list[Place]:
@@ -72,12 +74,12 @@ def _order(place: Place) -> tuple[int, int, int]:
     return ("tools", "system", "fragments").index(place[0]), place[1], place[2]
 
 
-def _sorted_out(places: Sequence[Place], quirks: Quirks, losses: list[Loss]) -> Marks:
+def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
     marks = Marks({}, {}, {})
     for section, number, offset, ttl in places:
-        if ttl not in quirks.cache_ttls:
+        if ttl not in ttls:
             losses.append(Loss("degraded", "cache mark", f"no lifetime {ttl!r} here; the shortest is used"))
-            ttl = quirks.cache_ttls[0]
+            ttl = ttls[0]
         match section:
             case "tools":
                 marks.tools[number] = ttl

@@ -57,7 +57,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     # Caching.
     cache_marks: int = 4  # the most marks a request may carry; 0 where there are none
-    cache_ttls: tuple[str, ...] = ("5m", "1h")
+    cache_ttls: tuple[str, ...] = ()  # lifetimes, the shortest first; empty for the wire's own
     cache_provider: bool = True  # the provider can place marks itself
     cache_key: bool = True
 

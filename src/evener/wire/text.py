@@ -10,6 +10,7 @@ from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, Inl
 from evener.transcript.loss import Loss
 
 __all__ = [
+    "UNREADABLE",
     "as_object",
     "dict_of",
     "dumps",
@@ -20,6 +21,9 @@ __all__ = [
     "placeholder",
     "with_tool_extra",
 ]
+
+UNREADABLE = "_unreadable_arguments"
+"""The key under which a call's arguments travel that are not a JSON object."""
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()

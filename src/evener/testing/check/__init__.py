@@ -1,7 +1,7 @@
 """`check_request`: what a real API would refuse with a 400, without calling it. Pure: no network, no encoder, no models.
 
-The rules are written from the wire sheets and the recordings alone. A wire is one module with a `check` function and one
-line in `CHECKS`.
+The rules come from the wire sheets, the recordings, and (where a comment says so) the providers' own error texts in public
+reports. A wire is one module with a `check` function and one line in `CHECKS`.
 """
 
 import json

@@ -44,6 +44,7 @@ _USER = frozenset(("user",))
 _ASSISTANT = frozenset(("assistant",))
 _BOTH = _USER | _ASSISTANT
 _SYSTEM = frozenset(("system",))
+TOP_LEVEL = "top-level system"
 _NAME = one_of(
     "advisor",
     "web_search",
@@ -66,7 +67,7 @@ def _hosted_result(content: Kind) -> Block:
 
 
 BLOCKS: Mapping[str, Block] = {
-    "text": _block(_BOTH | _SYSTEM, {"text": STR}, citations=LIST),
+    "text": _block(_BOTH | _SYSTEM | {TOP_LEVEL}, {"text": STR}, citations=LIST),
     "image": _block(_USER, {"source": OBJECT}, transformations=OBJECT),
     "document": _block(_BOTH, {"source": OBJECT}, title=STR, context=STR, citations=OBJECT),
     "search_result": _block(_USER, {"source": STR, "title": STR, "content": LIST}, citations=OBJECT),
@@ -124,7 +125,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterator[Violation]:
-    """Reports what is wrong with each block of one message's content array, taken on its own."""
+    """Reports what is wrong with each block of one content array, taken on its own. `role` is a role or `TOP_LEVEL`."""
     for index, value in enumerate(items(content)):
         at = f"{path}.{index}"
         kind = text(fields(value).get("type"))

@@ -6,7 +6,7 @@ contradicts the sheet the recording wins, and the comment at the rule says so.
 
 from collections.abc import Iterator, Mapping
 
-from evener.testing.check.anthropic_blocks import check_blocks
+from evener.testing.check.anthropic_blocks import TOP_LEVEL, check_blocks
 from evener.testing.check.anthropic_cache import check_cache
 from evener.testing.check.anthropic_settings import check_settings
 from evener.testing.check.anthropic_tools import check_choice, check_references, check_tools
@@ -85,7 +85,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
         yield Violation("model", "missing", "Field required: a string.")
     row = claude(text(body.get("model")))
     thinking = text(fields(body.get("thinking")).get("type"))
-    yield from _check_system(body.get("system"), scope)
+    yield from check_blocks("system", body.get("system"), TOP_LEVEL, scope)
     yield from _check_messages(body.get("messages"), scope)
     turns = merge_turns(body.get("messages"))
     yield from check_turns(turns, row, thinking)
@@ -95,13 +95,6 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     yield from check_settings(body, row, scope, prefilled=is_prefill(turns))
     yield from check_cache(body)
     yield from _check_stops(body.get("stop_sequences"))
-
-
-def _check_system(system: object, scope: Scope) -> Iterator[Violation]:
-    for index, value in enumerate(items(system)):
-        if fields(value).get("type") != "text":
-            yield Violation(f"system.{index}", "block.type", "system may only hold text blocks")
-    yield from check_blocks("system", [block for block in items(system) if isinstance(block, dict)], "system", scope)
 
 
 def _check_messages(messages: object, scope: Scope) -> Iterator[Violation]:

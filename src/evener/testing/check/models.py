@@ -80,19 +80,22 @@ def _claude_key(model: str) -> str:
 class ReasoningRow(msgspec.Struct, frozen=True, kw_only=True):
     """One family of OpenAI models.
 
-    `refused` are effort levels that get a 400; `default` is the effort used when none is sent (empty: not known, so
-    sampling parameters are not judged).
+    `refused` are effort levels that get a 400; `default` is the effort used when none is sent (empty: not known, or the
+    model never reasons, so sampling parameters are not judged); without `encrypted` its reasoning cannot be asked for.
     """
 
     pattern: str
     refused: frozenset[str] = frozenset()
     default: str = ""
+    encrypted: bool = True
 
 
 _DATED = r"(-\d{4}-\d{2}-\d{2})?"
 
-# openai-responses section 6. Chat and pro variants come before the mainline patterns that would swallow them.
+# openai-responses section 6; section 0 for encrypted reasoning. Models that never reason refuse every effort (reported by
+# many, in the API's own words). Chat and pro variants come before the mainline patterns that would swallow them.
 REASONING = (
+    ReasoningRow(pattern=r"(gpt-4|gpt-3\.5|chatgpt-4o).*", refused=frozenset(OPENAI_EFFORTS), encrypted=False),
     ReasoningRow(pattern=r"o\d.*", refused=frozenset(("none", "minimal", "xhigh", "max")), default="medium"),
     ReasoningRow(
         pattern=rf"gpt-5(-mini|-nano|-pro|-codex.*)?{_DATED}",

@@ -103,16 +103,16 @@ def _is_rewritten(after: Item) -> bool:
 
 
 def _check_adjacent(listed: Sequence[Item]) -> Iterator[Violation]:
-    """Section 14: an assistant message while calls wait for their outputs. Recorded on one clone only."""
-    waiting: set[str] = set()
+    """Section 14: an assistant message while calls wait for their outputs is refused by one clone only [recorded]."""
+    waiting: dict[str, None] = {}
     for index, item in enumerate(listed):
         kind, call = item_type(item), text(item.get("call_id"))
         if kind in _CALLS:
-            waiting.add(call)
+            waiting[call] = None
         elif kind in _ANSWERS:
-            waiting.discard(call)
+            waiting.pop(call, None)
         elif kind == "message" and item.get("role") == "assistant" and waiting:
-            message = f"No tool output found for tool call {shown(min(waiting))}."
+            message = f"No tool output found for tool call {shown(next(iter(waiting)))}."
             yield Violation(f"input[{index}]", "call.interleaved", message)
 
 

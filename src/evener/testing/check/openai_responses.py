@@ -99,6 +99,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "top_logprobs": (0, 20),
     "max_output_tokens": (16, float("inf")),
 }
+_PRINTABLE = 1_000_000
 _MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512
 
 
@@ -143,11 +144,13 @@ def _check_reasoning(body: Mapping[str, object], row: ServerRow, levels: Reasoni
         yield from check_shape("reasoning", asked, _REASONING if row.known_fields_only else loosened(_REASONING))
     effort = text(fields(asked).get("effort"))
     if effort in levels.refused:
-        allowed = ", ".join(f"'{level}'" for level in OPENAI_EFFORTS if level not in levels.refused)
+        allowed = ", ".join(f"'{level}'" for level in OPENAI_EFFORTS if level not in levels.refused) or "none at all"
         message = f"Unsupported value: {shown(effort)} is not supported with this model. Supported values are: {allowed}."
         yield Violation("reasoning.effort", "effort", message)
-    if (effort or levels.default or "none") != "none" and levels.default:
+    if levels.default and (effort or levels.default) != "none":
         yield from _check_sampling(body)
+    if not levels.encrypted and "reasoning.encrypted_content" in items(body.get("include")):
+        yield Violation("include", "include.encrypted", "Encrypted content is not supported with this model.")
 
 
 def _check_sampling(body: Mapping[str, object]) -> Iterator[Violation]:
@@ -170,8 +173,9 @@ def _check_ranges(body: Mapping[str, object]) -> Iterator[Violation]:
         if not isinstance(value, int | float) or not is_number(value):
             continue
         if not least <= value <= most:
-            message = f"Invalid '{name}': expected a value >= {least} and <= {most}, but got {value} instead."
-            yield Violation(name, "range", message)
+            # Python refuses to print an integer of thousands of digits, so only what is near the range is shown.
+            got = str(value) if abs(value) < _PRINTABLE else "one far outside"
+            yield Violation(name, "range", f"Invalid '{name}': expected a value >= {least} and <= {most}, but got {got}.")
 
 
 def _check_include(include: object) -> Iterator[Violation]:

@@ -83,16 +83,10 @@ def join(path: str, name: object) -> str:
     return f"{path}.{name}" if path else f"{name}"
 
 
-def check_object(path: str, value: object) -> Iterator[Violation]:
-    """Reports a value that had to be an object and is not."""
-    if not isinstance(value, dict):
-        yield Violation(path, "type", "Input should be an object.")
-
-
 def check_shape(path: str, value: object, shape: Shape) -> Iterator[Violation]:
     """Reports missing, mistyped and unexpected fields of one object."""
     if not isinstance(value, dict):
-        yield from check_object(path, value)
+        yield Violation(path, "type", "Input should be an object.")
         return
     held = fields(value)
     for name, kind in shape.required.items():

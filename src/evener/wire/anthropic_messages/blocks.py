@@ -5,8 +5,6 @@ from binascii import Error as Base64Error
 from collections.abc import Sequence
 from typing import assert_never
 
-import msgspec
-
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import (
     Block,
@@ -23,65 +21,20 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
-from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
-from evener.wire.fold import Fragment, Mark
+from evener.wire.fold import Fragment
 from evener.wire.names import wire_name
+from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.seals import why_shut
-from evener.wire.text import as_object, dumps, fields, merged, must_fetch, placeholder
+from evener.wire.text import UNREADABLE, as_object, dumps, fields, merged, must_fetch, placeholder
 
-__all__ = ["WIRE", "Page", "render"]
+__all__ = ["WIRE", "render"]
 
 WIRE = "anthropic_messages"
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
 OPERATOR = "[instruction from the operator, not from the user]\n"
-UNREADABLE = "_unreadable_arguments"
-
-
-class Page:
-    """The bytes of an exchange while it is written."""
-
-    def __init__(self, ask: Ask, quirks: Quirks, chain: bytes, *, thinking: bool) -> None:
-        self.ask = ask
-        self.quirks = quirks
-        self.chain = chain
-        self.thinking = thinking
-        self.pieces: list[bytes] = []
-        self.size = 0
-        self.marks: list[Mark] = []
-        self.losses: list[Loss] = []
-        self.message = ""
-        self.thought = False  # thinking was written
-        self.shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
-
-    def write(self, data: bytes) -> None:
-        self.pieces.append(data)
-        self.size += len(data)
-
-    def block(self, value: dict[str, object], cache: str = "") -> None:
-        """Write a block and remember that a mark may stand before its last brace."""
-        self.write(dumps(value))
-        self.marks.append((self.size - 1, cache))
-
-    def lose(self, loss: Loss) -> None:
-        self.losses.append(loss)
-
-    def drop(self, what: str, why: str) -> None:
-        self.losses.append(Loss("dropped", what, why, self.message))
-
-    def degrade(self, what: str, why: str) -> None:
-        self.losses.append(Loss("degraded", what, why, self.message))
-
-    def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
-        """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
-        marks = tuple(mark for mark in self.marks[:-1] if mark[1]) + tuple(self.marks[-1:])
-        first = exchange.assistant or (exchange.back[0] if exchange.back else None)
-        losses = (*exchange.losses, *self.losses)
-        traits = _traits(exchange, thought=self.thought)
-        return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
 
 
 def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
@@ -92,20 +45,9 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragme
     return _page(exchange, chain, ask, quirks, thinking=quirks.thinking_replay != "none").fragment(exchange, lean)
 
 
-def _traits(exchange: Exchange, *, thought: bool) -> frozenset[str]:
-    said = exchange.assistant
-    told = {
-        "assistant_first": said is not None,
-        "assistant_last": said is not None and not exchange.back,
-        "asks": any(not isinstance(block, ToolResult) for message in exchange.back for block in message.blocks),
-        "paused": said is not None and isinstance(said.blocks[-1], HostedBlock) and said.blocks[-1].wire == WIRE,
-        "bare_calls": said is not None and bool(said.calls) and not thought,
-    }
-    return frozenset(name for name, true in told.items() if true)
-
-
 def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, *, thinking: bool) -> Page:
-    page = Page(ask, quirks, chain, thinking=thinking)
+    page = Page(WIRE, ask, quirks, chain)
+    page.thinking = thinking
     if exchange.assistant:
         _message(page, "assistant", (exchange.assistant,))
     native = quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
@@ -161,7 +103,7 @@ def _text(page: Page, block: TextBlock, role: str, lead: str) -> bool:
         return False
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
     if block.seal and role == "assistant":
-        shut = why_shut(block.seal, page.ask.target, page.quirks, page.chain)
+        shut = page.shut_why(block.seal)
         if not shut or (block.seal.origin.wire == WIRE and not page.quirks.prefix_bound):
             own = merged(own, block.seal.data)
         elif block.citations:
@@ -205,7 +147,7 @@ def _replayable(page: Page, block: ReasoningBlock, message: Message) -> tuple[st
 
 
 def _sealed(page: Page, block: ReasoningBlock, seal: Seal) -> tuple[str, dict[str, object] | None]:
-    why = why_shut(seal, page.ask.target, page.quirks, page.chain)
+    why = page.shut_why(seal)
     if why:
         return why, None
     own = fields(seal.data)
@@ -228,9 +170,7 @@ def _call(page: Page, call: ToolCall) -> bool:
         "name": wire_name(call.name, page.quirks.name_length),
         "input": arguments,
     }
-    if call.seal and not why_shut(call.seal, page.ask.target, page.quirks, page.chain):
-        own = merged(own, call.seal.data)
-    page.block(own, call.cache)
+    page.block(merged(own, page.opens(call.seal)), call.cache)
     return True
 
 
@@ -317,8 +257,3 @@ def _source(source: Source, media_type: str) -> dict[str, object] | None:
             raise must_fetch("media")
         case _:
             assert_never(source)
-
-
-def result_seal(extra: dict[str, msgspec.Raw]) -> str:
-    """Fields of a block that we do not read, as seal data; empty when there are none."""
-    return dumps(extra).decode() if extra else ""

@@ -1,33 +1,35 @@
 """An Ask as an Anthropic Messages request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
-from collections.abc import Iterable
 from functools import partial
 
 import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
+from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fragment, Key, asks_marks, chained, extended, opened, with_marks
+from evener.wire.fold import Fragment, Key, chained, extended, opened, with_marks
 from evener.wire.marks import Marks, choose_marks
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
-from evener.wire.text import dict_of, dumps, fields, with_tool_extra
+from evener.wire.request import frame_of, headers_of, marked_in, names_of, output_limit, path_of, with_extra
+from evener.wire.text import dict_of, dumps, with_tool_extra
 
 __all__ = ["encode"]
 
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
+TTLS = ("5m", "1h")
 CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
-    frame = _frame(ask, quirks, prior)
+    frame = frame_of(ask, quirks, prior, _tool, _part)
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     silent = ask.reasoning.mode == "off" or ask.reasoning.effort == "off"
     key = Key((quirks, ask.target, silent, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids), seed)
@@ -37,52 +39,25 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     losses = list(frame.losses)
     head = _head(ask, quirks, last, losses)
     fragments = _latest([*fold.fragments, *((last,) if last else ())], quirks)
-    marked = (*fold.marked, *((len(fold.fragments),) if last and asks_marks(last) else ()))
-    marks = choose_marks(ask, fragments, marked, quirks, losses)
+    marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
     messages = _messages(fragments, marks)
     _bounded(messages, fragments, quirks, losses)
-    body = b"".join((_opening(head, frame, marks), b",".join(messages), b"]}"))
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
-    path = quirks.stream_path if ask.stream and quirks.stream_path else quirks.path
+    version = () if quirks.version_in_body else (("anthropic-version", quirks.api_version or VERSION),)
     return Encoded(
-        path=(path or PATH).replace("{model}", ask.target.model),
-        headers=_headers(ask, quirks),
-        body=body,
+        path=path_of(ask, quirks, PATH),
+        headers=headers_of(ask, WIRE, *version),
+        body=b"".join((_opening(head, frame, marks), b",".join(messages), b"]}")),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=_names(ask.tools, quirks),
+        names=names_of(ask.tools, quirks),
         frame=frame,
         fold=fold,
     )
 
 
-def _headers(ask: Ask, quirks: Quirks) -> tuple[tuple[str, str], ...]:
-    own = [("content-type", "application/json")]
-    if not quirks.version_in_body:
-        own.append(("anthropic-version", quirks.api_version or VERSION))
-    return (*own, *(header for extra in ask.extra if extra.wire == WIRE for header in extra.headers))
-
-
-def _names(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> tuple[tuple[str, str], ...]:
-    pairs = ((wire_name(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec))
-    return tuple(pair for pair in pairs if pair[0] != pair[1])
-
-
-def _frame(ask: Ask, quirks: Quirks, prior: Encoded | None) -> Frame:
-    system = ask.transcript.system_blocks
-    source = (ask.tools, system, quirks)
-    if prior and all(old is new for old, new in zip(prior.frame.source, source, strict=True)):
-        return prior.frame
-    losses: list[Loss] = []
-    tools = _tools(ask, quirks, losses)
-    return Frame(tools, tuple(dumps({"type": "text", "text": part.text}) for part in system), tuple(losses), source)
-
-
-def _tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[bytes, ...]:
-    if ask.tools and not quirks.tools:
-        losses.append(Loss("dropped", "tools", "this endpoint takes none"))
-        return ()
-    return tuple(_tool(tool, quirks, losses) for tool in ask.tools)
+def _part(block: TextBlock) -> bytes:
+    return dumps({"type": "text", "text": block.text})
 
 
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
@@ -107,11 +82,8 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
 
 def _head(ask: Ask, quirks: Quirks, last: Fragment | None, losses: list[Loss]) -> dict[str, object]:
     """Every field but tools, system and messages."""
-    limit = ask.settings.max_output_tokens
+    limit = output_limit(ask, quirks, losses)
     limit = quirks.default_output if limit is None else limit
-    if quirks.max_output and limit > quirks.max_output:
-        losses.append(Loss("degraded", "setting max_output_tokens", f"clamped to the model's {quirks.max_output}"))
-        limit = quirks.max_output
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     if quirks.version_in_body:
         body["anthropic_version"] = quirks.api_version
@@ -128,29 +100,15 @@ def _head(ask: Ask, quirks: Quirks, last: Fragment | None, losses: list[Loss]) -
     body |= thought
     body |= controls.choice(ask, quirks, thinks=thinks, losses=losses)
     config = {**dict_of(body.pop("output_config", None)), **controls.output_format(ask.output, quirks, losses)}
-    if ask.cache.mode == "provider" and quirks.cache_provider:
-        body["cache_control"] = mark_value(ask.cache.ttl)
-    return _with_extra(body, config, ask, losses)
-
-
-def _with_extra(body: dict[str, object], config: dict[str, object], ask: Ask, losses: list[Loss]) -> dict[str, object]:
-    """The body with the caller's own fields for this wire; those for other wires are reported."""
-    for extra in ask.extra:
-        if extra.wire != WIRE:
-            losses += (Loss("dropped", f"field {name}", f"only {extra.wire} knows it") for name in fields(extra.body))
-            continue
-        for name, value in fields(extra.body).items():
-            if name == "output_config":
-                config |= fields(value)
-            else:
-                body[name] = value
     if config:
         body["output_config"] = config
+    if ask.cache.mode == "provider" and quirks.cache_provider:
+        body["cache_control"] = mark_value(ask.cache.ttl)
     if ask.cache.key:
         losses.append(Loss("dropped", "cache key", "this wire has none"))
     if ask.state.mode != "replay":
         losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
-    return body
+    return with_extra(body, ask, WIRE, ("output_config",), losses)
 
 
 def _latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:

@@ -1,0 +1,299 @@
+"""Writes one exchange as Responses input items: bytes without cache marks, and the places where marks may go. Pure.
+
+A message of ours may become several items. Seals hold what this API put on its own items: `{"item": {...}, "part": {...}}` on
+text, the item's own fields on calls, results and reasoning.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import assert_never
+
+import msgspec
+
+from evener.transcript.ask import Ask
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    Source,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.message import Message
+from evener.transcript.origin import Seal
+from evener.transcript.repair import Exchange
+from evener.wire.fold import Fragment
+from evener.wire.names import short_id, wire_name
+from evener.wire.page import Page
+from evener.wire.quirks import Quirks
+from evener.wire.text import UNREADABLE, as_object, dumps, fields, merged, must_fetch, placeholder
+
+__all__ = ["WIRE", "TextSeal", "render", "system_item", "text_seal"]
+
+WIRE = "openai_responses"
+ERROR = "ERROR: "
+REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
+
+
+class TextSeal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What this API says of a text: fields of the message item, and fields of the content part."""
+
+    item: dict[str, msgspec.Raw] = {}
+    part: dict[str, msgspec.Raw] = {}
+
+
+_text_seals = msgspec.json.Decoder(TextSeal)
+
+
+def text_seal(seal: Seal | None) -> TextSeal:
+    """The seal of a text, read; empty when it is not of this wire."""
+    return _text_seals.decode(seal.data) if seal and seal.origin.wire == WIRE else TextSeal()
+
+
+def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+    """One exchange: what the assistant said, then what came back."""
+    page = Page(WIRE, ask, quirks, chain)
+    if exchange.assistant:
+        _assistant(page, exchange.assistant)
+    for message in exchange.back:
+        page.message = message.id
+        _back(page, message)
+    return page.fragment(exchange, None)
+
+
+def system_item(block: TextBlock) -> dict[str, object]:
+    """A part of the system prompt that was an item of its own."""
+    return {"role": "developer", **text_seal(block.seal).item, "content": block.text}
+
+
+def _item(page: Page, value: dict[str, object] | bytes) -> None:
+    page.write((b"," if page.pieces else b"") + (value if isinstance(value, bytes) else dumps(value)))
+
+
+# What the assistant said.
+
+
+def _assistant(page: Page, message: Message) -> None:
+    page.message = message.id
+    page.shut = any(isinstance(block, ReasoningBlock) and _why_not(page, block) for block in message.blocks)
+    blocks: Sequence[Block] = message.blocks
+    if page.quirks.calls_last and message.calls:
+        blocks = [block for block in blocks if not isinstance(block, ToolCall)] + list(message.calls)
+        if list(message.blocks) != blocks:
+            page.degrade("order of a turn", "this endpoint wants all calls at the end of it")
+    for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
+        block = (members := [block for _, block in group])[0]
+        match block:
+            case TextBlock():
+                _said(page, [member for member in members if isinstance(member, TextBlock)])
+            case ReasoningBlock():
+                _reasoning(page, block)
+            case ToolCall():
+                _item(page, _call(page, block))
+            case HostedBlock():
+                _hosted(page, block, "assistant")
+            case ImageBlock() | DocumentBlock():
+                page.degrade(block.kind, "an assistant item cannot hold it; sent as a line")
+                _item(page, {"role": "assistant", "content": placeholder(block)})
+            case ToolResult():
+                page.drop("tool_result", "an assistant turn cannot hold it")
+            case _:
+                assert_never(block)
+
+
+def _item_key(number: int, block: Block) -> object:
+    """Texts of one item belong together; everything else stands alone."""
+    own = text_seal(block.seal).item.get("id") if isinstance(block, TextBlock) else None
+    return bytes(own) if own is not None else number
+
+
+def _said(page: Page, blocks: Sequence[TextBlock]) -> None:
+    seals = [text_seal(block.seal) for block in blocks]
+    shut = page.shut_why(blocks[0].seal) if blocks[0].seal else "it is not of this provider"
+    item = {name: value for name, value in seals[0].item.items() if not shut and (name != "id" or _ids_go(page))}
+    if shut and any(block.citations for block in blocks):
+        page.drop("citations", shut)
+    if "id" in item:
+        parts = [_part(block, seal) for block, seal in zip(blocks, seals, strict=True)]
+        _item(page, {"type": "message", "role": "assistant", **item, "content": parts})
+        return
+    item.pop("status", None)
+    for block, seal in zip(blocks, seals, strict=True):
+        if not block.text.strip() and "content" not in item:
+            page.drop("text", "it was empty and its seal cannot go")
+            continue
+        content: object = [_part(block, seal)] if seal.part and not shut else block.text
+        _item(page, {"role": "assistant", **item, "content": content})
+
+
+def _part(block: TextBlock, seal: TextSeal) -> dict[str, object]:
+    if bytes(seal.part.get("type", b"")) == b'"refusal"':
+        return {**seal.part, "refusal": block.text}
+    return {"type": "output_text", "text": block.text, "annotations": [], **seal.part}
+
+
+def _ids_go(page: Page) -> bool:
+    """An item goes by its id only beside the reasoning that led to it (sheet 7)."""
+    return page.quirks.item_ids and not page.shut
+
+
+def _why_not(page: Page, block: ReasoningBlock) -> str:
+    """Why a reasoning block cannot be replayed; empty when it can."""
+    if page.quirks.thinking_replay == "none":
+        return "this endpoint takes back no reasoning"
+    if block.seal is None:
+        return "it carries nothing that this provider could verify"
+    why = page.shut_why(block.seal)
+    if why:
+        return why
+    own = fields(block.seal.data)
+    kept = page.ask.state.store is not False or "encrypted_content" in own or "content" in own
+    return "" if kept else "the provider did not keep it and gave no encrypted copy"
+
+
+def _reasoning(page: Page, block: ReasoningBlock) -> None:
+    why = _why_not(page, block)
+    if not why and block.seal:
+        page.thought = True
+        own = fields(block.seal.data)
+        own.pop("status", None)  # handed out, but refused when sent back
+        _item(page, {"type": "reasoning", "summary": [], **own})
+    elif block.text.strip() and page.ask.foreign_reasoning == "text":
+        page.degrade("reasoning", f"sent as plain text: {why}")
+        _item(page, {"role": "assistant", "content": block.text})
+    else:
+        page.drop("reasoning", why)
+
+
+def _call(page: Page, call: ToolCall) -> dict[str, object]:
+    raw = call.raw
+    if as_object(raw) is None:
+        page.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
+        raw = dumps({UNREADABLE: raw}).decode()
+    own = merged({}, page.opens(call.seal))
+    if not _ids_go(page):
+        own.pop("id", None)
+    name = wire_name(call.name, page.quirks.name_length)
+    call_id = short_id(call.id, page.quirks.id_length)
+    return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
+
+
+def _hosted(page: Page, block: HostedBlock, role: str) -> None:
+    if block.wire == WIRE and page.quirks.hosted:
+        _item(page, block.raw.encode())
+        return
+    page.degrade("hosted block", f"only its own wire can read it; sent as a line ({block.text or 'no text'})")
+    _item(page, {"role": role, "content": placeholder(block)})
+
+
+# What came back.
+
+
+def _back(page: Page, message: Message) -> None:
+    for kind, group in groupby(message.blocks, key=_back_kind):
+        blocks = list(group)
+        match kind:
+            case "result":
+                for block in blocks:
+                    if isinstance(block, ToolResult):
+                        _result(page, block)
+            case "hosted":
+                for block in blocks:
+                    if isinstance(block, HostedBlock):
+                        _hosted(page, block, message.role)
+            case _:
+                _spoken(page, message, blocks)
+
+
+def _back_kind(block: Block) -> str:
+    return "result" if isinstance(block, ToolResult) else "hosted" if isinstance(block, HostedBlock) else "spoken"
+
+
+def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> None:
+    role: dict[str, object] = {"role": message.role}
+    if isinstance(blocks[0], TextBlock):
+        role |= text_seal(blocks[0].seal).item
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].cache and not text_seal(blocks[0].seal).part:
+        _item(page, {**role, "content": blocks[0].text})
+        return
+    _item(page, dumps(role)[:-1] + b',"content":[')
+    _inputs(page, blocks)
+    page.write(b"]}")
+
+
+def _inputs(page: Page, blocks: Sequence[Block]) -> None:
+    for number, block in enumerate(blocks):
+        page.write(b"," if number else b"")
+        match block:
+            case TextBlock():
+                page.block({"type": "input_text", "text": block.text, **text_seal(block.seal).part}, block.cache)
+            case ImageBlock() | DocumentBlock() | HostedBlock():
+                page.block(_media(page, block), block.cache)
+            case _:
+                page.block({"type": "input_text", "text": f"[{block.kind} omitted]"})
+
+
+def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
+    value: dict[str, object] | None = None
+    if isinstance(block, ImageBlock):
+        value = _image(block) if page.quirks.images else None
+    elif isinstance(block, DocumentBlock):
+        value = _document(block) if page.quirks.documents else None
+    if value is None or isinstance(block, HostedBlock):
+        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
+        return {"type": "input_text", "text": placeholder(block)}
+    return merged(value, block.seal.data) if block.seal and block.seal.origin.wire == WIRE else value
+
+
+def _image(block: ImageBlock) -> dict[str, object] | None:
+    where = _source(block.source, block.media_type or "image/png", url="image_url", data="image_url")
+    return {"type": "input_image", "detail": block.detail or "auto", **where} if where else None
+
+
+def _document(block: DocumentBlock) -> dict[str, object] | None:
+    if block.media_type.startswith(REFUSED_MEDIA):
+        return None
+    where = _source(block.source, block.media_type or "application/pdf", url="file_url", data="file_data")
+    if not where:
+        return None
+    named = {"filename": block.name or "document"} if block.name or "file_data" in where else {}
+    return {"type": "input_file", **named, **where}
+
+
+def _source(source: Source, media_type: str, *, url: str, data: str) -> dict[str, object] | None:
+    match source:
+        case Inline(text):
+            return {data: f"data:{media_type};base64,{text}"}
+        case Remote(address):
+            return {url: address}
+        case Uploaded(file_id, wire):
+            return {"file_id": file_id} if wire == WIRE else None
+        case Stored():
+            raise must_fetch("media")
+        case _:
+            assert_never(source)
+
+
+def _result(page: Page, result: ToolResult) -> None:
+    call_id = short_id(result.call_id, page.quirks.id_length)
+    own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
+    if result.seal and result.seal.origin.wire == WIRE:
+        own = merged(own, result.seal.data)
+    content = list(result.content)
+    if result.is_error:
+        page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
+        content.insert(0, TextBlock(ERROR.strip()))
+    if all(isinstance(block, TextBlock) and not block.cache and not block.seal for block in content):
+        text = "\n".join(block.text for block in result.content if isinstance(block, TextBlock))
+        _item(page, {**own, "output": ERROR + text if result.is_error else text})
+        return
+    _item(page, dumps(own)[:-1] + b',"output":[')
+    _inputs(page, content)
+    page.write(b"]}")

@@ -1,0 +1,429 @@
+"""Responses' answers, whole or streamed, as neutral deltas. One path: a whole answer is the deltas of its items. Pure.
+
+Rules (sheet 8): several items may be open at once, keyed by `output_index`; names and ids stand in `output_item.added`, the
+truth in `output_item.done` (also what a clone did not stream); usage stands in the terminal event only; a stream without a
+terminal event is truncated.
+"""
+
+import msgspec
+
+from evener.errors import TruncatedStream, WireError
+from evener.transcript import delta as d
+from evener.transcript.blocks import Citation
+from evener.transcript.reply import Reply, StopReason
+from evener.transcript.usage import Usage
+from evener.wire.assembler import assemble
+from evener.wire.faults import typed
+from evener.wire.openai_responses.blocks import WIRE, TextSeal
+from evener.wire.openai_responses.fault import complaint_of
+from evener.wire.quirks import Quirks
+from evener.wire.sse import SseReader
+from evener.wire.text import dumps, fields, parse
+
+__all__ = ["ResponsesDecoder", "decode", "hosted_line"]
+
+NOTHING = msgspec.Raw(b"")
+NULL = b"null"
+INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
+STATUS: dict[str, StopReason] = {
+    "cancelled": "cancelled",
+    "queued": "pending",
+    "in_progress": "pending",
+    "incomplete": "other",
+}
+TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+PARTS = "\n\n"
+# Events whose content stands again, whole, in `output_item.done`.
+REPEATED = (
+    "response.content_part.",
+    "response.output_text.done",
+    "response.refusal.done",
+    "response.function_call_arguments.done",
+    "response.reasoning_summary_part.done",
+    "response.reasoning_summary_text.done",
+    "response.reasoning_text.done",
+    "response.web_search_call.",
+    "response.file_search_call.",
+    "response.code_interpreter_call",
+    "response.mcp_",
+    "response.custom_tool_call_input.",
+    "response.shell_call",
+    "response.in_progress",
+    "response.queued",
+    "response.compaction.",
+    "keepalive",
+)
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: str = ""
+    item: msgspec.Raw = NOTHING
+    response: msgspec.Raw = NOTHING
+    annotation: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class _Named(msgspec.Struct):
+    type: str = ""
+
+
+class _Reason(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Cached(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _Thought(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _Cached | None = None
+    output_tokens_details: _Thought | None = None
+
+
+class _Response(msgspec.Struct):
+    object: str = ""
+    id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    output: list[msgspec.Raw] | None = None
+    usage: _Usage | None = None
+    incomplete_details: _Reason | None = None
+    error: msgspec.Raw = NOTHING
+
+
+class _Text(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _Call(msgspec.Struct):
+    call_id: str = ""
+    name: str = ""
+    arguments: str | None = None
+
+
+class _Message(msgspec.Struct):
+    content: list[msgspec.Raw] = []
+
+
+class _Reasoned(msgspec.Struct):
+    summary: list[_Text] | None = None
+    content: list[_Text] | None = None
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    refusal: str = ""
+    annotations: list[msgspec.Raw] | None = None
+    logprobs: msgspec.Raw = NOTHING
+
+
+class _Cited(msgspec.Struct):
+    url: str | None = None
+    title: str | None = None
+    filename: str | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_names = msgspec.json.Decoder(_Named)
+_responses = msgspec.json.Decoder(_Response)
+_calls = msgspec.json.Decoder(_Call)
+_messages = msgspec.json.Decoder(_Message)
+_reasoned = msgspec.json.Decoder(_Reasoned)
+_parts = msgspec.json.Decoder(_Part)
+_cited = msgspec.json.Decoder(_Cited)
+
+Key = tuple[int, int]
+
+
+class _Turn:
+    """What is known of the answer so far; turns its items into deltas."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Key, int] = {}
+        self.sent: dict[int, int] = {}
+        self.called = False
+        self.refused = False
+        self.done: set[int] = set()
+
+    def slot(self, item: int, part: int = 0) -> int:
+        """The number of a block within the reply, given out at first sight."""
+        return self.slots.setdefault((item, part), len(self.slots))
+
+    def show(self, slot: int, text: str) -> str:
+        """Note that this much of a block was shown."""
+        self.sent[slot] = self.sent.get(slot, 0) + len(text)
+        return text
+
+    def unsent(self, slot: int, text: str) -> str:
+        """What of a block's whole text was not shown yet."""
+        return text[self.sent.get(slot, 0) :]
+
+    def begin(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+        """An item begins."""
+        if _names.decode(raw).type != "function_call":
+            return []
+        call = _calls.decode(raw)
+        self.called = True
+        return [d.CallStarted(self.slot(number), call.call_id, call.name)]
+
+    def end(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+        """An item is complete: whatever was not streamed of it follows now."""
+        self.done.add(number)
+        match _names.decode(raw).type:
+            case "message":
+                return self._message(number, raw)
+            case "reasoning":
+                return self._reasoning(number, raw)
+            case "function_call":
+                return self._call(number, raw)
+            case _:
+                own = fields(raw)
+                return [d.HostedAdded(self.slot(number), WIRE, bytes(raw).decode(), hosted_line(own))]
+
+    def _call(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+        started = [] if (number, 0) in self.slots else self.begin(number, raw)
+        slot = self.slot(number)
+        kept = _kept(fields(raw), ("type", "call_id", "name", "arguments"))
+        seal: list[d.Delta] = [d.SealAdded(slot, "call", dumps(kept).decode())] if kept else []
+        return [*started, *seal, d.CallEnded(slot, _calls.decode(raw).arguments or "{}")]
+
+    def _reasoning(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+        read = _reasoned.decode(raw)
+        slot = self.slot(number)
+        text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())))
+        rest = self.unsent(slot, text)
+        found: list[d.Delta] = [d.ReasoningDelta(slot, rest)] if rest else []
+        return [*found, d.SealAdded(slot, "reasoning", dumps(_kept(fields(raw), ("type",))).decode())]
+
+    def _message(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+        item = _kept(fields(raw), ("type", "role", "content"))
+        found: list[d.Delta] = []
+        for place, part in enumerate(_messages.decode(raw).content):
+            found += self._part(self.slot(number, place), part, item)
+        return found
+
+    def _part(self, slot: int, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> list[d.Delta]:
+        part = _parts.decode(raw)
+        refusal = part.type == "refusal"
+        self.refused = self.refused or refusal
+        rest = self.unsent(slot, part.refusal if refusal else part.text)
+        found: list[d.Delta] = [d.TextDelta(slot, rest)] if rest else []
+        ours = ("refusal",) if refusal else ("type", "text", "logprobs")
+        own = {name: value for name, value in _kept(fields(raw), ours).items() if bytes(value) != b"[]"}
+        found += (d.CitationAdded(slot, _citation(cited)) for cited in part.annotations or ())
+        found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode()))
+        if part.logprobs and bytes(part.logprobs) not in (NULL, b"[]"):
+            found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
+        return found
+
+    def stop(self, response: _Response) -> list[d.Delta]:
+        """The terminal state: usage, and why it ended."""
+        found: list[d.Delta] = [d.UsageReported(_usage(response.usage))] if response.usage else []
+        status = response.status or "completed"
+        reason = (response.incomplete_details.reason or "") if response.incomplete_details else ""
+        found.append(d.Stopped(self._why(status, reason), reason or status))
+        return found
+
+    def _why(self, status: str, reason: str) -> StopReason:
+        if status == "completed":
+            return "tools" if self.called else "refusal" if self.refused else "done"
+        return INCOMPLETE.get(reason, STATUS.get(status, "other"))
+
+
+def _kept(own: dict[str, msgspec.Raw], ours: tuple[str, ...]) -> dict[str, msgspec.Raw]:
+    return {name: value for name, value in own.items() if name not in ours and bytes(value) != NULL}
+
+
+def _citation(raw: msgspec.Raw) -> Citation:
+    read = _cited.decode(raw)
+    start, end = read.start_index, read.end_index
+    title = read.title or read.filename or ""
+    return Citation(read.url or "", title, "", -1 if start is None else start, -1 if end is None else end)
+
+
+def _usage(read: _Usage) -> Usage:
+    """input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
+    total = read.input_tokens or 0
+    cached = (read.input_tokens_details.cached_tokens if read.input_tokens_details else 0) or 0
+    written = (read.input_tokens_details.cache_write_tokens if read.input_tokens_details else 0) or 0
+    thought = (read.output_tokens_details.reasoning_tokens if read.output_tokens_details else 0) or 0
+    return Usage(total, total - cached - written, cached, written, read.output_tokens or 0, thought)
+
+
+def hosted_line(own: dict[str, msgspec.Raw]) -> str:
+    """One readable line for an item that other wires cannot carry."""
+    named = [_word(own.get(name)) for name in ("type", "name", "server_label", "status")]
+    said = next((_word(own.get(name)) for name in ("action", "queries", "code", "arguments") if own.get(name)), "")
+    said = said if len(said) <= 300 else said[:300] + "..."
+    return " ".join(word for word in named if word) + (f": {said}" if said else "")
+
+
+def _word(raw: msgspec.Raw | None) -> str:
+    return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != NULL else ""
+
+
+def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
+    """A whole answer."""
+    return assemble(_whole(body))
+
+
+def _whole(body: bytes) -> list[d.Delta]:
+    response = parse(_responses, body, "a Responses answer")
+    _raise_for(response, body)
+    if not response.object.startswith("response"):
+        raise WireError(f"Expected a response, but the answer is a {response.object!r}. Check the base URL.")
+    turn = _Turn()
+    found: list[d.Delta] = [d.Started(response.id or "", response.model or "")]
+    try:
+        for number, raw in enumerate(response.output or ()):
+            found += turn.end(number, raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"Expected Responses items: {error}. Is this endpoint of that wire?") from None
+    return [*found, *turn.stop(response)]
+
+
+def _raise_for(response: _Response, body: bytes) -> None:
+    if response.status == "failed" or (response.error and bytes(response.error) != NULL):
+        complaint = complaint_of(body)
+        if complaint:
+            raise typed(complaint, {})
+        raise WireError("The response failed and says nothing about it. Ask again.")
+
+
+class ResponsesDecoder:
+    """A streamed answer."""
+
+    def __init__(self, quirks: Quirks) -> None:  # noqa: ARG002 - every codec's decoder takes the quirks
+        self._sse = SseReader()
+        self._turn = _Turn()
+        self._over = False
+
+    def feed(self, data: bytes) -> list[d.Delta]:
+        """The deltas that these bytes complete."""
+        if self._over:
+            return []
+        try:
+            return self._read(self._sse.feed(data), [])
+        except WireError as error:
+            return self._failed([], error)
+
+    def close(self) -> list[d.Delta]:
+        """The rest; a turn without its terminal event is truncated."""
+        if self._over:
+            return []
+        found = self._read(self._sse.close(), [])
+        if self._over and not (found and isinstance(found[-1], d.Failed) and isinstance(found[-1].error, WireError)):
+            return found
+        cut = TruncatedStream("The stream ended before `response.completed`. The turn does not count; ask again.")
+        return self._failed([delta for delta in found if not isinstance(delta, d.Failed)], cut)
+
+    def _failed(self, found: list[d.Delta], error: Exception) -> list[d.Delta]:
+        self._over = True
+        if not isinstance(error, (WireError, TruncatedStream)):
+            error = WireError(f"An event of the stream is not of this wire: {error}.")
+        found.append(d.Failed(error))
+        return found
+
+    def _read(self, frames: list[bytes], found: list[d.Delta]) -> list[d.Delta]:
+        turn = self._turn
+        for frame in frames:
+            try:
+                event = _events.decode(frame)
+                if event.type == "response.output_text.delta":
+                    slot = turn.slot(event.output_index, event.content_index)
+                    found.append(d.TextDelta(slot, turn.show(slot, event.delta)))
+                else:
+                    found += self._event(event, frame)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                notice = _notice(frame)
+                if notice is None:
+                    return self._failed(found, error)
+                found += notice
+            if self._over:
+                break
+        return found
+
+    def _event(self, event: _Event, frame: bytes) -> list[d.Delta]:
+        turn = self._turn
+        slot = (event.output_index, event.content_index)
+        match event.type:
+            case "response.function_call_arguments.delta":
+                return [d.ArgumentsDelta(turn.slot(event.output_index), event.delta)]
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                place = turn.slot(event.output_index)
+                return [d.ReasoningDelta(place, turn.show(place, event.delta))]
+            case "response.reasoning_summary_part.added" if event.summary_index:
+                place = turn.slot(event.output_index)
+                return [d.ReasoningDelta(place, turn.show(place, PARTS))]
+            case "response.refusal.delta":
+                place = turn.slot(*slot)
+                return [d.TextDelta(place, turn.show(place, event.delta))]
+            case "response.output_item.added":
+                return turn.begin(event.output_index, event.item)
+            case "response.output_item.done":
+                return turn.end(event.output_index, event.item)
+            case _:
+                return self._rare(event, frame)
+
+    def _rare(self, event: _Event, frame: bytes) -> list[d.Delta]:
+        match event.type:
+            case "response.created":
+                response = _responses.decode(event.response)
+                return [d.Started(response.id or "", response.model or "")]
+            case "response.reasoning_summary_part.added" | "response.output_text.annotation.added":
+                return []
+            case kind if kind in TERMINAL:
+                return self._end(kind, event.response)
+            case "error":
+                return self._error(frame)
+            case _ if event.error and bytes(event.error) != NULL:
+                return self._error(frame)
+            case kind if kind.startswith(REPEATED):
+                return []
+            case kind:
+                return [d.Notice(kind, frame.decode())]
+
+    def _end(self, kind: str, raw: msgspec.Raw) -> list[d.Delta]:
+        self._over = True
+        response = _responses.decode(raw)
+        if kind == "response.failed" or (response.error and bytes(response.error) != NULL):
+            return self._error(bytes(raw))
+        rest: list[d.Delta] = []
+        for number, item in enumerate(response.output or ()):
+            if number not in self._turn.done:
+                rest += self._turn.end(number, item)
+        return [*rest, *self._turn.stop(response)]
+
+    def _error(self, frame: bytes) -> list[d.Delta]:
+        self._over = True
+        complaint = complaint_of(frame)
+        if complaint is None:
+            return [d.Failed(WireError("The stream reported an error without a message. Ask again."))]
+        return [d.Failed(typed(complaint, {}))]
+
+
+def _notice(frame: bytes) -> list[d.Delta] | None:
+    """A frame of a shape we do not know: nothing for an end mark, a notice for an unknown event, None for garbage."""
+    if frame.strip() == b"[DONE]":
+        return []
+    try:
+        name = _names.decode(frame).type
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    known = name in TERMINAL or name.startswith(("response.output_item.", "response.output_text.", "response.created"))
+    return None if known else [d.Notice(name, frame.decode(errors="replace"))]

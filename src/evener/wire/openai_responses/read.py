@@ -1,0 +1,326 @@
+"""A Responses request as an Ask: the other direction, for translation, tests and the gateway. Pure.
+
+What has no neutral word is kept, not refused: unknown fields of an item ride in its seal, unknown items are hosted blocks,
+unknown fields of the body are `extra`.
+"""
+
+import re
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript.ask import (
+    Ask,
+    Cache,
+    Choice,
+    Extra,
+    HostedTool,
+    OutputSchema,
+    Reasoning,
+    Settings,
+    State,
+    ToolSpec,
+)
+from evener.transcript.blocks import (
+    Block,
+    CacheTtl,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    ResultContent,
+    Source,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.message import Message, Role
+from evener.transcript.origin import Origin, Seal
+from evener.transcript.transcript import Transcript
+from evener.wire.openai_responses.blocks import WIRE, TextSeal
+from evener.wire.openai_responses.controls import ENCRYPTED
+from evener.wire.openai_responses.decode import PARTS, hosted_line
+from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
+from evener.wire.text import dumps
+
+__all__ = ["read_request"]
+
+DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+SHOWN = {"auto": "summary", "concise": "concise", "detailed": "detailed"}
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:  # noqa: ARG001 - as every codec's
+    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    with reading("a Responses request"):
+        return _Reader(read_fields(body), target or Origin()).ask()
+
+
+class _Reader:
+    def __init__(self, body: Fields, target: Origin) -> None:
+        self.body = body
+        self.hosted: set[str] = set()  # calls that are not function calls, but may be answered like them
+        model = body.text("model") or target.model
+        self.target = Origin(WIRE, target.provider, target.endpoint, model, target.account)
+
+    def ask(self) -> Ask:
+        body = self.body
+        system: list[TextBlock] = []
+        if body.peek("instructions"):
+            system.append(TextBlock(body.text("instructions")))
+        messages = self._messages()
+        while messages and messages[0].role == "system" and all(isinstance(b, TextBlock) for b in messages[0].blocks):
+            system += (block for block in messages.pop(0).blocks if isinstance(block, TextBlock))
+        cache = Cache(key=body.text("prompt_cache_key"))
+        ask = Ask(
+            transcript=Transcript(messages, system),
+            target=self.target,
+            tools=tuple(self._tool(raw) for raw in body.items("tools")),
+            choice=self._choice(),
+            settings=Settings(body.whole("max_output_tokens"), body.number("temperature"), body.number("top_p")),
+            reasoning=self._reasoning(),
+            output=self._output(),
+            cache=cache,
+            state=self._state(),
+            stream=body.flag("stream") or False,
+        )
+        rest = body.rest_text()
+        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest),)) if rest else ask
+
+    def _messages(self) -> list[Message]:
+        """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
+        if self.body.is_text("input"):
+            return [Message("user", (TextBlock(self.body.text("input")),), id="0", created_at=None)]
+        messages: list[Message] = []
+        before = ""
+        for number, raw in enumerate(self.body.items("input")):
+            role, kind, blocks = self._item(raw)
+            if messages and before == kind and kind in ("said", "result"):
+                messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
+            else:
+                origin = self.target if role == "assistant" else None
+                messages.append(Message(role, blocks, id=message_id(number, raw), created_at=None, origin=origin))
+            before = kind
+        return messages
+
+    def _item(self, raw: msgspec.Raw) -> tuple[Role, str, tuple[Block, ...]]:
+        """Who says it, how it groups, and its blocks."""
+        own = read_fields(raw)
+        match own.peek("type"):
+            case "" | "message":
+                return self._message(own)
+            case "reasoning":
+                return "assistant", "said", (self._reasoned(own),)
+            case "function_call":
+                own.take("type")
+                arguments = own.text("arguments")
+                call = ToolCall(own.text("call_id"), own.text("name"), arguments, self._seal(own))
+                return "assistant", "said", (call,)
+            case "function_call_output" if own.peek("call_id") not in self.hosted:
+                return "user", "result", (self._result(own),)
+            case kind:
+                self.hosted |= {own.peek("call_id")} - {""}
+                hosted = HostedBlock(raw_text(raw, "{}"), WIRE, hosted_line(own.rest()))
+                if own.has("role"):
+                    return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
+                return ("user", "hosted", (hosted,)) if _is_answer(kind) else ("assistant", "said", (hosted,))
+
+    def _message(self, own: Fields) -> tuple[Role, str, tuple[Block, ...]]:
+        role = own.peek("role")
+        if role not in ROLES:
+            raise WireError(f"An input item has the role {role!r}. Expected one of {', '.join(ROLES)}.")
+        content = own.take("content")
+        if role != "developer":
+            own.take("role")
+        if role == "system":
+            own.put("role", '"system"')
+        item = own.rest()
+        if role == "assistant" or bytes(item.get("type", b"")) == b'"message"':
+            item.pop("type", None)
+        blocks: list[Block]
+        if bytes(content)[:1] == b'"':
+            text = msgspec.json.decode(content, type=str)
+            if role == "assistant" and not text:
+                item["content"] = content  # an empty answer that this provider took: sealed, so that it is not repaired
+            blocks = [TextBlock(text, seal=self._text_seal(item, {}))]
+        else:
+            blocks = [self._part(part, item) for part in msgspec.json.decode(content, type=list[msgspec.Raw])]
+        return ROLES[role], "said" if role == "assistant" else "spoken", tuple(blocks)
+
+    def _part(self, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> Block:
+        own = read_fields(raw)
+        match own.peek("type"):
+            case "input_text":
+                own.take("type")
+                cache = _mark(own)
+                return TextBlock(own.text("text"), seal=self._text_seal(item, own.rest()), cache=cache)
+            case "output_text":
+                own.take("type")
+                text = own.text("text")
+                if bytes(own.peek_raw("annotations")) == b"[]" and "id" in item:
+                    own.take("annotations")
+                return TextBlock(text, seal=self._text_seal(item, own.rest()))
+            case "refusal":
+                return TextBlock(own.text("refusal"), seal=self._text_seal(item, own.rest()))
+            case _:
+                return self._media(raw)
+
+    def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
+        own = read_fields(raw)
+        kind = own.peek("type")
+        source = _source(own) if kind in ("input_image", "input_file") else None
+        if source is None:
+            return HostedBlock(raw_text(raw, "{}"), WIRE, hosted_line(own.rest()))
+        own.take("type")
+        cache = _mark(own)
+        if kind == "input_image":
+            detail = own.text("detail")
+            return ImageBlock(source[0], source[1], detail, self._seal(own), cache)
+        return DocumentBlock(source[0], source[1], own.text("filename"), self._seal(own), cache)
+
+    def _reasoned(self, own: Fields) -> ReasoningBlock:
+        own.take("type")
+        texts = [
+            read_fields(part).peek("text")
+            for name in ("summary", "content")
+            if own.has(name)
+            for part in msgspec.json.decode(own.peek_raw(name), type=list[msgspec.Raw])
+        ]
+        return ReasoningBlock(PARTS.join(texts), self._seal(own))
+
+    def _result(self, own: Fields) -> ToolResult:
+        own.take("type")
+        content: tuple[ResultContent, ...]
+        if own.is_text("output"):
+            text = own.text("output")
+            content = (TextBlock(text),) if text else ()
+        else:
+            content = tuple(self._inner(raw) for raw in own.items("output"))
+        return ToolResult(own.text("call_id"), content, seal=self._seal(own))
+
+    def _inner(self, raw: msgspec.Raw) -> ResultContent:
+        own = read_fields(raw)
+        if own.peek("type") != "input_text":
+            return self._media(raw)
+        own.take("type")
+        cache = _mark(own)
+        return TextBlock(own.text("text"), seal=self._text_seal({}, own.rest()), cache=cache)
+
+    def _seal(self, own: Fields) -> Seal | None:
+        rest = own.rest_text()
+        return Seal(rest, self.target) if rest else None
+
+    def _text_seal(self, item: dict[str, msgspec.Raw], part: dict[str, msgspec.Raw]) -> Seal | None:
+        return Seal(dumps(TextSeal(item, part)).decode(), self.target) if item or part else None
+
+    def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
+        own = read_fields(raw)
+        if own.peek("type") != "function":
+            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
+        own.take("type")
+        schema = raw_text(own.take("parameters"), '{"type":"object","properties":{}}')
+        name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
+        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE)
+
+    def _choice(self) -> Choice:
+        parallel = self.body.flag("parallel_tool_calls")
+        if self.body.peek("tool_choice") in ("auto", "required", "none"):
+            return msgspec.convert({"mode": self.body.text("tool_choice"), "parallel": parallel, "stated": True}, Choice)
+        if not self.body.has("tool_choice"):
+            return Choice(parallel=parallel)
+        own = read_fields(self.body.peek_raw("tool_choice"))
+        if own.peek("type") == "function":
+            self.body.take("tool_choice")
+            return Choice("named", (own.text("name"),), parallel, stated=True)
+        named = [read_fields(tool) for tool in own.items("tools")] if own.peek("type") == "allowed_tools" else []
+        if named and all(tool.peek("type") == "function" for tool in named):
+            self.body.take("tool_choice")
+            mode = "required" if own.peek("mode") == "required" else "auto"
+            return msgspec.convert(
+                {"mode": mode, "names": [tool.peek("name") for tool in named], "parallel": parallel, "stated": True}, Choice
+            )
+        return Choice(parallel=parallel)  # a choice that only this wire knows stays in `extra`
+
+    def _reasoning(self) -> Reasoning:
+        if not self.body.has("reasoning"):
+            return Reasoning(mode="default")
+        own = read_fields(self.body.take("reasoning"))
+        found: dict[str, object] = {"mode": "default"}
+        if own.peek("effort") in EFFORTS:
+            effort = own.text("effort")
+            found["effort"] = "off" if effort == "none" else effort
+        if own.peek("summary") in SHOWN:
+            found["show"] = SHOWN[own.text("summary")]
+        if own.rest_text():
+            self.body.put("reasoning", own.rest_text())
+        return msgspec.convert(found, Reasoning)
+
+    def _output(self) -> OutputSchema | None:
+        if not self.body.has("text"):
+            return None
+        own = read_fields(self.body.take("text"))
+        output = _format(read_fields(own.peek_raw("format"))) if own.has("format") else None
+        if output:
+            own.take("format")
+        if own.rest_text():
+            self.body.put("text", own.rest_text())
+        return output
+
+    def _state(self) -> State:
+        body = self.body
+        included = body.texts("include")
+        if [name for name in included if name != ENCRYPTED]:
+            body.put("include", dumps([name for name in included if name != ENCRYPTED]).decode())
+        sealed = ENCRYPTED in included
+        store = body.flag("store")
+        if body.is_text("conversation"):
+            return State("conversation", body.text("conversation"), store, sealed)
+        if body.is_text("previous_response_id"):
+            return State("chain", body.text("previous_response_id"), store, sealed)
+        return State("replay", "", store, sealed)
+
+
+def _is_answer(kind: str) -> bool:
+    """Whether an item is something the client sends back."""
+    return kind.endswith("_output") or kind in ("mcp_approval_response", "compaction_trigger")
+
+
+def _format(own: Fields) -> OutputSchema | None:
+    match own.text("type"):
+        case "json_object":
+            return None if own.rest_text() else OutputSchema()
+        case "json_schema":
+            schema = raw_text(own.take("schema"), "{}")
+            found = OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
+            return None if own.rest_text() else found
+        case _:
+            return None
+
+
+def _mark(own: Fields) -> CacheTtl:
+    """The cache mark of a part; anything but the known form stays where it is."""
+    if not own.has("prompt_cache_breakpoint"):
+        return ""
+    mark = read_fields(own.peek_raw("prompt_cache_breakpoint"))
+    ttl = mark.text("ttl") or "30m"
+    if mark.text("mode") != "explicit" or ttl not in ("30m", "12h") or mark.rest_text():
+        return ""
+    own.take("prompt_cache_breakpoint")
+    return "30m" if ttl == "30m" else "12h"
+
+
+def _source(own: Fields) -> tuple[Source, str] | None:
+    """Where the media lies, and its type."""
+    present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
+    if len(present) != 1 or not own.is_text(present[0]):
+        return None
+    value = own.text(present[0])
+    if present[0] == "file_id":
+        return Uploaded(value, WIRE), ""
+    found = DATA_URL.fullmatch(value)
+    return (Inline(found[2]), found[1]) if found else (Remote(value), "")

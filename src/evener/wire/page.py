@@ -1,0 +1,74 @@
+"""The bytes of one exchange while it is written, with its losses and the places where cache marks may go. Pure."""
+
+from evener.transcript.ask import Ask
+from evener.transcript.blocks import HostedBlock, ToolResult
+from evener.transcript.loss import Loss
+from evener.transcript.origin import Seal
+from evener.transcript.repair import Exchange
+from evener.wire.fold import Fragment, Mark
+from evener.wire.quirks import Quirks
+from evener.wire.seals import why_shut
+from evener.wire.text import dumps
+
+__all__ = ["Page"]
+
+
+class Page:
+    """The bytes of an exchange while it is written."""
+
+    def __init__(self, wire: str, ask: Ask, quirks: Quirks, chain: bytes) -> None:
+        self.wire = wire
+        self.ask = ask
+        self.quirks = quirks
+        self.chain = chain
+        self.thinking = True  # whether thinking may be replayed at all
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.marks: list[Mark] = []
+        self.losses: list[Loss] = []
+        self.message = ""
+        self.thought = False  # thinking was written
+        self.shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+        self.size += len(data)
+
+    def block(self, value: dict[str, object], cache: str = "") -> None:
+        """Write a block and remember that a mark may stand before its last brace."""
+        self.write(dumps(value))
+        self.marks.append((self.size - 1, cache))
+
+    def shut_why(self, seal: Seal) -> str:
+        """Why a seal must stay behind; empty when it may go."""
+        return why_shut(seal, self.ask.target, self.quirks, self.chain)
+
+    def opens(self, seal: Seal | None) -> str:
+        """The fields of a seal that may go out, as JSON text; empty when there is none or it must stay behind."""
+        return seal.data if seal and not self.shut_why(seal) else ""
+
+    def drop(self, what: str, why: str) -> None:
+        self.losses.append(Loss("dropped", what, why, self.message))
+
+    def degrade(self, what: str, why: str) -> None:
+        self.losses.append(Loss("degraded", what, why, self.message))
+
+    def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
+        """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
+        marks = tuple(mark for mark in self.marks[:-1] if mark[1]) + tuple(self.marks[-1:])
+        first = exchange.assistant or (exchange.back[0] if exchange.back else None)
+        losses = (*exchange.losses, *self.losses)
+        traits = _traits(exchange, self.wire, thought=self.thought)
+        return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
+
+
+def _traits(exchange: Exchange, wire: str, *, thought: bool) -> frozenset[str]:
+    said = exchange.assistant
+    told = {
+        "assistant_first": said is not None,
+        "assistant_last": said is not None and not exchange.back,
+        "asks": any(not isinstance(block, ToolResult) for message in exchange.back for block in message.blocks),
+        "paused": said is not None and isinstance(said.blocks[-1], HostedBlock) and said.blocks[-1].wire == wire,
+        "bare_calls": said is not None and bool(said.calls) and not thought,
+    }
+    return frozenset(name for name, true in told.items() if true)
