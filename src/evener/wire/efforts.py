@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from evener.transcript.ask import Effort
 from evener.transcript.loss import Loss
 
-__all__ = ["BUDGETS", "SCALE", "nearest_effort"]
+__all__ = ["BUDGETS", "SCALE", "effort_for", "nearest_effort"]
 
 SCALE = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 BUDGETS = {
@@ -17,6 +18,12 @@ BUDGETS = {
     "max": 65536,
 }
 """Thinking tokens for models that take a budget instead of an effort."""
+
+
+def effort_for(budget: int) -> Effort:
+    """The least effort whose thinking fits into a budget of tokens."""
+    levels: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")
+    return next((level for level in levels if BUDGETS[level] >= budget), "max")
 
 
 def nearest_effort(wanted: str, known: Sequence[str], losses: list[Loss]) -> str:

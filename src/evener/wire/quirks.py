@@ -16,6 +16,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     model_in_body: bool = True
     api_version: str = ""  # header value, or body value when version_in_body
     version_in_body: bool = False
+    betas_in_body: bool = False  # names of beta features go into the body, not into a header
+    framing: Literal["sse", "eventstream"] = "sse"  # how a streamed answer is cut into events
 
     # Roles and turns.
     mid_system: bool = True  # system messages may stand between others
@@ -38,7 +40,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     hosted: bool = True  # the provider's own tools and blocks
     name_length: int = 64
     id_length: int = 64
-    unique_ids: bool = False  # call ids over the whole request; within a turn they always are
+    unique_ids: bool = True  # call ids over the whole request; within a turn they always are
     calls_last: bool = False  # calls of a turn must be adjacent, at its end
 
     # Media.
@@ -51,6 +53,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     thinking_kept: Literal["sealed", "unsealed", "any"] = "sealed"  # which blocks the endpoint takes back
     effort: bool = True
     efforts: tuple[str, ...] = ()  # supported levels; empty is unknown, all are passed on
+    default_effort: str = ""  # the level when a request names none; empty is unknown
+    thinks_unasked: bool = False  # thinking is on when a request does not mention it
+    disabled_effort: str = ""  # the highest level at which thinking can be off; empty is any
     show: bool = True
     prefix_bound: bool = False  # a seal is dead when anything before it has changed
     seal_scope: Literal["wire", "provider", "account", "model"] = "provider"  # who may read a seal back
@@ -65,3 +70,6 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     store: bool = True  # the endpoint knows `store`
     sealed: bool = True  # it can hand out encrypted reasoning
     item_ids: bool = True  # it takes back the ids of its own items
+    call_status: bool = True  # it takes back the status of its own calls
+    phase: bool = True  # it takes back the phase of its own messages
+    conversation: bool = True  # it has conversation objects

@@ -11,7 +11,7 @@ from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.text import fields
 
-__all__ = ["frame_of", "headers_of", "marked_in", "names_of", "output_limit", "path_of", "with_extra"]
+__all__ = ["frame_of", "headers_of", "marked_in", "names_of", "output_limit", "path_of", "with_extra", "within"]
 
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
@@ -57,6 +57,14 @@ def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
         losses.append(Loss("degraded", "setting max_output_tokens", f"clamped to the model's {quirks.max_output}"))
         return quirks.max_output
     return limit
+
+
+def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
+    """A setting between 0 and the most the wire takes."""
+    if 0 <= value <= most:
+        return value
+    losses.append(Loss("degraded", f"setting {name}", f"{value} lies outside 0 to {most}; the bound is sent"))
+    return max(0, min(value, most))
 
 
 def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[str], losses: list[Loss]) -> dict[str, object]:

@@ -7,6 +7,7 @@ from evener.transcript.loss import Loss
 from evener.wire.efforts import BUDGETS, nearest_effort
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
+from evener.wire.request import within
 from evener.wire.text import dict_of
 
 __all__ = ["choice", "output_format", "sampling", "thinking"]
@@ -79,10 +80,10 @@ def _effort(ask: Ask, quirks: Quirks, switch: str, losses: list[Loss]) -> str:
     return nearest_effort(wanted, known, losses)
 
 
-def choice(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> Body:
+def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: list[Loss]) -> Body:
     """The field `tool_choice`."""
     wanted = ask.choice
-    if not ask.tools:
+    if not offered:
         if wanted.mode in ("required", "named"):
             losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
         return {}
@@ -122,7 +123,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         if quirks.sampling == "none":
             losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
         else:
-            body[name] = value
+            body[name] = value if name == "top_k" else within(name, value, 1, losses)
     if settings.seed is not None:
         losses.append(Loss("dropped", "setting seed", "this wire has none"))
     stops = [text for text in settings.stop if text.strip()]

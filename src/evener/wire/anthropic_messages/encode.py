@@ -23,6 +23,7 @@ __all__ = ["encode"]
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
 TTLS = ("5m", "1h")
+NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
 
@@ -37,7 +38,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
     losses = list(frame.losses)
-    head = _head(ask, quirks, last, losses)
+    head = _head(ask, quirks, last, any(frame.tools), losses)
     fragments = _latest([*fold.fragments, *((last,) if last else ())], quirks)
     marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
     messages = _messages(fragments, marks)
@@ -80,7 +81,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
-def _head(ask: Ask, quirks: Quirks, last: Fragment | None, losses: list[Loss]) -> dict[str, object]:
+def _head(ask: Ask, quirks: Quirks, last: Fragment | None, offered: bool, losses: list[Loss]) -> dict[str, object]:
     """Every field but tools, system and messages."""
     limit = output_limit(ask, quirks, losses)
     limit = quirks.default_output if limit is None else limit
@@ -98,7 +99,7 @@ def _head(ask: Ask, quirks: Quirks, last: Fragment | None, losses: list[Loss]) -
         del thought["thinking"]
         thinks = False
     body |= thought
-    body |= controls.choice(ask, quirks, thinks=thinks, losses=losses)
+    body |= controls.choice(ask, quirks, offered=offered, thinks=thinks, losses=losses)
     config = {**dict_of(body.pop("output_config", None)), **controls.output_format(ask.output, quirks, losses)}
     if config:
         body["output_config"] = config
@@ -157,6 +158,9 @@ def _marked(data: bytes, ttl: str | None) -> bytes:
 def _bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss]) -> None:
     """See that the history begins and ends with whom the endpoint wants."""
     filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
+    if not messages:
+        messages.append(NOTHING_SAID)
+        losses.append(Loss("added", "user message", "an empty conversation is rejected; a note stands for it"))
     if not filled:
         return
     if quirks.first_user and "assistant_first" in filled[0].traits:

@@ -4,9 +4,10 @@ import msgspec
 
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss
-from evener.wire.efforts import nearest_effort
+from evener.wire.efforts import effort_for, nearest_effort
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
+from evener.wire.request import within
 
 __all__ = ["choice", "output_format", "reasoning", "sampling", "state"]
 
@@ -24,7 +25,8 @@ def reasoning(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     body: Body = {}
     effort = "off" if wanted.mode == "off" else wanted.effort
     if effort is None and wanted.budget is not None:
-        losses.append(Loss("degraded", "reasoning budget", "this wire has efforts only; the model's own is used"))
+        effort = effort_for(wanted.budget)
+        losses.append(Loss("degraded", "reasoning budget", f"this wire has efforts only; sent as {effort!r}"))
     if wanted.mode == "between_tools":
         losses.append(Loss("dropped", "reasoning between_tools", "this wire has no such mode"))
     if effort is not None:
@@ -41,10 +43,10 @@ def reasoning(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     return {"reasoning": body} if body else {}
 
 
-def choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Body:
     """The fields `tool_choice` and `parallel_tool_calls`."""
     wanted = ask.choice
-    if not ask.tools:
+    if not offered:
         if wanted.mode in ("required", "named"):
             losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
             return {}
@@ -88,7 +90,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         if value is not None and refused:
             losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
         elif value is not None:
-            body[name] = value
+            body[name] = within(name, value, 2 if name == "temperature" else 1, losses) if value > 0 else value
     for name, given in (("top_k", settings.top_k), ("seed", settings.seed), ("stop", settings.stop or None)):
         if given is not None:
             losses.append(Loss("dropped", f"setting {name}", "this wire has none"))

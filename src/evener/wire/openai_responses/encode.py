@@ -35,7 +35,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
     losses = list(frame.losses)
-    head = _head(ask, quirks, losses)
+    head = _head(ask, quirks, any(frame.tools), losses)
     fragments = [*fold.fragments, *((last,) if last else ())]
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     items = [data for data in _items(fragments, marks) if data]
@@ -82,7 +82,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
-def _head(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
+def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[str, object]:
     """Every field but tools and input."""
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     body["stream"] = ask.stream
@@ -96,7 +96,7 @@ def _head(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
         body["max_output_tokens"] = max(limit, controls.LEAST_OUTPUT)
     body |= controls.sampling(ask, quirks, losses)
     body |= controls.reasoning(ask, quirks, losses)
-    body |= controls.choice(ask, quirks, losses)
+    body |= controls.choice(ask, quirks, offered=offered, losses=losses)
     body |= controls.output_format(ask, quirks, losses)
     body |= controls.state(ask, quirks, losses)
     if ask.cache.key and quirks.cache_key:

@@ -222,7 +222,8 @@ class _Reader:
         own = read_fields(raw)
         if own.peek("type") != "function":
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
-        own.take("type")
+        for name in ("type", *(("description",) if not own.has("description") else ())):
+            own.take(name)
         schema = raw_text(own.take("parameters"), '{"type":"object","properties":{}}')
         name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE)
