@@ -1,7 +1,7 @@
 """Anthropic Messages."""
 
 from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.anthropic_messages.decode import MessagesDecoder, decode
+from evener.wire.anthropic_messages.decode import decode, decoder
 from evener.wire.anthropic_messages.encode import encode
 from evener.wire.anthropic_messages.fault import fault
 from evener.wire.anthropic_messages.read import read_request
@@ -9,4 +9,4 @@ from evener.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(WIRE, encode, decode, MessagesDecoder, fault, read_request)
+CODEC = Codec(WIRE, encode, decode, decoder, fault, read_request)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from evener.errors import TruncatedStream, WireError
+from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
@@ -18,10 +18,10 @@ from evener.wire.anthropic_messages.fault import complaint_of
 from evener.wire.assembler import assemble
 from evener.wire.faults import typed
 from evener.wire.quirks import Quirks
-from evener.wire.sse import SseReader
+from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
-__all__ = ["MessagesDecoder", "decode"]
+__all__ = ["decode", "decoder", "hosted_line"]
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "done",
@@ -296,65 +296,32 @@ def _whole(body: bytes) -> list[d.Delta]:
     return found
 
 
-class MessagesDecoder:
+def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """A streamed answer."""
+    return StreamDecoder(_Events())
 
-    def __init__(self, quirks: Quirks) -> None:  # noqa: ARG002 - every codec's decoder takes the quirks
-        self._sse = SseReader()
+
+class _Events:
+    def __init__(self) -> None:
         self._turn = _Turn()
         self._stopped: d.Stopped | None = None
         self._over = False
 
-    def feed(self, data: bytes) -> list[d.Delta]:
-        """The deltas that these bytes complete."""
-        if self._over:
-            return []
-        found: list[d.Delta] = []
-        try:
-            frames = self._sse.feed(data)
-        except WireError as error:
-            return self._failed(found, error)
-        return self._read(frames, found)
-
-    def close(self) -> list[d.Delta]:
-        """The rest; a turn without its terminal mark is truncated."""
-        if self._over:
-            return []
-        try:
-            found = self._read(self._sse.close(), [])
-        except WireError:
-            found = []
-        if self._over and not (found and isinstance(found[-1], d.Failed) and isinstance(found[-1].error, WireError)):
-            return found
-        cut = TruncatedStream("The stream ended before `message_stop`. The turn is incomplete and does not count; ask again.")
-        return self._failed([delta for delta in found if not isinstance(delta, d.Failed)], cut)
-
-    def _failed(self, found: list[d.Delta], error: Exception) -> list[d.Delta]:
-        self._over = True
-        if isinstance(error, (WireError, TruncatedStream)):
-            found.append(d.Failed(error))
+    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """One event; `message_stop` and errors are the last."""
+        event = _events.decode(frame)
+        delta = event.delta
+        if delta is None or event.type != "content_block_delta":
+            found += self._rare(event, frame)
+            return self._over
+        if delta.type == "text_delta":
+            found.append(d.TextDelta(event.index, delta.text))
         else:
-            found.append(d.Failed(WireError(f"An event of the stream is not Anthropic's: {error}.")))
-        return found
+            found += self._delta(event.index, delta, frame)
+        return False
 
-    def _read(self, frames: list[bytes], found: list[d.Delta]) -> list[d.Delta]:
-        for frame in frames:
-            try:
-                event = _events.decode(frame)
-                delta = event.delta
-                if delta is None or event.type != "content_block_delta":
-                    found += self._rare(event, frame)
-                elif delta.type == "text_delta":
-                    found.append(d.TextDelta(event.index, delta.text))
-                else:
-                    found += self._delta(event.index, delta, frame)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                if frame.strip() == b"[DONE]":
-                    continue
-                return self._failed(found, error)
-            if self._over:
-                break
-        return found
+    def end(self) -> None:
+        """Without `message_stop` a turn is never complete."""
 
     def _delta(self, index: int, delta: _Delta, frame: bytes) -> list[d.Delta]:
         opened = self._turn.open.get(index)

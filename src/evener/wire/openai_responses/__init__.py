@@ -2,11 +2,11 @@
 
 from evener.wire.codec import Codec
 from evener.wire.openai_responses.blocks import WIRE
-from evener.wire.openai_responses.decode import ResponsesDecoder, decode
+from evener.wire.openai_responses.decode import decode, decoder
 from evener.wire.openai_responses.encode import encode
 from evener.wire.openai_responses.fault import fault
 from evener.wire.openai_responses.read import read_request
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(WIRE, encode, decode, ResponsesDecoder, fault, read_request)
+CODEC = Codec(WIRE, encode, decode, decoder, fault, read_request)

@@ -7,7 +7,7 @@ terminal event is truncated.
 
 import msgspec
 
-from evener.errors import TruncatedStream, WireError
+from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
@@ -17,10 +17,10 @@ from evener.wire.faults import typed
 from evener.wire.openai_responses.blocks import WIRE, TextSeal
 from evener.wire.openai_responses.fault import complaint_of
 from evener.wire.quirks import Quirks
-from evener.wire.sse import SseReader
+from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
-__all__ = ["ResponsesDecoder", "decode", "hosted_line"]
+__all__ = ["decode", "decoder", "hosted_line"]
 
 NOTHING = msgspec.Raw(b"")
 NULL = b"null"
@@ -305,58 +305,32 @@ def _raise_for(response: _Response, body: bytes) -> None:
         raise WireError("The response failed and says nothing about it. Ask again.")
 
 
-class ResponsesDecoder:
+def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """A streamed answer."""
+    return StreamDecoder(_Events())
 
-    def __init__(self, quirks: Quirks) -> None:  # noqa: ARG002 - every codec's decoder takes the quirks
-        self._sse = SseReader()
+
+class _Events:
+    def __init__(self) -> None:
         self._turn = _Turn()
         self._over = False
 
-    def feed(self, data: bytes) -> list[d.Delta]:
-        """The deltas that these bytes complete."""
-        if self._over:
-            return []
+    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """One event; a terminal event and errors are the last."""
         try:
-            return self._read(self._sse.feed(data), [])
-        except WireError as error:
-            return self._failed([], error)
+            event = _events.decode(frame)
+        except msgspec.ValidationError:
+            found.append(_notice(frame))
+            return False
+        if event.type == "response.output_text.delta":
+            slot = self._turn.slot(event.output_index, event.content_index)
+            found.append(d.TextDelta(slot, self._turn.show(slot, event.delta)))
+            return False
+        found += self._event(event, frame)
+        return self._over
 
-    def close(self) -> list[d.Delta]:
-        """The rest; a turn without its terminal event is truncated."""
-        if self._over:
-            return []
-        found = self._read(self._sse.close(), [])
-        if self._over and not (found and isinstance(found[-1], d.Failed) and isinstance(found[-1].error, WireError)):
-            return found
-        cut = TruncatedStream("The stream ended before `response.completed`. The turn does not count; ask again.")
-        return self._failed([delta for delta in found if not isinstance(delta, d.Failed)], cut)
-
-    def _failed(self, found: list[d.Delta], error: Exception) -> list[d.Delta]:
-        self._over = True
-        if not isinstance(error, (WireError, TruncatedStream)):
-            error = WireError(f"An event of the stream is not of this wire: {error}.")
-        found.append(d.Failed(error))
-        return found
-
-    def _read(self, frames: list[bytes], found: list[d.Delta]) -> list[d.Delta]:
-        turn = self._turn
-        for frame in frames:
-            try:
-                event = _events.decode(frame)
-                if event.type == "response.output_text.delta":
-                    slot = turn.slot(event.output_index, event.content_index)
-                    found.append(d.TextDelta(slot, turn.show(slot, event.delta)))
-                else:
-                    found += self._event(event, frame)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                notice = _notice(frame)
-                if notice is None:
-                    return self._failed(found, error)
-                found += notice
-            if self._over:
-                break
-        return found
+    def end(self) -> None:
+        """Without a terminal event a turn is never complete."""
 
     def _event(self, event: _Event, frame: bytes) -> list[d.Delta]:
         turn = self._turn
@@ -417,13 +391,9 @@ class ResponsesDecoder:
         return [d.Failed(typed(complaint, {}))]
 
 
-def _notice(frame: bytes) -> list[d.Delta] | None:
-    """A frame of a shape we do not know: nothing for an end mark, a notice for an unknown event, None for garbage."""
-    if frame.strip() == b"[DONE]":
-        return []
-    try:
-        name = _names.decode(frame).type
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    known = name in TERMINAL or name.startswith(("response.output_item.", "response.output_text.", "response.created"))
-    return None if known else [d.Notice(name, frame.decode(errors="replace"))]
+def _notice(frame: bytes) -> d.Notice:
+    """An event whose fields are not what we know by these names: a notice, unless it is one that must be understood."""
+    name = _names.decode(frame).type
+    if name in TERMINAL or name.startswith(("response.output_item.", "response.output_text.", "response.created")):
+        _events.decode(frame)
+    return d.Notice(name, frame.decode())

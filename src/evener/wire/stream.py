@@ -1,0 +1,81 @@
+"""The shell around every streamed answer: events in, deltas out, one way to end. Pure; it never raises on input."""
+
+from typing import Protocol
+
+import msgspec
+
+from evener.errors import EvenerError, TruncatedStream, WireError
+from evener.transcript.delta import Delta, Failed
+from evener.wire.sse import SseReader
+
+__all__ = ["Events", "StreamDecoder"]
+
+END = b"[DONE]"
+
+
+class Events(Protocol):
+    """A wire's reading of its events, one after the other."""
+
+    def read(self, frame: bytes, found: list[Delta]) -> bool:
+        """Add the deltas of one event; True when it was the last one. Decoding errors may pass."""
+        ...
+
+    def end(self) -> list[Delta] | None:
+        """The bytes have ended without a last event: the closing deltas if the turn is complete all the same, else None."""
+        ...
+
+
+class StreamDecoder:
+    """Feed bytes, cut anywhere; get deltas. An error is a `Failed` delta, the last one."""
+
+    __slots__ = ("_events", "_over", "_sse")
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._sse = SseReader()
+        self._over = False
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """The deltas that these bytes complete."""
+        if self._over:
+            return []
+        found: list[Delta] = []
+        try:
+            self._read(self._sse.feed(data), found)
+        except WireError as error:
+            self._fail(found, error)
+        return found
+
+    def close(self) -> list[Delta]:
+        """The rest. A turn without its terminal mark is truncated, whatever half an event says."""
+        if self._over:
+            return []
+        found: list[Delta] = []
+        try:
+            self._read(self._sse.close(), found)
+        except WireError:
+            found.clear()
+        if not self._over:
+            self._over = True
+            closing = self._events.end()
+            if closing is None:
+                self._fail(found, TruncatedStream("The stream ended in mid-turn. The turn does not count; ask again."))
+            else:
+                found += closing
+        return found
+
+    def _read(self, frames: list[bytes], found: list[Delta]) -> None:
+        read = self._events.read
+        for frame in frames:
+            try:
+                if read(frame, found):
+                    self._over = True
+                    return
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                if frame.strip() != END:
+                    start = frame[:60].decode(errors="replace")
+                    raise WireError(f"An event of the stream is not of this wire: {error}. It begins with {start!r}.") from None
+
+    def _fail(self, found: list[Delta], error: EvenerError) -> None:
+        self._over = True
+        found.append(Failed(error))
