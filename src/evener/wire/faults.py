@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+import msgspec
+
 from evener import errors as e
 
-__all__ = ["Complaint", "typed", "unreadable"]
-
-import msgspec
+__all__ = ["Complaint", "complaint_of", "fault", "typed"]
 
 BY_STATUS: dict[int, type[e.ProviderError]] = {
     400: e.InvalidRequest,
@@ -69,6 +69,36 @@ class Complaint(msgspec.Struct, frozen=True):
     request_id: str = ""
 
 
+class _Details(msgspec.Struct):
+    error_code: str | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str | None = None
+    type: str | None = None
+    code: str | int | None = None
+    status: str | int | None = None
+    details: _Details | list[msgspec.Raw] | str | None = None
+
+    def codes(self) -> tuple[str, ...]:
+        """All that names the error, the most telling first."""
+        detail = self.details.error_code if isinstance(self.details, _Details) else None
+        return tuple(word for word in (detail, _word(self.code), self.type, _word(self.status)) if word)
+
+
+class _Body(msgspec.Struct):
+    """An HTTP error, an `error` event or a failed answer: the error is an object, a text, or stands at the top."""
+
+    error: _Error | str | None = None
+    message: str | None = None
+    detail: str | None = None
+    code: str | int | None = None
+    request_id: str | None = None
+
+
+_bodies = msgspec.json.Decoder(_Body | list[_Body])
+
+
 def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
     """The error for a complaint."""
     lower = {name.lower(): value for name, value in headers.items()}
@@ -88,10 +118,35 @@ def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
     return error
 
 
-def unreadable(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderError:
-    """The error for a body that is not the wire's error shape: a proxy's page, or nothing."""
-    text = body[:500].decode(errors="replace").strip()
-    return typed(Complaint(text or "The provider gave no explanation.", status=status), headers)
+def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
+    """What a body complains about, in any of the shapes that are in use; None when it is no error."""
+    try:
+        read = _bodies.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if isinstance(read, list):
+        read = read[0] if read else _Body()
+    match read.error:
+        case _Error():
+            return Complaint(read.error.message or read.error.type or "", read.error.codes(), status, read.request_id or "")
+        case str(message):
+            return Complaint(message, (_word(read.code),), status, read.request_id or "")
+        case None:
+            message = read.message or read.detail or ""
+            return Complaint(message, (_word(read.code),), status, read.request_id or "") if message else None
+
+
+def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderError:
+    """The typed error for an HTTP answer that is not a 200; a proxy's page, or nothing, is quoted as it is."""
+    complaint = complaint_of(body, status)
+    if complaint is None:
+        text = body[:500].decode(errors="replace").strip()
+        complaint = Complaint(text or "The provider gave no explanation.", status=status)
+    return typed(complaint, headers)
+
+
+def _word(code: str | int | None) -> str:
+    return "" if code is None else str(code)
 
 
 def _kind(complaint: Complaint) -> type[e.ProviderError]:

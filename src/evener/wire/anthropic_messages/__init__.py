@@ -3,9 +3,9 @@
 from evener.wire.anthropic_messages.blocks import WIRE
 from evener.wire.anthropic_messages.decode import decode, decoder
 from evener.wire.anthropic_messages.encode import encode
-from evener.wire.anthropic_messages.fault import fault
 from evener.wire.anthropic_messages.read import read_request
 from evener.wire.codec import Codec
+from evener.wire.faults import fault
 
 __all__ = ["CODEC"]
 

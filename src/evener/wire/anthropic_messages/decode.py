@@ -14,9 +14,8 @@ from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
 from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.anthropic_messages.fault import complaint_of
 from evener.wire.assembler import assemble
-from evener.wire.faults import typed
+from evener.wire.faults import complaint_of, typed
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse

@@ -13,9 +13,8 @@ from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
 from evener.wire.assembler import assemble
-from evener.wire.faults import typed
+from evener.wire.faults import complaint_of, typed
 from evener.wire.openai_responses.blocks import WIRE, TextSeal
-from evener.wire.openai_responses.fault import complaint_of
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse
