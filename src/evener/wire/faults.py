@@ -126,14 +126,11 @@ def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
         return None
     if isinstance(read, list):
         read = read[0] if read else _Body()
-    match read.error:
-        case _Error():
-            return Complaint(read.error.message or read.error.type or "", read.error.codes(), status, read.request_id or "")
-        case str(message):
-            return Complaint(message, (_word(read.code),), status, read.request_id or "")
-        case None:
-            message = read.message or read.detail or ""
-            return Complaint(message, (_word(read.code),), status, read.request_id or "") if message else None
+    request = read.request_id or ""
+    if isinstance(read.error, _Error):
+        return Complaint(read.error.message or read.error.type or "", read.error.codes(), status, request)
+    message = read.error or read.message or read.detail
+    return Complaint(message, (_word(read.code),), status, request) if message else None
 
 
 def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderError:
