@@ -27,7 +27,9 @@ Kind = type | GenericAlias | UnionType
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-SECRET = re.compile(r"(?:^|[_-])(?:api_?)?(?:keys?|tokens?|secrets?|passwords?|credentials?|authorization|bearer)$")
+SECRET = re.compile(
+    r"(?:^|.*[_-])(?:api|access|auth|private)[_-]?(?:key|token)s?|(?:key|token|credential|authorization|bearer)s?|.*(?:secret|passw).*"
+)
 URL = re.compile(r"https?://[\w.{}-]+(?::\d+)?(?:/[\w.{}~-]+)*", re.ASCII)
 PATH = re.compile(r"(?:/[\w.{}:~-]+)+", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -122,7 +124,7 @@ def _list(names: Iterable[object]) -> str:
 
 
 def _unknown(place: Place, key: str, known: Iterable[str]) -> BadRow:
-    if SECRET.search(key.lower()):
+    if SECRET.fullmatch(key.lower()):
         return place.bad("a row never holds a secret", 'Put it into an environment variable and name that: key_env = ["NAME"]')
     near = get_close_matches(key, known, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
@@ -154,14 +156,26 @@ def _shaped(shape: re.Pattern[str], what: str, do: str) -> Check:
     return check
 
 
+def _variables(names: re.Pattern[str]) -> Check:
+    """A table of names of this shape, each with the environment variables that may hold its value."""
+
+    def check(place: Place, value: object) -> None:
+        for name, env in value.items() if isinstance(value, dict) else ():
+            if not names.fullmatch(name) or not env:
+                raise place.at(name).bad(
+                    "it is not usable", 'Write lower case letters, and at least one variable: name = ["NAME"]'
+                )
+            _VARIABLES(place.at(name), env)
+
+    return check
+
+
 def _texts(value: object) -> tuple[str, ...]:
     match value:
         case str():
             return (value,)
         case tuple():
             return value
-        case dict():
-            return tuple(text for texts in value.values() for text in texts)
     return ()
 
 
@@ -171,7 +185,9 @@ def _pattern(place: Place, value: object) -> None:
         raise place.bad("it is empty", 'Name at least one pattern: match = ["name-*"]')
     for text in texts:
         if not PATTERN.fullmatch(text) or text != text.lower():
-            raise place.bad(f"{text!r} is no pattern", "Write lower case letters with *, ? or closed [sets], as in 'name-4[.-]5*'")
+            raise place.bad(
+                f"{text!r} is no pattern", "Write lower case letters with *, ? or closed [sets], as in 'name-4[.-]5*'"
+            )
 
 
 def _level(place: Place, value: object) -> None:
@@ -202,11 +218,11 @@ PROVIDER_CHECKS: dict[str, Check] = {
         "a plain http(s) address",
         "Write it without user, query and closing slash; what differs per account is a {name} with its variables in url_env",
     ),
-    "url_env": _VARIABLES,
+    "url_env": _variables(re.compile(r"[a-z_]+")),
     "key_env": _VARIABLES,
     "auth_header": _shaped(HEADER, "a header's name", "Write it in lower case, as in 'x-api-key'"),
     "auth_prefix": _shaped(PREFIX, "a prefix", "Write one word and a space, as in 'Bearer ', or an empty text"),
-    "header_env": _VARIABLES,
+    "header_env": _variables(HEADER),
     "vendor": _ROW_NAME,
 }
 MODEL: dict[str, Kind] = {
@@ -221,7 +237,9 @@ _URL_PATH = _shaped(PATH, "a path", "Begin it with a slash and write it without 
 QUIRK_CHECKS: dict[str, Check] = {
     "path": _URL_PATH,
     "stream_path": _URL_PATH,
-    "api_version": _shaped(re.compile(r"[\w.-]*", re.ASCII), "a version", "Write the value of the version header, as in a date"),
+    "api_version": _shaped(
+        re.compile(r"[\w.-]*", re.ASCII), "a version", "Write the value of the version header, as in a date"
+    ),
     "thinking_modes": _known(("adaptive", "enabled", "disabled", "between_tools")),
     "efforts": _known(SCALE),
     "default_effort": _level,

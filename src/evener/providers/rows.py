@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from evener.errors import BadRow, UsageError
+from evener.errors import UsageError
 from evener.providers.fields import NAME, PLACEHOLDER, Place, Table, model_fields, provider_fields
 from evener.wire.quirks import Quirks
 
@@ -69,7 +69,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return value
         env = next((" or ".join(variable.env) for variable in self.url_env if variable.name == name), "")
         what = "holds characters that an address may not have here" if value else "is not set"
-        raise UsageError(f"The {name!r} in the address of provider {self.name!r} {what}. Set {env}, or give the row a base_url.")
+        raise UsageError(
+            f"The {name!r} in the address of provider {self.name!r} {what}. Set {env}, or give the row a base_url."
+        )
 
 
 class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -88,9 +90,7 @@ class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """Whether this row speaks of this model at this provider."""
         if (self.providers and provider.name not in self.providers) or (self.wires and provider.wire not in self.wires):
             return False
-        plain = plain_name(model)
-        names = {plain, plain.partition(":")[0]}
-        return any(fnmatchcase(name, pattern) for name in names for pattern in self.match)
+        return any(fnmatchcase(name, pattern) for name in _names(model) for pattern in self.match)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -143,6 +143,12 @@ def plain_name(model: str) -> str:
     (`vendor/name:free` is `name:free`), and patterns are tried with and without it.
     """
     return TAIL.sub("", LEAD.sub("", LEAD.sub("", model.lower())))
+
+
+@lru_cache(maxsize=1024)
+def _names(model: str) -> frozenset[str]:
+    plain = plain_name(model)
+    return frozenset((plain, plain.partition(":")[0]))
 
 
 # The loader.
@@ -198,7 +204,9 @@ def _providers(file: str, tables: object) -> dict[str, Table]:
         raise Place(file, "providers").bad("expected tables", "Write [providers.NAME] above the fields of a row")
     for name in tables:
         if not NAME.fullmatch(name):
-            raise _provider_place(file, name).bad("the name is not usable", "Write lower case letters, digits and single dashes")
+            raise _provider_place(file, name).bad(
+                "the name is not usable", "Write lower case letters, digits and single dashes"
+            )
     return {name: provider_fields(_provider_place(file, name), table) for name, table in tables.items()}
 
 
@@ -244,7 +252,9 @@ def _merged(pages: Iterable[Page]) -> Rows:
 def _over(base: Table, fields: Table) -> Table:
     """One row's fields with another's laid over them; tables within are laid over each other, too."""
     nested = {
-        name: {**_table(base[name]), **_table(fields[name])} for name in base.keys() & fields.keys() if isinstance(base[name], dict)
+        name: {**_table(base[name]), **_table(fields[name])}
+        for name in base.keys() & fields.keys()
+        if isinstance(base[name], dict)
     }
     return {**base, **fields, **nested}
 

@@ -171,6 +171,11 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
         check_text(self.id, "ToolCall.id")
         check_text(self.name, "ToolCall.name")
 
+    @classmethod
+    def of(cls, id: str, name: str, args: Mapping[str, object]) -> "ToolCall":
+        """A call with arguments given as a mapping."""
+        return cls(id, name, encode_arguments(args))
+
     @property
     def kind(self) -> Literal["tool_call"]:
         return "tool_call"

@@ -1,0 +1,65 @@
+"""Moves one request from a provider's wire to another's, offline, and says what was lost on the way. No I/O."""
+
+from msgspec.structs import replace
+
+from evener.errors import UsageError
+from evener.providers.rows import Provider, Rows, load_rows
+from evener.transcript.ask import Ask
+from evener.transcript.loss import Loss
+from evener.transcript.origin import Origin
+from evener.wire import CODECS, Codec, Encoded
+
+__all__ = ["retarget", "translate"]
+
+
+def translate(body: bytes, *, source: str, target: str, model: str = "", rows: Rows | None = None) -> Encoded:
+    """The request in the other wire's shape. `source` and `target` name wires or provider rows.
+
+    Without `model` the request keeps the model name it has, which another provider will hardly know: a loss says so.
+    """
+    rows = rows or load_rows()
+    old, new = _provider(source, rows), _provider(target, rows)
+    ask = read(body, old, rows)
+    named = model or ask.target.model
+    encoded = _codec(new).encode(retarget(ask, origin(new, named)), rows.quirks(new.name, named), None)
+    if model or old.wire == new.wire:
+        return encoded
+    unknown = Loss("degraded", "model", f"{named!r} was kept, but it is a model of {old.name}; name one of {new.name}")
+    return replace(encoded, losses=(unknown, *encoded.losses))
+
+
+def read(body: bytes, provider: Provider, rows: Rows) -> Ask:
+    """The ask behind a request to this provider."""
+    ask = _codec(provider).read_request(body, provider.quirks, origin(provider, ""))
+    quirks = rows.quirks(provider.name, ask.target.model)
+    return ask if quirks == provider.quirks else _codec(provider).read_request(body, quirks, origin(provider, ""))
+
+
+def origin(provider: Provider, model: str) -> Origin:
+    """This provider, as the maker of a message or the one who is asked."""
+    return Origin(wire=provider.wire, provider=provider.vendor or provider.name, model=model)
+
+
+def retarget(ask: Ask, target: Origin) -> Ask:
+    """The same ask for someone else. Seals stay on their blocks and go out again where they are valid.
+
+    An effort that was stated for a model that thinks by default is a wish to think: it switches thinking on elsewhere.
+    """
+    wish = ask.reasoning
+    if ask.target.wire != target.wire and wish.mode == "default" and wish.effort is not None:
+        wish = replace(wish, mode="auto")
+    return replace(ask, target=target, reasoning=wish)
+
+
+def _provider(name: str, rows: Rows) -> Provider:
+    """The row of this name, or the first row of the wire of this name: its own endpoint."""
+    if name in CODECS:
+        return next(provider for provider in rows.providers if provider.wire == name)
+    return rows.provider(name)
+
+
+def _codec(provider: Provider) -> Codec:
+    codec = CODECS.get(provider.wire)
+    if codec is None:
+        raise UsageError(f"Provider {provider.name!r} speaks {provider.wire!r}, which is unknown. Known: {', '.join(CODECS)}.")
+    return codec
