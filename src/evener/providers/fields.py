@@ -30,8 +30,8 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 SECRET = re.compile(
     r"(?:^|.*[_-])(?:api|access|auth|private)[_-]?(?:key|token)s?|(?:key|token|credential|authorization|bearer)s?|.*(?:secret|passw).*"
 )
-URL = re.compile(r"https?://[\w.{}-]+(?::\d+)?(?:/[\w.{}~-]+)*", re.ASCII)
-PATH = re.compile(r"(?:/[\w.{}:~-]+)+", re.ASCII)
+URL = re.compile(r"https?://(?:[\w.{}-]+|\[[0-9a-f:]+\])(?::\d+)?(?:/[\w.{}~-]+)*", re.ASCII)
+PATH = re.compile(r"(?:/(?:[\w.:~-]|\{model\})+)*", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HEADER = re.compile(r"[a-z0-9-]+")
 PREFIX = re.compile(r"(?:[A-Za-z-]+ )?")
@@ -233,7 +233,7 @@ MODEL: dict[str, Kind] = {
     "quirks": dict[str, object],
 }
 MODEL_CHECKS: dict[str, Check] = {"match": _pattern, "wires": _known(WIRES)}
-_URL_PATH = _shaped(PATH, "a path", "Begin it with a slash and write it without a query; {model} is replaced")
+_URL_PATH = _shaped(PATH, "a path", "Begin it with a slash, without a query; {model} is the only part that is filled in")
 QUIRK_CHECKS: dict[str, Check] = {
     "path": _URL_PATH,
     "stream_path": _URL_PATH,

@@ -234,12 +234,12 @@ def _model_place(file: str, number: int) -> Place:
 def _merged(pages: Iterable[Page]) -> Rows:
     pages = list(pages)
     stated: dict[str, Table] = {}
-    files: dict[str, str] = {}
     for page in pages:
-        for name, fields in page.providers.items():
-            stated[name] = _over(stated.get(name, {}), fields)
-            files[name] = page.file
-    providers = tuple(_provider(name, stated, files) for name in stated)
+        stated |= {name: _over(stated.get(name, {}), fields) for name, fields in page.providers.items()}
+        # A row is like another as that stands here: a later file that changes the one leaves the other alone.
+        stated |= {name: _likened(_provider_place(page.file, name), name, stated) for name in page.providers}
+    files = {name: page.file for page in pages for name in page.providers}
+    providers = tuple(_provider(_provider_place(files[name], name), name, fields) for name, fields in stated.items())
     for page in pages:
         for number, row in enumerate(page.models, 1):
             for name in row.providers:
@@ -263,17 +263,29 @@ def _table(value: object) -> Table:
     return value if isinstance(value, dict) else {}
 
 
-def _provider(name: str, stated: Mapping[str, Table], files: Mapping[str, str]) -> Provider:
-    place = _provider_place(files[name], name)
-    fields = _manner(name, stated, files, ())
+def _likened(place: Place, name: str, stated: Mapping[str, Table], seen: tuple[str, ...] = ()) -> Table:
+    """A row's fields over those that it takes from the one it is like."""
+    fields = dict(stated[name])
+    other = fields.pop("like", None)
+    if other is None:
+        return fields
+    if not isinstance(other, str) or other not in stated:
+        raise place.at("like").bad(f"there is no provider {other!r}", "Name a row of this file or of an earlier one")
+    if other in (*seen, name):
+        raise place.at("like").bad("it leads back to itself", "State the fields in one of the rows")
+    base = _likened(place, other, stated, (*seen, name))
+    return _over({key: base[key] for key in MANNER if key in base}, fields)
+
+
+def _provider(place: Place, name: str, fields: Table) -> Provider:
     for needed in ("wire", "base_url"):
         if needed not in fields:
-            raise place.at(needed).bad("it is missing", "State it; `like` takes over only how to talk, not whom to talk to")
-    if fields.get("auth_header", "authorization") == "authorization":
-        fields.setdefault("auth_prefix", "Bearer ")
-    for key in ("url_env", "header_env"):
-        fields[key] = [{"name": part, "env": env} for part, env in _table(fields.get(key, {})).items()]
-    provider = msgspec.convert({"vendor": name, **fields, "name": name}, Provider)
+            raise place.at(needed).bad("it is missing", "State it; `like` takes over how to talk, not whom to talk to")
+    prefix = "Bearer " if fields.get("auth_header", "authorization") == "authorization" else ""
+    parts = {
+        key: [{"name": part, "env": env} for part, env in _table(fields.get(key)).items()] for key in ("url_env", "header_env")
+    }
+    provider = msgspec.convert({"auth_prefix": prefix, "vendor": name, **fields, **parts, "name": name}, Provider)
     known = {variable.name for variable in provider.url_env}
     for part in PLACEHOLDER.findall(provider.base_url):
         if part not in known:
@@ -281,18 +293,3 @@ def _provider(name: str, stated: Mapping[str, Table], files: Mapping[str, str]) 
     if not provider.key_env and not provider.keyless:
         raise place.at("key_env").bad("no key is named", 'Write key_env = ["NAME"], or keyless = true if it needs none')
     return provider
-
-
-def _manner(name: str, stated: Mapping[str, Table], files: Mapping[str, str], seen: tuple[str, ...]) -> Table:
-    """A row's fields over those that it takes from the one it is like."""
-    fields = dict(stated[name])
-    other = fields.pop("like", None)
-    if other is None:
-        return fields
-    place = _provider_place(files[name], name).at("like")
-    if not isinstance(other, str) or other not in stated:
-        raise place.bad(f"there is no provider {other!r}", "Name a row that exists")
-    if other in (*seen, name):
-        raise place.bad("it leads back to itself", "State the fields in one of the rows")
-    base = _manner(other, stated, files, (*seen, name))
-    return _over({key: base[key] for key in MANNER if key in base}, fields)

@@ -245,13 +245,23 @@ class ToolResult(
 class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True):
     """What a provider's own tools did, or anything else only its wire understands: verbatim there, one line elsewhere.
 
-    `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires.
+    `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires. `role` says
+    whose message it belongs to on its wire, or `result` inside a tool result; empty is any. A block that `opens` an id waits
+    for the one that `closes` it.
     """
 
     raw: str
     wire: str
     text: str = ""
+    role: Literal["", "user", "assistant", "system", "result"] = ""
+    opens: str = ""
+    closes: str = ""
     cache: CacheTtl = ""
+
+    @property
+    def line(self) -> str:
+        """What stands for it where it cannot go."""
+        return f"[{self.text or 'provider data omitted'}]"
 
     @property
     def kind(self) -> Literal["hosted"]:

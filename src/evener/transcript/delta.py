@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from evener.errors import EvenerError
-from evener.transcript.blocks import Citation
+from evener.transcript.blocks import Citation, HostedBlock
 from evener.transcript.reply import StopReason
 from evener.transcript.usage import Usage
 
@@ -92,9 +92,7 @@ class HostedAdded(msgspec.Struct, frozen=True, gc=False):
     """A block of the provider's own, complete and verbatim."""
 
     index: int
-    wire: str
-    raw: str
-    text: str
+    block: HostedBlock
 
 
 class UsageReported(msgspec.Struct, frozen=True, gc=False):

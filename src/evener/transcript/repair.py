@@ -5,7 +5,9 @@ settled when the assistant speaks again: no later message can change it. The rul
 
     empty text                      dropped (kept when sealed and not alone); a message left with nothing is dropped
     a block in the wrong role       dropped (a call by the user, a result by the assistant, reasoning by anyone else)
+    the same message twice          dropped the second time
     consecutive same-role messages  merged; system messages stay apart
+    a hosted block without its pair replaced by its line, and so is one in the wrong role
     reasoning with nothing after it dropped
     a call id used before           renamed, with its result
     a call without a result         gets an honest synthetic one
@@ -29,6 +31,7 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
+from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
@@ -45,11 +48,13 @@ ALLOWED: dict[str, tuple[type, ...]] = {
 
 class RepairRules(msgspec.Struct, frozen=True):
     """`past_elsewhere`: a provider holds earlier turns, so results may lack their calls. `unique_ids`: over the whole request,
-    not only within a turn. `merge`: consecutive user messages become one."""
+    not only within a turn. `merge`: consecutive user messages become one. `in_flight`: a provider's own tool may still be
+    running while the client's results come back."""
 
     past_elsewhere: bool = False
     unique_ids: bool = True
     merge: bool = True
+    in_flight: bool = False
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -64,16 +69,18 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """The state of the fold between two messages: the exchange that is still open.
+    """The state of the fold between two messages: the exchange that is still open, and what is known of those before it.
 
-    `held` is reasoning that waits for what it led to.
+    `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run.
     """
 
     rules: RepairRules = RepairRules()
     open: tuple[Message, ...] = ()
     held: tuple[Message, ...] = ()
     losses: tuple[Loss, ...] = ()
+    seen: frozenset[str] = frozenset()
     used_ids: frozenset[str] = frozenset()
+    awaited: frozenset[str] = frozenset()
 
     def feed(self, messages: Iterable[Message]) -> tuple["Repair", list[Exchange]]:
         """Fold more messages in: the new state, and the exchanges that are settled by them.
@@ -82,9 +89,10 @@ class Repair(msgspec.Struct, frozen=True):
         """
         settled: list[Exchange] = []
         open_, held, losses = list(self.open), list(self.held), list(self.losses)
-        used = set(self.used_ids)
+        past = _Past(self.rules, set(self.used_ids), set(self.awaited))
+        seen = set(self.seen)
         for message in messages:
-            cleaned = _cleaned(message, losses)
+            cleaned = _cleaned(message, seen, losses)
             if cleaned is None:
                 continue
             if cleaned.role != "assistant":
@@ -93,11 +101,12 @@ class Repair(msgspec.Struct, frozen=True):
                 held.append(cleaned)
                 continue
             elif _has_come_back(open_):
-                settled.append(_settled(open_, losses, used, self.rules))
+                settled.append(past.settle(open_, losses, cleaned))
                 open_, losses = [], []
             open_ += [*held, cleaned]
             held = []
-        return Repair(self.rules, tuple(open_), tuple(held), tuple(losses), frozenset(used)), settled
+        used, awaited = frozenset(past.used), frozenset(past.awaited)
+        return Repair(self.rules, tuple(open_), tuple(held), tuple(losses), frozenset(seen), used, awaited), settled
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
@@ -105,7 +114,7 @@ class Repair(msgspec.Struct, frozen=True):
         _let_go(self.held, losses)
         if not self.open and not losses:
             return None
-        return _settled(self.open, losses, set(self.used_ids), self.rules)
+        return _Past(self.rules, set(self.used_ids), set(self.awaited)).settle(self.open, losses, None)
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
@@ -127,33 +136,75 @@ def _let_go(held: Sequence[Message], losses: list[Loss]) -> list[Message]:
     return []
 
 
-def _cleaned(message: Message, losses: list[Loss]) -> Message | None:
-    allowed = ALLOWED[message.role]
-    kept: list[Block] = []
-    for block in message.blocks:
-        if not isinstance(block, allowed):
-            losses.append(Loss("repaired", block.kind, f"a {message.role} message cannot hold it", message.id))
-        elif isinstance(block, TextBlock) and not block.seal and not block.text.strip():
-            losses.append(Loss("repaired", "text", "it was empty", message.id))
-        else:
-            kept.append(block)
+def _cleaned(message: Message, seen: set[str], losses: list[Loss]) -> Message | None:
+    if message.id in seen:
+        losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
+        return None
+    seen |= {message.id} - {""}
+    kept = [block for block in (_fitting(block, message, losses) for block in message.blocks) if block]
     if all(isinstance(block, TextBlock) and not block.text.strip() for block in kept):
         losses.append(Loss("repaired", "message", f"nothing was left of a {message.role} message", message.id))
         return None
-    return message if len(kept) == len(message.blocks) else replace(message, blocks=tuple(kept))
+    return message if tuple(kept) == message.blocks else replace(message, blocks=tuple(kept))
 
 
-def _settled(messages: Sequence[Message], losses: list[Loss], used: set[str], rules: RepairRules) -> Exchange:
-    assistant = _merged([message for message in messages if message.role == "assistant"], losses)
-    wire_ids: list[tuple[str, str]] = []
-    if assistant:
-        assistant = _without_trailing_reasoning(assistant, losses)
-        assistant = _with_unique_ids(assistant, used if rules.unique_ids else set(), wire_ids, losses)
-    came = [message for message in messages if message.role != "assistant"]
-    if assistant or not rules.past_elsewhere:
-        came = _answered(assistant, came, wire_ids, losses)
-    back = _joined(came, losses) if rules.merge else came
-    return Exchange(assistant, tuple(back), tuple(losses))
+def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None:
+    """The block if it may stand in this message, what may stand for it, or nothing."""
+    if not isinstance(block, ALLOWED[message.role]):
+        losses.append(Loss("repaired", block.kind, f"a {message.role} message cannot hold it", message.id))
+        return None
+    if isinstance(block, TextBlock) and not block.seal and not block.text.strip():
+        losses.append(Loss("repaired", "text", "it was empty", message.id))
+        return None
+    if isinstance(block, HostedBlock) and block.role not in ("", message.role):
+        why = f"a {message.role} message cannot hold it; its line stands for it"
+        losses.append(Loss("repaired", "hosted block", why, message.id))
+        return TextBlock(block.line)
+    return block
+
+
+class _Past:
+    """What earlier exchanges have used up, while messages are folded in."""
+
+    def __init__(self, rules: RepairRules, used: set[str], awaited: set[str]) -> None:
+        self.rules = rules
+        self.used = used
+        self.awaited = awaited
+
+    def settle(self, messages: Sequence[Message], losses: list[Loss], coming: Message | None) -> Exchange:
+        """The exchange of these messages; `coming` is the assistant's message that settles it, None while it is open."""
+        assistant = _merged([message for message in messages if message.role == "assistant"], losses)
+        wire_ids: list[tuple[str, str]] = []
+        if assistant:
+            assistant = _without_trailing_reasoning(assistant, losses)
+            used = self.used if self.rules.unique_ids else set()
+            assistant = _with_unique_ids(assistant, used, wire_ids, losses)
+        came = [message for message in messages if message.role != "assistant"]
+        if assistant or not self.rules.past_elsewhere:
+            came = _answered(assistant, came, wire_ids, losses)
+        else:
+            came = _answered_once(came, losses)
+        back = _joined(came, losses) if self.rules.merge else came
+        whole = [assistant, *back] if assistant else back
+        told, self.awaited = pair_hosted(whole, self.awaited, coming, losses, in_flight=self.rules.in_flight)
+        return Exchange(told.pop(0) if assistant else None, tuple(told), tuple(losses))
+
+
+def _answered_once(came: Sequence[Message], losses: list[Loss]) -> list[Message]:
+    """Results for calls that only the provider knows: kept, but one for each."""
+    answered: set[str] = set()
+    kept: list[Message] = []
+    for message in came:
+        blocks: list[Block] = []
+        for block in message.blocks:
+            if isinstance(block, ToolResult) and block.call_id in answered:
+                losses.append(Loss("repaired", "tool_result", f"call {block.call_id!r} has one already", message.id))
+                continue
+            answered |= {block.call_id} if isinstance(block, ToolResult) else set()
+            blocks.append(block)
+        if blocks:
+            kept.append(message if len(blocks) == len(message.blocks) else replace(message, blocks=tuple(blocks)))
+    return kept
 
 
 def _merged(messages: Sequence[Message], losses: list[Loss]) -> Message | None:
@@ -231,19 +282,21 @@ def _answered(
 def _results_message(assistant: Message, came: Sequence[Message], results: tuple[ToolResult, ...]) -> Message:
     first = next((message for message in came if any(isinstance(block, ToolResult) for block in message.blocks)), None)
     if first:
-        return replace(first, role="user", blocks=results)
+        mixed = any(not isinstance(block, ToolResult) for block in first.blocks)
+        return replace(first, role="user", blocks=results, id=f"{first.id}/results" if mixed else first.id)
     return Message("user", results, id=f"{assistant.id}/results", created_at=assistant.created_at)
 
 
 def _joined(messages: Sequence[Message], losses: list[Loss]) -> list[Message]:
-    """Merge consecutive user messages; a message that only lost its results to the front is not worth a report."""
+    """Merge consecutive user messages. That a message's results stand before its words is not worth a report."""
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None
         if before and before.role == message.role == "user":
-            if before.id != message.id:
+            own = before.id == f"{message.id}/results"
+            if not own:
                 losses.append(Loss("repaired", "message", "consecutive user messages were merged", message.id))
-            joined[-1] = replace(before, blocks=(*before.blocks, *message.blocks))
+            joined[-1] = replace(message if own else before, blocks=(*before.blocks, *message.blocks))
         else:
             joined.append(message)
     return joined

@@ -24,8 +24,7 @@ class _Part(msgspec.Struct):
     seal: str = ""
     call_id: str = ""
     name: str = ""
-    wire: str = ""
-    text: str = ""
+    block: HostedBlock | None = None
 
 
 class Assembler:
@@ -78,11 +77,10 @@ class Assembler:
                 part.call_id, part.name = id, name
             case d.CallEnded(index, raw):
                 self._part(index, "call").pieces = [raw]
-            case d.HostedAdded(index, wire, raw, text):
-                part = self._part(index, "hosted")
-                part.wire, part.pieces, part.text = wire, [raw], text
-            case d.SealAdded(index, block, data):
-                self._part(index, block).seal = data
+            case d.HostedAdded(index, block):
+                self._part(index, "hosted").block = block
+            case d.SealAdded(index, kind, data):
+                self._part(index, kind).seal = data
             case d.CitationAdded(index, citation):
                 self._part(index, "text").citations.append(citation)
             case _:
@@ -103,6 +101,8 @@ class Assembler:
 
 
 def _block(part: _Part) -> Block:
+    if part.block:
+        return part.block
     text = "".join(part.pieces)
     seal = Seal(part.seal) if part.seal else None
     match part.kind:
@@ -110,10 +110,8 @@ def _block(part: _Part) -> Block:
             return TextBlock(text, tuple(part.citations), seal)
         case "reasoning":
             return ReasoningBlock(text, seal)
-        case "call":
-            return ToolCall(part.call_id, part.name, text or "{}", seal)
         case _:
-            return HostedBlock(text, part.wire, part.text)
+            return ToolCall(part.call_id, part.name, text or "{}", seal)
 
 
 def assemble(deltas: Iterable[d.Delta]) -> Reply:

@@ -20,6 +20,7 @@ __all__ = [
     "parse",
     "placeholder",
     "with_tool_extra",
+    "word",
 ]
 
 UNREADABLE = "_unreadable_arguments"
@@ -82,7 +83,7 @@ def parse(decoder: "msgspec.json.Decoder[T]", body: bytes, what: str) -> T:
 def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     """One readable line that stands for what a wire cannot carry."""
     if isinstance(block, HostedBlock):
-        return f"[{block.text or 'provider data omitted'}]"
+        return block.line
     what = "image" if isinstance(block, ImageBlock) else "document"
     match block.source:
         case Inline(data):
@@ -100,3 +101,8 @@ def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:
 def must_fetch(what: str) -> BadValue:
     """The error for media that lies in our store and was not fetched before encoding."""
     return BadValue(f"The {what} is stored by digest and was not loaded. Replace its source by Inline(...) before encoding.")
+
+
+def word(raw: msgspec.Raw | None) -> str:
+    """A JSON value as a word to show: a string without its quotes, nothing for null."""
+    return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != b"null" else ""

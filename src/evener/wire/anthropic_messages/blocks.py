@@ -189,7 +189,7 @@ def _result(page: Page, result: ToolResult) -> bool:
         page.write(dumps(own)[:-1] + b',"content":[')
         for number, block in enumerate(content):
             page.write(b"," if number else b"")
-            page.block(_plain(page, block, "user"), block.cache)
+            page.block(_plain(page, block, "result"), block.cache)
         page.write(b"]}")
         page.marks.append((page.size - 1, result.cache))
     return True
@@ -199,15 +199,15 @@ def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlo
     match block:
         case TextBlock(text):
             return {"type": "text", "text": text}
-        case HostedBlock(raw, wire) if wire == WIRE and page.quirks.hosted:
+        case HostedBlock(raw, wire, role=whose) if wire == WIRE and page.quirks.hosted and whose in ("", role):
             return dict(fields(raw))
         case HostedBlock(text=text):
             page.degrade("hosted block", f"only its own wire can read it; sent as a line ({text or 'no text'})")
             return {"type": "text", "text": placeholder(block)}
         case ImageBlock():
-            value = _image(page, block) if role == "user" else None
+            value = _image(page, block) if role != "assistant" else None
         case DocumentBlock():
-            value = _document(page, block) if role == "user" else None
+            value = _document(page, block) if role != "assistant" else None
     if value is None:
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
         return {"type": "text", "text": placeholder(block)}

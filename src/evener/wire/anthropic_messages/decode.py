@@ -13,14 +13,14 @@ from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
-from evener.wire.anthropic_messages.blocks import WIRE
+from evener.wire.anthropic_messages.hosted import hosted_block
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
-__all__ = ["decode", "decoder", "hosted_line"]
+__all__ = ["decode", "decoder"]
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "done",
@@ -237,8 +237,7 @@ def _hosted(index: int, opened: _Open) -> d.HostedAdded:
     if opened.pieces:
         text = "".join(opened.pieces)
         opened.own["input"] = msgspec.Raw(text.encode() if _is_json(text) else dumps(text))
-    raw = dumps(opened.own).decode()
-    return d.HostedAdded(index, WIRE, raw, hosted_line(opened.own))
+    return d.HostedAdded(index, hosted_block(opened.own))
 
 
 def _is_json(text: str) -> bool:
@@ -247,18 +246,6 @@ def _is_json(text: str) -> bool:
     except (msgspec.MsgspecError, RecursionError):
         return False
     return True
-
-
-def hosted_line(own: dict[str, msgspec.Raw]) -> str:
-    """One readable line for a block that other wires cannot carry."""
-    named = [_word(own.get(name)) for name in ("type", "name", "server_name")]
-    said = bytes(own.get("input", b"") or own.get("content", b"")).decode(errors="replace")
-    said = said if len(said) <= 300 else said[:300] + "..."
-    return " ".join(word for word in named if word) + (f": {said}" if said else "")
-
-
-def _word(raw: msgspec.Raw | None) -> str:
-    return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != NULL else ""
 
 
 def _stop(reason: str, sequence: str, details: msgspec.Raw) -> d.Stopped:

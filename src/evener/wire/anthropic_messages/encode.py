@@ -33,7 +33,9 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     frame = frame_of(ask, quirks, prior, _tool, _part)
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     silent = ask.reasoning.mode == "off" or ask.reasoning.effort == "off"
-    key = Key((quirks, ask.target, silent, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids), seed)
+    key = Key(
+        (quirks, ask.target, silent, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids, in_flight=True), seed
+    )
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)

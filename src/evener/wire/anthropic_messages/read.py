@@ -42,7 +42,7 @@ from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.anthropic_messages.decode import hosted_line
+from evener.wire.anthropic_messages.hosted import hosted_block
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
 
@@ -161,7 +161,7 @@ class _Reader:
         kind = own.peek("type")
         source = _source(own.peek_raw("source")) if kind in ("image", "document") else None
         if source is None:
-            return HostedBlock(raw_text(raw, "{}"), WIRE, hosted_line(dict(own.rest())))
+            return hosted_block(own.rest())
         for name in ("type", "source"):
             own.take(name)
         cache = _mark(own)

@@ -14,12 +14,13 @@ from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
-from evener.wire.openai_responses.blocks import WIRE, TextSeal
+from evener.wire.openai_responses.blocks import TextSeal
+from evener.wire.openai_responses.hosted import hosted_block
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
-__all__ = ["decode", "decoder", "hosted_line"]
+__all__ = ["PARTS", "decode", "decoder"]
 
 NOTHING = msgspec.Raw(b"")
 NULL = b"null"
@@ -191,8 +192,7 @@ class _Turn:
             case "function_call":
                 return self._call(number, raw)
             case _:
-                own = fields(raw)
-                return [d.HostedAdded(self.slot(number), WIRE, bytes(raw).decode(), hosted_line(own))]
+                return [d.HostedAdded(self.slot(number), hosted_block(raw))]
 
     def _call(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
         started = [] if (number, 0) in self.slots else self.begin(number, raw)
@@ -262,18 +262,6 @@ def _usage(read: _Usage) -> Usage:
     written = (read.input_tokens_details.cache_write_tokens if read.input_tokens_details else 0) or 0
     thought = (read.output_tokens_details.reasoning_tokens if read.output_tokens_details else 0) or 0
     return Usage(total, total - cached - written, cached, written, read.output_tokens or 0, thought)
-
-
-def hosted_line(own: dict[str, msgspec.Raw]) -> str:
-    """One readable line for an item that other wires cannot carry."""
-    named = [_word(own.get(name)) for name in ("type", "name", "server_label", "status")]
-    said = next((_word(own.get(name)) for name in ("action", "queries", "code", "arguments") if own.get(name)), "")
-    said = said if len(said) <= 300 else said[:300] + "..."
-    return " ".join(word for word in named if word) + (f": {said}" if said else "")
-
-
-def _word(raw: msgspec.Raw | None) -> str:
-    return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != NULL else ""
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks

@@ -42,7 +42,8 @@ from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.openai_responses.blocks import WIRE, TextSeal
 from evener.wire.openai_responses.controls import ENCRYPTED
-from evener.wire.openai_responses.decode import PARTS, hosted_line
+from evener.wire.openai_responses.decode import PARTS
+from evener.wire.openai_responses.hosted import hosted_block, is_answer
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
 from evener.wire.text import dumps
@@ -125,10 +126,10 @@ class _Reader:
                 return "user", "result", (self._result(own),)
             case kind:
                 self.hosted |= {own.peek("call_id")} - {""}
-                hosted = HostedBlock(raw_text(raw, "{}"), WIRE, hosted_line(own.rest()))
+                hosted = hosted_block(raw)
                 if own.has("role"):
                     return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
-                return ("user", "hosted", (hosted,)) if _is_answer(kind) else ("assistant", "said", (hosted,))
+                return ("user", "hosted", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
 
     def _message(self, own: Fields) -> tuple[Role, str, tuple[Block, ...]]:
         role = own.peek("role")
@@ -175,7 +176,7 @@ class _Reader:
         kind = own.peek("type")
         source = _source(own) if kind in ("input_image", "input_file") else None
         if source is None:
-            return HostedBlock(raw_text(raw, "{}"), WIRE, hosted_line(own.rest()))
+            return hosted_block(raw)
         own.take("type")
         cache = _mark(own)
         if kind == "input_image":
@@ -284,11 +285,6 @@ class _Reader:
         if body.is_text("previous_response_id"):
             return State("chain", body.text("previous_response_id"), store, sealed)
         return State("replay", "", store, sealed)
-
-
-def _is_answer(kind: str) -> bool:
-    """Whether an item is something the client sends back."""
-    return kind.endswith("_output") or kind in ("mcp_approval_response", "compaction_trigger")
 
 
 def _format(own: Fields) -> OutputSchema | None:

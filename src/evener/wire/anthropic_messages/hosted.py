@@ -1,0 +1,44 @@
+"""Blocks that only this wire understands, kept verbatim: whose they are, what they wait for, and a line for elsewhere. Pure."""
+
+from typing import Literal
+
+import msgspec
+
+from evener.transcript.blocks import HostedBlock
+from evener.wire.anthropic_messages.blocks import WIRE
+from evener.wire.text import dumps, word
+
+__all__ = ["hosted_block"]
+
+Whose = Literal["", "user", "assistant", "system", "result"]
+
+# Whose message a type belongs to (sheets 3 and 4); a type that is not listed may stand anywhere.
+WHOSE: dict[str, Whose] = {
+    "container_upload": "user",
+    "search_result": "user",
+    "tool_addition": "system",
+    "tool_removal": "system",
+    "tool_reference": "result",
+    "browser_state": "result",
+    "server_tool_use": "assistant",
+    "mcp_tool_use": "assistant",
+    "mcp_tool_listing": "assistant",
+    "compaction": "assistant",
+    "fallback": "assistant",
+}
+
+
+def hosted_block(own: dict[str, msgspec.Raw]) -> HostedBlock:
+    """A block of the provider's own, from its fields."""
+    kind = word(own.get("type"))
+    whose = WHOSE.get(kind, "assistant" if kind.endswith("_tool_result") else "")
+    opens = word(own.get("id")) if kind in ("server_tool_use", "mcp_tool_use") else ""
+    closes = word(own.get("tool_use_id")) if kind.endswith("_tool_result") else ""
+    return HostedBlock(dumps(own).decode(), WIRE, _line(own), whose, opens, closes)
+
+
+def _line(own: dict[str, msgspec.Raw]) -> str:
+    named = [word(own.get(name)) for name in ("type", "name", "server_name")]
+    said = bytes(own.get("input", b"") or own.get("content", b"")).decode(errors="replace")
+    said = said if len(said) <= 300 else said[:300] + "..."
+    return " ".join(name for name in named if name) + (f": {said}" if said else "")
