@@ -59,12 +59,19 @@ class UsageError(EvenerError):
     """You called us wrongly. Nothing was sent, stored or changed."""
 
 
-class BadValue(UsageError):
-    """A value that cannot exist."""
+class BadValue(UsageError, ValueError):
+    """A value that cannot exist. Also a ValueError, so that whoever builds the value can say where it stood."""
 
 
 class BadDocument(UsageError):
-    """A document that cannot be read as what it claims to be. Nothing of it was loaded."""
+    """A document that cannot be read as what it claims to be. Nothing of it was loaded.
+
+    `path` is the place in it, as in `messages[3].blocks[0].text`; empty for the document itself.
+    """
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class BadRow(UsageError):

@@ -21,7 +21,7 @@ def file(folder: Path, text: str) -> Path:
 
 
 PROVIDER_CASES = {
-    "unknown key": ("basis = 1", "'basis'", "Did you mean 'base_url'"),
+    "unknown key": ("baseurl = 1", "'baseurl'", "Did you mean 'base_url'"),
     "unknown key that is like nothing": ("zzzz = 1", "'zzzz'", "Known are wire"),
     "wire of another type": ("wire = 4", "'wire'", "a text in quotes"),
     "unknown wire": ('wire = "smoke_signals"', "'wire'", "Known are 'anthropic_messages'"),
@@ -72,6 +72,7 @@ MODEL_CASES = {
     "unknown key": ("windows = 1", "'windows'", "Did you mean 'window'"),
     "window as text": ('window = "big"', "'window'", "whole number"),
     "negative window": ("window = -1", "'window'", "whole number"),
+    "fresh as text": ('fresh = "yes"', "'fresh'", "true or false"),
     "unknown provider": ('providers = ["nobody"]', "'providers'", "Name rows that exist"),
     "unknown wire": ('wires = ["smoke_signals"]', "'wires'", "Known are 'anthropic_messages'"),
     "unknown quirk": ("quirks.thinkin_modes = []", "'quirks.thinkin_modes'", "Did you mean 'thinking_modes'"),

@@ -92,6 +92,14 @@ def test_a_later_row_wins_even_when_an_earlier_one_is_longer(tmp_path: Path) -> 
     assert load_rows(own(tmp_path, text)).facts("openai", "lab-big").window == 2
 
 
+def test_after_a_fresh_row_only_it_and_later_ones_count(tmp_path: Path) -> None:
+    fresh = '[[models]]\nmatch = ["lab-big"]\nfresh = true\nquirks.tools = false\n[[models]]\nmatch = ["lab-*"]\nwindow = 5\n'
+    rows = load_rows(own(tmp_path, OWN + fresh))
+    assert rows.quirks("lab", "lab-big") == Quirks(store=False, max_output=100, tools=False)
+    assert rows.quirks("lab", "lab-small") == Quirks(store=False, max_output=200, strict=False)
+    assert rows.facts("lab", "lab-big").window == 5
+
+
 @pytest.mark.parametrize(("pattern", "covered"), [("lab", True), ("lab:free", True), ("lab:*", True), ("lab:paid", False)])
 def test_a_pattern_is_tried_with_and_without_the_tag(pattern: str, covered: bool, tmp_path: Path) -> None:
     rows = load_rows(own(tmp_path, f'[[models]]\nmatch = ["{pattern}"]\nwindow = 7\n'))

@@ -16,7 +16,7 @@ LAYERS = (
     ("context", "policy", "encodings"),
     ("loop",),
     ("transport", "providers", "local"),
-    ("model", "tools", "store", "observe"),
+    ("model", "tools", "store", "observe", "translate"),
     ("driver",),
     ("harness",),
     ("cli", "viewer", "gateway", "testing", "demo", "__main__", "__init__"),

@@ -229,6 +229,7 @@ MODEL: dict[str, Kind] = {
     "match": tuple[str, ...],
     "providers": tuple[str, ...],
     "wires": tuple[str, ...],
+    "fresh": bool,
     "window": int,
     "quirks": dict[str, object],
 }

@@ -1,7 +1,8 @@
 """The rows as values, and the loader: built-in files first, then the user's. Reads files, never the environment.
 
 What holds for one model of one provider is built up in this order, a later statement winning field by field:
-the defaults of Quirks, the provider's row, and every model row that covers the model, from the first to the last.
+the defaults of Quirks, the provider's row, and every model row that covers the model, from the first to the last
+(or from the last one that says `fresh`).
 The built-in files come first, the user's in the order given; so the last word is the user's last matching row.
 """
 
@@ -77,12 +78,14 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is known of the models that one of the patterns names, anywhere or only at some providers or on some wires.
 
+    With `fresh`, the rows before it do not apply to them: for hosts that use a known name for something else.
     `window` is in tokens, input and output together; None says nothing. `quirks` holds only what the row states.
     """
 
     match: tuple[str, ...]
     providers: tuple[str, ...] = ()
     wires: tuple[str, ...] = ()
+    fresh: bool = False
     window: int | None = None
     quirks: tuple[tuple[str, object], ...] = ()
 
@@ -122,6 +125,7 @@ class Rows(msgspec.Struct, frozen=True):
         """What holds for this model at this provider."""
         row = self.provider(provider)
         covering = tuple(one for one in self.models if one.covers(row, model))
+        covering = covering[max((number for number, one in enumerate(covering) if one.fresh), default=0) :]
         windows = [one.window for one in covering if one.window is not None]
         return Facts(row, model, windows[-1] if windows else 0, _resolved(row, covering))
 

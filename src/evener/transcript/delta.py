@@ -1,6 +1,7 @@
 """The neutral pieces of a streamed answer. Every decoder yields these and nothing else; the Assembler folds them. Pure.
 
-`index` names the block within the reply. Pieces of different blocks may interleave.
+`index` names the block within the reply and says where it stands: blocks are in the order of their index, whichever came
+first. Numbers may be left out. Pieces of different blocks may interleave.
 """
 
 from typing import Literal

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from evener.transcript.checks import check_object, check_text, check_type
+
 __all__ = ["Origin", "Seal"]
 
 
@@ -17,6 +19,13 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     model: str = ""
     account: str = ""
 
+    def __post_init__(self) -> None:
+        check_text(self.wire, "Origin.wire")
+        check_text(self.provider, "Origin.provider")
+        check_text(self.endpoint, "Origin.endpoint")
+        check_text(self.model, "Origin.model")
+        check_text(self.account, "Origin.account")
+
 
 class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A provider's own fields on one block (signature, encrypted content, item id, phase): replayed verbatim or not at all.
@@ -28,3 +37,8 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     data: str
     origin: Origin = Origin()
     binding: str = ""
+
+    def __post_init__(self) -> None:
+        check_object(self.data, "Seal.data")
+        check_type(self.origin, (Origin,), "Seal.origin")
+        check_text(self.binding, "Seal.binding")

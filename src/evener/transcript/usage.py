@@ -2,6 +2,8 @@
 
 import msgspec
 
+from evener.transcript.checks import check_type
+
 __all__ = ["Usage"]
 
 
@@ -19,7 +21,17 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     output_total: int = 0
     reasoning: int = 0
 
+    def __post_init__(self) -> None:
+        check_type(self.input_total, (int,), "Usage.input_total")
+        check_type(self.uncached, (int,), "Usage.uncached")
+        check_type(self.cache_read, (int,), "Usage.cache_read")
+        check_type(self.cache_write, (int,), "Usage.cache_write")
+        check_type(self.output_total, (int,), "Usage.output_total")
+        check_type(self.reasoning, (int,), "Usage.reasoning")
+
     def __add__(self, other: "Usage") -> "Usage":
+        if not isinstance(other, Usage):
+            return NotImplemented
         return Usage(
             self.input_total + other.input_total,
             self.uncached + other.uncached,

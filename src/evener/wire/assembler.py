@@ -90,7 +90,7 @@ class Assembler:
         """The whole answer."""
         if self._stop is None:
             raise WireError("The answer has no end. Feed the decoder's `close()` and check for a truncated stream.")
-        blocks = tuple(_block(part) for part in self._parts.values())
+        blocks = tuple(_block(self._parts[index]) for index in sorted(self._parts))
         return Reply(blocks, self._stop, self._usage, self._id, self._model, tuple(self._notices))
 
     def _part(self, index: int, kind: str) -> _Part:

@@ -13,12 +13,18 @@ MAX_FRAME = 64 * 1024 * 1024
 """Bytes one event may have. A larger one is a WireError, not a memory problem."""
 
 BOM = b"\xef\xbb\xbf"
+BLANK = b"\n\n"
+DATA = b"data: "
 
 
 class SseReader:
-    """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data."""
+    """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data.
 
-    __slots__ = ("_buffer", "_cr", "_first", "_max", "_searched")
+    Nearly all events of a stream open with the same lines, up to `data: `. Splitting at a blank line and that opening gives
+    their data at once; only pieces that still hold a line end are taken apart line by line.
+    """
+
+    __slots__ = ("_buffer", "_cr", "_first", "_max", "_opening", "_seam", "_searched")
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
@@ -26,33 +32,27 @@ class SseReader:
         self._cr = False
         self._first = True
         self._max = max_frame
+        self._opening = DATA
+        self._seam = BLANK + DATA
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that these bytes complete."""
-        if self._first:
-            if len(data) < 3 and BOM.startswith(bytes(self._buffer) + data):
-                self._buffer += data
-                return []
-            data = bytes(self._buffer) + data
-            self._buffer.clear()
-            data = data.removeprefix(BOM)
-            self._first = False
         if self._cr or b"\r" in data:
             data = self._with_plain_lines(data)
-        buffer = self._buffer
-        buffer += data
-        end = buffer.rfind(b"\n\n", self._searched)
-        if end < 0:
-            self._searched = max(0, len(buffer) - 1)
-            if len(buffer) > self._max:
-                raise too_large(self._max)
+        if self._first or self._buffer or data[-2:] != BLANK or len(data) > self._max:
+            data = self._completed(data)
+        if not data:
             return []
-        events = bytes(buffer[:end]).split(b"\n\n")
-        if end > self._max and max(map(len, events)) > self._max:
-            raise too_large(self._max)
-        del buffer[: end + 2]
-        self._searched = max(0, len(buffer) - 1)
-        return [found for event in events if (found := event_data(event)) is not None]
+        pieces = (BLANK + data[:-2]).split(self._seam)
+        found: list[bytes] = []
+        if pieces[0]:
+            self._take_apart(pieces[0], found)
+        for piece in pieces[1:]:
+            if b"\n" in piece:
+                self._take_apart(self._opening + piece, found)
+            else:
+                found.append(piece)
+        return found
 
     def close(self) -> list[bytes]:
         """The data of an event that was not ended by a blank line."""
@@ -60,6 +60,42 @@ class SseReader:
         self._buffer.clear()
         found = event_data(rest) if rest else None
         return [] if found is None else [found]
+
+    def _completed(self, data: bytes) -> bytes:
+        """What is held and these bytes, up to the last blank line; the rest is held. Empty when there is no blank line."""
+        buffer = self._buffer
+        buffer += data
+        if self._first:
+            if len(buffer) < len(BOM) and BOM.startswith(buffer):
+                return b""
+            self._first = False
+            if buffer.startswith(BOM):
+                del buffer[: len(BOM)]
+        end = buffer.rfind(BLANK, self._searched) + len(BLANK)
+        if end < len(BLANK):
+            self._searched = max(0, len(buffer) - 1)
+            if len(buffer) > self._max:
+                raise too_large(self._max)
+            return b""
+        complete = bytes(buffer[:end])
+        if end > self._max and max(map(len, complete.split(BLANK))) > self._max:
+            raise too_large(self._max)
+        del buffer[:end]
+        self._searched = max(0, len(buffer) - 1)
+        return complete
+
+    def _take_apart(self, text: bytes, found: list[bytes]) -> None:
+        """Add the data of events of any form. An opening that comes twice running is the one to split at from now on."""
+        before = b""
+        for event in text.split(BLANK):
+            data = event_data(event)
+            if data is None:
+                continue
+            found.append(data)
+            opening = event[: len(event) - len(data)]
+            if opening == before and is_opening(opening):
+                self._opening, self._seam = opening, BLANK + opening
+            before = opening
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         if self._cr:
@@ -73,6 +109,11 @@ class SseReader:
 def too_large(limit: int) -> WireError:
     """The error for an event beyond the cap."""
     return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
+
+
+def is_opening(start: bytes) -> bool:
+    """Whether the start of an event ends in its first data line's `data: `."""
+    return start.endswith(DATA) and start.count(b"data:") == 1 and start[-7:-6] in (b"", b"\n")
 
 
 def event_data(event: bytes) -> bytes | None:

@@ -234,8 +234,8 @@ def _arguments(opened: _Open) -> str:
 
 
 def _hosted(index: int, opened: _Open) -> d.HostedAdded:
-    if opened.pieces:
-        text = "".join(opened.pieces)
+    text = "".join(opened.pieces)
+    if text:  # a call without arguments streams one empty piece, and its input stays as it began
         opened.own["input"] = msgspec.Raw(text.encode() if _is_json(text) else dumps(text))
     return d.HostedAdded(index, hosted_block(opened.own))
 

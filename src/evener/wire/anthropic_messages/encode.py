@@ -44,7 +44,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     fragments = _latest([*fold.fragments, *((last,) if last else ())], quirks)
     marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
     messages = _messages(fragments, marks)
-    _bounded(messages, fragments, quirks, losses)
+    _bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
     version = () if quirks.version_in_body else (("anthropic-version", quirks.api_version or VERSION),)
     return Encoded(
@@ -157,7 +157,7 @@ def _marked(data: bytes, ttl: str | None) -> bytes:
     return data if ttl is None else data[:-1] + _mark(ttl) + b"}"
 
 
-def _bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss]) -> None:
+def _bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss], *, prefill: bool) -> None:
     """See that the history begins and ends with whom the endpoint wants."""
     filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
     if not messages:
@@ -168,6 +168,6 @@ def _bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, l
     if quirks.first_user and "assistant_first" in filled[0].traits:
         messages.insert(0, BEGIN)
         losses.append(Loss("added", "user message", "the history must begin with the user"))
-    if not quirks.prefill and "assistant_last" in filled[-1].traits and "paused" not in filled[-1].traits:
+    if not prefill and "assistant_last" in filled[-1].traits and "paused" not in filled[-1].traits:
         messages.append(CONTINUE)
         losses.append(Loss("added", "user message", "the history may not end with the assistant"))

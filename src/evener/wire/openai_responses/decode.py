@@ -69,6 +69,7 @@ class _Event(msgspec.Struct):
 
 class _Named(msgspec.Struct):
     type: str = ""
+    role: str | None = None
 
 
 class _Reason(msgspec.Struct):
@@ -147,22 +148,22 @@ _reasoned = msgspec.json.Decoder(_Reasoned)
 _parts = msgspec.json.Decoder(_Part)
 _cited = msgspec.json.Decoder(_Cited)
 
-Key = tuple[int, int]
+ROOM = 1000
+"""Numbers kept free for the parts of one item."""
 
 
 class _Turn:
     """What is known of the answer so far; turns its items into deltas."""
 
     def __init__(self) -> None:
-        self.slots: dict[Key, int] = {}
         self.sent: dict[int, int] = {}
-        self.called = False
+        self.calls: dict[int, tuple[str, str]] = {}
         self.refused = False
         self.done: set[int] = set()
 
     def slot(self, item: int, part: int = 0) -> int:
-        """The number of a block within the reply, given out at first sight."""
-        return self.slots.setdefault((item, part), len(self.slots))
+        """The number of a block within the reply: items may finish in another order than they stand in."""
+        return item * ROOM + part
 
     def show(self, slot: int, text: str) -> str:
         """Note that this much of a block was shown."""
@@ -178,14 +179,17 @@ class _Turn:
         if _names.decode(raw).type != "function_call":
             return []
         call = _calls.decode(raw)
-        self.called = True
+        if self.calls.get(number) == (call.call_id, call.name):
+            return []
+        self.calls[number] = (call.call_id, call.name)
         return [d.CallStarted(self.slot(number), call.call_id, call.name)]
 
     def end(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
         """An item is complete: whatever was not streamed of it follows now."""
         self.done.add(number)
-        match _names.decode(raw).type:
-            case "message":
+        named = _names.decode(raw)
+        match named.type:
+            case "message" if named.role in (None, "assistant"):  # a compaction hands the user's messages back, too
                 return self._message(number, raw)
             case "reasoning":
                 return self._reasoning(number, raw)
@@ -195,7 +199,7 @@ class _Turn:
                 return [d.HostedAdded(self.slot(number), hosted_block(raw))]
 
     def _call(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
-        started = [] if (number, 0) in self.slots else self.begin(number, raw)
+        started = self.begin(number, raw)
         slot = self.slot(number)
         kept = _kept(fields(raw), ("type", "call_id", "name", "arguments"))
         seal: list[d.Delta] = [d.SealAdded(slot, "call", dumps(kept).decode())] if kept else []
@@ -240,7 +244,7 @@ class _Turn:
 
     def _why(self, status: str, reason: str) -> StopReason:
         if status == "completed":
-            return "tools" if self.called else "refusal" if self.refused else "done"
+            return "tools" if self.calls else "refusal" if self.refused else "done"
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
 
 
