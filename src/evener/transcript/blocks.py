@@ -1,12 +1,13 @@
 """The blocks a message is made of: a closed union, tagged by `kind`. Frozen; a change is a replacement. Pure."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from evener.errors import BadValue
+from evener.transcript.checks import as_tuple, check_choice, check_object, check_text, check_type, json_object, json_text
 from evener.transcript.origin import Seal
 
 __all__ = [
@@ -32,18 +33,14 @@ CacheTtl = Literal["", "5m", "30m", "1h", "12h"]
 """A cache mark after this block: how long the prefix up to here should live. Empty means no mark."""
 
 
-def check_text(text: object, where: str) -> None:
-    """Refuse what cannot be written as UTF-8, at the moment it is made and not when it is sent."""
-    if type(text) is not str:
-        raise BadValue(f"{where} must be a str, not {type(text).__name__}. Convert it before making the block.")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise BadValue(
-                f"{where} holds a lone surrogate at position {error.start}, which no provider accepts. "
-                "Decode the source correctly, or replace it with text.encode(errors='replace')."
-            ) from None
+TTLS: tuple[str, ...] = get_args(CacheTtl)
+
+
+def _check_marks(block: "TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult") -> None:
+    if block.seal is not None:
+        check_type(block.seal, (Seal, type(None)), f"{type(block).__name__}.seal")
+    if block.cache != "":
+        check_choice(block.cache, TTLS, f"{type(block).__name__}.cache")
 
 
 class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,6 +51,13 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     quote: str = ""
     start: int = -1
     end: int = -1
+
+    def __post_init__(self) -> None:
+        check_text(self.url, "Citation.url")
+        check_text(self.title, "Citation.title")
+        check_text(self.quote, "Citation.quote")
+        check_type(self.start, (int,), "Citation.start")
+        check_type(self.end, (int,), "Citation.end")
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbid_unknown_fields=True, omit_defaults=True):
@@ -66,6 +70,11 @@ class TextBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbi
 
     def __post_init__(self) -> None:
         check_text(self.text, "TextBlock.text")
+        if self.citations != ():
+            force_setattr(self, "citations", as_tuple(self.citations, "TextBlock.citations"))
+            for citation in self.citations:
+                check_type(citation, (Citation,), "Each of TextBlock.citations")
+        _check_marks(self)
 
     @property
     def kind(self) -> Literal["text"]:
@@ -77,11 +86,17 @@ class Inline(msgspec.Struct, frozen=True, tag_field="at", tag="inline", forbid_u
 
     data: str
 
+    def __post_init__(self) -> None:
+        check_text(self.data, "Inline.data")
+
 
 class Remote(msgspec.Struct, frozen=True, tag_field="at", tag="remote", forbid_unknown_fields=True):
     """Media behind a URL that the provider fetches."""
 
     url: str
+
+    def __post_init__(self) -> None:
+        check_text(self.url, "Remote.url")
 
 
 class Stored(msgspec.Struct, frozen=True, tag_field="at", tag="stored", forbid_unknown_fields=True):
@@ -90,6 +105,10 @@ class Stored(msgspec.Struct, frozen=True, tag_field="at", tag="stored", forbid_u
     digest: str
     size: int = 0
 
+    def __post_init__(self) -> None:
+        check_text(self.digest, "Stored.digest")
+        check_type(self.size, (int,), "Stored.size")
+
 
 class Uploaded(msgspec.Struct, frozen=True, tag_field="at", tag="uploaded", forbid_unknown_fields=True, omit_defaults=True):
     """Media in a provider's file store. Only the wire that minted the id understands it."""
@@ -97,8 +116,13 @@ class Uploaded(msgspec.Struct, frozen=True, tag_field="at", tag="uploaded", forb
     file_id: str
     wire: str = ""
 
+    def __post_init__(self) -> None:
+        check_text(self.file_id, "Uploaded.file_id")
+        check_text(self.wire, "Uploaded.wire")
+
 
 Source = Inline | Remote | Stored | Uploaded
+SOURCES: tuple[type, ...] = get_args(Source)
 
 
 class ImageBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="image", forbid_unknown_fields=True, omit_defaults=True):
@@ -109,6 +133,12 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="image", for
     detail: str = ""
     seal: Seal | None = None
     cache: CacheTtl = ""
+
+    def __post_init__(self) -> None:
+        check_type(self.source, SOURCES, "ImageBlock.source")
+        check_text(self.media_type, "ImageBlock.media_type")
+        check_text(self.detail, "ImageBlock.detail")
+        _check_marks(self)
 
     @property
     def kind(self) -> Literal["image"]:
@@ -126,6 +156,12 @@ class DocumentBlock(
     seal: Seal | None = None
     cache: CacheTtl = ""
 
+    def __post_init__(self) -> None:
+        check_type(self.source, SOURCES, "DocumentBlock.source")
+        check_text(self.media_type, "DocumentBlock.media_type")
+        check_text(self.name, "DocumentBlock.name")
+        _check_marks(self)
+
     @property
     def kind(self) -> Literal["document"]:
         return "document"
@@ -141,6 +177,7 @@ class ReasoningBlock(
 
     def __post_init__(self) -> None:
         check_text(self.text, "ReasoningBlock.text")
+        check_type(self.seal, (Seal, type(None)), "ReasoningBlock.seal")
 
     @property
     def kind(self) -> Literal["reasoning"]:
@@ -149,7 +186,7 @@ class ReasoningBlock(
     @property
     def metadata(self) -> dict[str, object]:
         """The maker's opaque fields, decoded afresh."""
-        return msgspec.json.decode(self.seal.data, type=dict[str, object]) if self.seal else {}
+        return json_object(self.seal.data, "The seal of a reasoning block") if self.seal else {}
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True):
@@ -166,10 +203,11 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
 
     def __post_init__(self) -> None:
         if isinstance(self.raw, Mapping):
-            force_setattr(self, "raw", encode_arguments(self.raw))
+            force_setattr(self, "raw", json_text(self.raw, "The arguments of a tool call"))
         check_text(self.raw, "ToolCall.raw")
         check_text(self.id, "ToolCall.id")
         check_text(self.name, "ToolCall.name")
+        _check_marks(self)
 
     @classmethod
     def of(cls, id: str, name: str, args: Mapping[str, object]) -> "ToolCall":
@@ -183,13 +221,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
     @property
     def args(self) -> dict[str, object]:
         """The arguments, decoded afresh on each access: changing them changes nothing here."""
-        try:
-            return msgspec.json.decode(self.raw, type=dict[str, object])
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise BadValue(
-                f"The arguments of call {self.id!r} to {self.name!r} are not a JSON object ({error}). "
-                "Read `raw` for what the model wrote, and answer the call with an error result."
-            ) from None
+        return json_object(self.raw, f"What call {self.id!r} to {self.name!r} has for arguments")
 
     @property
     def parses(self) -> bool:
@@ -199,14 +231,6 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
         except BadValue:
             return False
         return True
-
-
-def encode_arguments(args: Mapping[str, object]) -> str:
-    """The JSON text of arguments given as a mapping."""
-    try:
-        return msgspec.json.encode(dict(args)).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadValue(f"Tool arguments must be a JSON object: {error}. Convert them first.") from None
 
 
 class ToolResult(
@@ -225,12 +249,11 @@ class ToolResult(
         if isinstance(self.content, str):
             force_setattr(self, "content", (TextBlock(self.content),) if self.content else ())
         elif type(self.content) is not tuple:
-            force_setattr(self, "content", tuple(self.content))
+            force_setattr(self, "content", as_tuple(self.content, "ToolResult.content"))
         for block in self.content:
-            if not isinstance(block, (TextBlock, ImageBlock, DocumentBlock, HostedBlock)):
-                raise BadValue(
-                    f"A ToolResult holds text, images and documents, not {type(block).__name__}. Convert it to one of them."
-                )
+            check_type(block, CONTENTS, "Each of ToolResult.content")
+        check_type(self.is_error, (bool,), "ToolResult.is_error")
+        _check_marks(self)
 
     @property
     def kind(self) -> Literal["tool_result"]:
@@ -270,3 +293,4 @@ class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", f
 
 ResultContent = TextBlock | ImageBlock | DocumentBlock | HostedBlock
 Block = TextBlock | ImageBlock | DocumentBlock | ReasoningBlock | ToolCall | ToolResult | HostedBlock
+CONTENTS: tuple[type, ...] = get_args(ResultContent)

@@ -1,14 +1,15 @@
 """A message: a role, ordered blocks, and where they came from. Frozen."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
 from evener.errors import BadValue
 from evener.transcript.blocks import Block, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
+from evener.transcript.checks import as_tuple, check_text, check_type
 from evener.transcript.mint import new_id, now
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.reply import Reply
@@ -17,15 +18,15 @@ from evener.transcript.usage import Usage
 __all__ = ["Message", "Role"]
 
 Role = Literal["user", "assistant", "system"]
-ROLES = ("user", "assistant", "system")
-BLOCKS: tuple[type, ...] = Block.__args__
+ROLES: tuple[str, ...] = get_args(Role)
+BLOCKS: tuple[type, ...] = get_args(Block)
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One turn's contribution. Tool results live in a user message; adapters remap (the block's kind is the meaning).
 
     `id` names the message for ever, also after compaction has dropped it. `parent_id` is the message before it, set when it
-    is appended to a transcript. A message never holds a turn that did not finish.
+    is appended to a transcript. `created_at` is kept in UTC. A message never holds a turn that did not finish.
     """
 
     role: Role
@@ -38,14 +39,23 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise BadValue(f"Unknown role {self.role!r}. A message is one of {', '.join(ROLES)}; a tool's result is a block.")
+            raise BadValue(
+                f"Unknown role {self.role!r:.80}. A message is one of {', '.join(ROLES)}; a tool's result is a block."
+            )
         if isinstance(self.blocks, str):
             raise BadValue("Message.blocks must be blocks, not a str. Use Message.user_text(...) or TextBlock(...).")
         if type(self.blocks) is not tuple:
-            force_setattr(self, "blocks", tuple(self.blocks))
+            force_setattr(self, "blocks", as_tuple(self.blocks, "Message.blocks"))
         for block in self.blocks:
-            if not isinstance(block, BLOCKS):
-                raise BadValue(f"Message.blocks holds a {type(block).__name__}. Use the block types of evener.transcript.")
+            check_type(block, BLOCKS, "Each of Message.blocks")
+        check_text(self.id, "Message.id")
+        check_text(self.parent_id, "Message.parent_id")
+        if not self.id:
+            raise BadValue("Message.id must name the message; it is empty. Leave it out to have one made.")
+        if self.created_at is not None:
+            force_setattr(self, "created_at", _in_utc(self.created_at))
+        check_type(self.origin, (Origin, type(None)), "Message.origin")
+        check_type(self.usage, (Usage, type(None)), "Message.usage")
 
     @classmethod
     def user_text(cls, text: str) -> "Message":
@@ -70,18 +80,17 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     @classmethod
     def tool_result(cls, call_id: str, content: str | Sequence[ResultContent], *, is_error: bool = False) -> "Message":
         """A user message with the result of one call."""
-        blocks: Sequence[ResultContent]
-        if isinstance(content, str):
-            blocks = (TextBlock(content),) if content else ()
-        else:
-            blocks = content
-        return cls("user", (ToolResult(call_id, tuple(blocks), is_error),))
+        return cls("user", (ToolResult(call_id, content, is_error),))  # type: ignore[arg-type] # it takes a str, too
 
     @classmethod
     def from_assistant_response(cls, reply: Reply, *, origin: Origin | None = None, binding: str = "") -> "Message":
-        """The reply as a message: all its blocks in order, seals stamped with who made them and under which prefix."""
+        """The reply as a message: all its blocks in order, seals stamped with who made them and under which prefix.
+
+        Reasoning with neither text nor seal is nothing and is left out; an empty reply is one empty text.
+        """
         origin = origin or Origin()
-        blocks = tuple(_stamped(block, origin, binding) for block in reply.blocks) or (TextBlock(""),)
+        said = (block for block in reply.blocks if block != ReasoningBlock())
+        blocks = tuple(_stamped(block, origin, binding) for block in said) or (TextBlock(""),)
         return cls("assistant", blocks, origin=origin, usage=reply.usage)
 
     @property
@@ -97,6 +106,15 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 def _led_by(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:
     return (reasoning, *blocks) if reasoning else tuple(blocks)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise BadValue(f"Message.created_at must be a datetime with a time zone, not {moment!r:.80}. Use datetime.now(UTC).")
+    try:
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    except OverflowError:
+        raise BadValue(f"Message.created_at {moment} lies outside the years 1 to 9999 in UTC. Correct it.") from None
 
 
 def _stamped(block: Block, origin: Origin, binding: str) -> Block:

@@ -24,7 +24,7 @@ class SseReader:
     their data at once; only pieces that still hold a line end are taken apart line by line.
     """
 
-    __slots__ = ("_buffer", "_cr", "_first", "_max", "_opening", "_seam", "_searched")
+    __slots__ = ("_before", "_buffer", "_cr", "_first", "_max", "_opening", "_seam", "_searched")
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
@@ -32,6 +32,7 @@ class SseReader:
         self._cr = False
         self._first = True
         self._max = max_frame
+        self._before = b""
         self._opening = DATA
         self._seam = BLANK + DATA
 
@@ -43,6 +44,10 @@ class SseReader:
             data = self._completed(data)
         if not data:
             return []
+        if data.startswith(self._opening):
+            piece = data[len(self._opening) : -2]
+            if b"\n" not in piece:
+                return [piece]
         pieces = (BLANK + data[:-2]).split(self._seam)
         found: list[bytes] = []
         if pieces[0]:
@@ -86,16 +91,15 @@ class SseReader:
 
     def _take_apart(self, text: bytes, found: list[bytes]) -> None:
         """Add the data of events of any form. An opening that comes twice running is the one to split at from now on."""
-        before = b""
         for event in text.split(BLANK):
             data = event_data(event)
             if data is None:
                 continue
             found.append(data)
             opening = event[: len(event) - len(data)]
-            if opening == before and is_opening(opening):
+            if opening == self._before and is_opening(opening):
                 self._opening, self._seam = opening, BLANK + opening
-            before = opening
+            self._before = opening
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         if self._cr:

@@ -4,7 +4,7 @@ import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, OutputSchema
 from evener.transcript.loss import Loss
-from evener.wire.efforts import BUDGETS, nearest_effort
+from evener.wire.efforts import BUDGETS, SCALE, nearest_effort
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
@@ -77,6 +77,8 @@ def _effort(ask: Ask, quirks: Quirks, switch: str, losses: list[Loss]) -> str:
             losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
         return ""
     known = quirks.efforts or ("low", "medium", "high", "xhigh", "max")
+    if switch == "disabled" and quirks.disabled_effort:
+        known = tuple(level for level in known if SCALE.index(level) <= SCALE.index(quirks.disabled_effort))
     return nearest_effort(wanted, known, losses)
 
 

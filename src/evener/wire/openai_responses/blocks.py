@@ -117,7 +117,7 @@ def _item_key(number: int, block: Block) -> object:
 def _said(page: Page, blocks: Sequence[TextBlock]) -> None:
     seals = [text_seal(block.seal) for block in blocks]
     shut = page.shut_why(blocks[0].seal) if blocks[0].seal else "it is not of this provider"
-    item = {name: value for name, value in seals[0].item.items() if not shut and (name != "id" or _ids_go(page))}
+    item = {name: value for name, value in seals[0].item.items() if not shut and _goes(page, name)}
     if shut and any(block.citations for block in blocks):
         page.drop("citations", shut)
     if "id" in item:
@@ -139,9 +139,15 @@ def _part(block: TextBlock, seal: TextSeal) -> dict[str, object]:
     return {"type": "output_text", "text": block.text, "annotations": [], **seal.part}
 
 
-def _ids_go(page: Page) -> bool:
-    """An item goes by its id only beside the reasoning that led to it (sheet 7)."""
-    return page.quirks.item_ids and not page.shut
+def _goes(page: Page, name: str) -> bool:
+    """Whether a field that the provider put on its item may go back. An id goes only beside its reasoning (sheet 7)."""
+    match name:
+        case "id":
+            return page.quirks.item_ids and not page.shut
+        case "phase":
+            return page.quirks.phase
+        case _:
+            return True
 
 
 def _why_not(page: Page, block: ReasoningBlock) -> str:
@@ -177,9 +183,9 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
     if as_object(raw) is None:
         page.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
         raw = dumps({UNREADABLE: raw}).decode()
-    own = merged({}, page.opens(call.seal))
-    if not _ids_go(page):
-        own.pop("id", None)
+    own = {name: value for name, value in merged({}, page.opens(call.seal)).items() if _goes(page, name)}
+    if not page.quirks.call_status:
+        own.pop("status", None)
     name = wire_name(call.name, page.quirks.name_length)
     call_id = short_id(call.id, page.quirks.id_length)
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}

@@ -83,7 +83,7 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
 def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Temperature and its kin."""
     settings = ask.settings
-    thinks = ask.reasoning.effort != "off" and ask.reasoning.mode != "off"
+    thinks = ask.reasoning.mode != "off" and (ask.reasoning.effort or quirks.default_effort) != "off"
     refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and thinks)
     body: Body = {}
     for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p)):
@@ -130,7 +130,7 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         body["conversation"] = wanted.id
     if wanted.sealed and quirks.sealed:
         body["include"] = [ENCRYPTED]
-    if wanted.mode != "replay" and not quirks.store:
+    if (wanted.mode != "replay" and not quirks.store) or (wanted.mode == "conversation" and not quirks.conversation):
         losses.append(Loss("degraded", f"state mode {wanted.mode}", "this endpoint keeps no state"))
         body.pop("previous_response_id", None)
         body.pop("conversation", None)
