@@ -1,6 +1,6 @@
 """Streamed answers that look like real ones, for each wire and each shape. Made up, the same bytes on every run.
 
-Three shapes: `text` (words), `arguments` (tool calls in fragments; whole calls where a wire does not cut them up) and
+Three shapes: `text` (words), `arguments` (tool calls in fragments; where calls come whole, one after every so many words) and
 `reasoning` (thinking, then a word). Line ends, padding, field order and the fields nobody reads are as the providers send them.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["SHAPES", "STREAMS", "Stream", "stream_of"]
 SHAPES = ("text", "arguments", "reasoning")
 WORDS = (
     "The| harness| pulls| with| whichever| horse| is| in| front|,| and| the| load| does| not| notice|.\n\n|-| **Even|er**|:"
-    "| a| bar| \u2014| of| wood|,| as| old| as| the| plough|.| It| says| \"gee\"| or| \"haw\"|;| caf\u00e9|s| answer| too|.\n"
+    '| a| bar| \u2014| of| wood|,| as| old| as| the| plough|.| It| says| "gee"| or| "haw"|;| caf\u00e9|s| answer| too|.\n'
 ).split("|")
 FRAGMENTS = '{"|path|":| "|src|/|notes|.md|",| "|lines|":| [|12|,| |48|],| "|text|":| "|one|\\n|two|"}'.split("|")
 ARGUMENTS = "".join(FRAGMENTS)
@@ -108,7 +108,7 @@ def _anthropic_arguments(count: int) -> Events:
         own: list[dict[str, object]] = [
             {"type": "input_json_delta", "partial_json": text} for number, text in pieces if number == call
         ]
-        block = {"type": "tool_use", "id": f"toolu_{call:024d}", "name": "write_note", "input": {}}
+        block: dict[str, object] = {"type": "tool_use", "id": f"toolu_{call:024d}", "name": "write_note", "input": {}}
         yield from _block(call, block, iter(own))
 
 
@@ -295,9 +295,10 @@ def _gemini_text(count: int) -> Iterator[dict[str, object]]:
 
 
 def _gemini_arguments(count: int) -> Iterator[dict[str, object]]:
-    for number in range(count):
-        signed = {} if number else {"thoughtSignature": SIGNATURE}
-        yield {"functionCall": {"name": "write_note", "args": json.loads(ARGUMENTS)}, **signed}
+    for number, text in enumerate(words(count, 12), 1):
+        signed = {"thoughtSignature": SIGNATURE} if number == len(FRAGMENTS) else {}
+        call = {"functionCall": {"name": "write_note", "args": json.loads(ARGUMENTS)}, **signed}
+        yield {"text": text} if number % len(FRAGMENTS) else call
 
 
 def _gemini_reasoning(count: int) -> Iterator[dict[str, object]]:

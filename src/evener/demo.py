@@ -3,7 +3,7 @@
 import msgspec
 
 from evener.providers.rows import Rows, load_rows
-from evener.transcript.ask import Ask, Cache, Settings, ToolSpec
+from evener.transcript.ask import Ask, Cache, Reasoning, Settings, ToolSpec
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.origin import Origin, Seal
@@ -13,6 +13,7 @@ from evener.wire import CODECS
 
 __all__ = ["main"]
 
+WIDTH = 160
 MODELS = {
     "anthropic_messages": "claude-opus-4-5",
     "openai_responses": "gpt-5.1",
@@ -31,19 +32,42 @@ def main() -> int:
     rows = load_rows()
     wires = [wire for wire in MODELS if wire in CODECS]
     first = _target(wires[0], rows)
-    ask = Ask(conversation(first), first, (WEATHER,), settings=Settings(max_output_tokens=1024), cache=Cache("moving"))
+    ask = Ask(
+        conversation(first),
+        first,
+        (WEATHER,),
+        settings=Settings(max_output_tokens=4096),
+        reasoning=Reasoning("low"),
+        cache=Cache("moving"),
+    )
     for wire in (*wires, wires[0]):
         ask = retarget(ask, _target(wire, rows))
         provider = next(row for row in rows.providers if row.wire == wire)
         encoded = CODECS[wire].encode(ask, rows.quirks(provider.name, ask.target.model), None)
         print(f"\n=== {wire}, {ask.target.model}: POST {encoded.path}, {len(encoded.body)} bytes")
-        print(msgspec.json.format(encoded.body, indent=1).decode())
+        _show(encoded.body)
         for loss in encoded.losses:
             print(f"  loss: {loss}")
         if not encoded.losses:
             print("  nothing was lost")
     print("\nBack on the first wire the signed thinking goes out again, byte for byte: nothing before it has changed.")
     return 0
+
+
+def _show(body: bytes) -> None:
+    """A request, one line for each field and each item of a list."""
+    for name, value in msgspec.json.decode(body, type=dict[str, object]).items():
+        if isinstance(value, list):
+            print(f"  {name}:")
+            for item in value:
+                print(f"    {_line(item)}")
+        else:
+            print(f"  {name}: {_line(value)}")
+
+
+def _line(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= WIDTH else text[:WIDTH] + " ..."
 
 
 def _target(wire: str, rows: Rows) -> Origin:

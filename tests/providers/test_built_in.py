@@ -60,7 +60,7 @@ def contradictions(quirks: Quirks) -> Iterator[str]:
         yield "the default output is larger than the largest"
     if quirks.disabled_effort and "disabled" not in quirks.thinking_modes:
         yield "an effort for a mode that does not exist"
-    if (quirks.version_in_body or not quirks.model_in_body) and not (quirks.api_version and quirks.path):
+    if (quirks.version_in_body and not quirks.api_version) or not (quirks.model_in_body or quirks.path):
         yield "a body of its own without version or path"
 
 

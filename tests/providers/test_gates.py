@@ -6,8 +6,6 @@ import pytest
 
 from evener.errors import BadRow, UsageError
 from evener.providers import load_rows
-from evener.providers.fields import WIRES
-from evener.wire import CODECS
 
 ROW = '[providers.own]\nwire = "openai_responses"\nbase_url = "http://localhost:9"\nkey_env = ["OWN_KEY"]\n'
 MODEL = '[[models]]\nmatch = ["own-*"]\n'
@@ -32,6 +30,7 @@ PROVIDER_CASES = {
     "address with an unknown part": ('base_url = "https://{x}.example"', "'base_url'", "url_env.x"),
     "variables as one text": ('key_env = "OWN_KEY"', "'key_env'", "a list of texts"),
     "a key instead of its variable": (f'key_env = ["{SECRET}"]', "'key_env'", "Name the variable"),
+    "a key that looks like a name": ('key_env = ["abcdef0123456789"]', "'key_env'", "in capitals"),
     "no key at all": ("key_env = []", "'key_env'", "keyless = true"),
     "switch as text": ('keyless = "yes"', "'keyless'", "true or false"),
     "header with a space": ('auth_header = "x api key"', "'auth_header'", "lower case"),
@@ -164,7 +163,3 @@ def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_provider_is_told_the_near_names(name: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load_rows().provider(name)
-
-
-def test_every_wire_with_a_codec_may_be_named() -> None:
-    assert set(CODECS) <= set(WIRES)

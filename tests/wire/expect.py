@@ -104,6 +104,20 @@ def _anthropic_citation(one: Json) -> tuple[str, str, str, int, int]:
     return one.get("url") or "", title, one["cited_text"], one.get("start_char_index", -1), one.get("end_char_index", -1)
 
 
+def anthropic_turns(body: Json) -> list[list[Piece]]:
+    """What the assistant says in a request, turn by turn: consecutive messages are one turn. Cache marks aside."""
+    turns: list[list[Piece]] = []
+    before = ""
+    for message in body["messages"]:
+        if message["role"] == "assistant":
+            content = message["content"]
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            turns += [[]] if before != "assistant" else []
+            turns[-1] += (anthropic_piece(without(block, "cache_control")) for block in blocks)
+        before = message["role"]
+    return turns
+
+
 def anthropic_streamed(stream: bytes) -> Answer:
     """A message put together from its events by the sheet's rules: append texts, assign signatures, overwrite counts."""
     message: Json = {}
@@ -172,6 +186,8 @@ def responses_whole(response: Json) -> Answer:
 
 
 def _responses_stop(response: Json) -> tuple[str, str]:
+    if response["object"] == "response.compaction":
+        return "compacted", response["object"]
     status = response.get("status") or "completed"
     if status == "completed":
         return ("tools" if any(item["type"] == "function_call" for item in response["output"]) else "done"), status
@@ -209,6 +225,20 @@ def _responses_citation(one: Json) -> tuple[str, str, str, int, int]:
     return one.get("url") or "", title, "", one.get("start_index", -1), one.get("end_index", -1)
 
 
+def responses_turns(body: Json) -> list[list[Piece]]:
+    """What the assistant says in a request, turn by turn: the items between two of the client's."""
+    turns: list[list[Piece]] = []
+    before = False
+    for item in body["input"] if isinstance(body["input"], list) else ():
+        kind, role = item.get("type", "message"), item.get("role", "assistant")
+        said = role == "assistant" and (not kind.endswith("_output") or item.get("execution") == "server")
+        if said:
+            turns += [[]] if not before else []
+            turns[-1] += responses_pieces(item)
+        before = said
+    return turns
+
+
 RESPONSES_TEXTS = (
     "response.output_text.delta",
     "response.function_call_arguments.delta",
@@ -242,7 +272,7 @@ def _responses_shown(seen: Iterable[Json], items: list[Json]) -> Iterator[str]:
     for event in seen:
         if event["type"] not in RESPONSES_TEXTS:
             continue
-        part, place = event.get("summary_index", event.get("content_index", 0)), 0
+        part, place = event["summary_index"] if "summary_index" in event else event.get("content_index") or 0, 0
         if "reasoning" not in event["type"]:
             part, place = 0, part
         parts = texts.setdefault((event["output_index"], place), [])

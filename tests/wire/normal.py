@@ -13,7 +13,7 @@ Every rule writes out what the API takes as said, or picks one of two spellings 
     Responses
       stream                      false when absent
       tools[].description         "" when absent or null (functions)
-      content                     a text is one text part; input_text, or output_text from the assistant
+      content, output             a text is one text part: input_text, or output_text from the assistant
       output_text.annotations     [] when absent
 
 Nothing else: order, ids, nulls, unknown fields and numbers (1 is not 1.0) all count.
@@ -93,13 +93,12 @@ def _function(tool: Json) -> Json:
 
 
 def _item(item: Json) -> Json:
-    if "content" not in item or item.get("type") == "reasoning":
+    name = "output" if item.get("type") == "function_call_output" else "content"
+    if name not in item or item.get("type") == "reasoning":
         return item
-    said = item.get("role") == "assistant"
-    content = item["content"]
-    if isinstance(content, str):
-        content = [{"type": "output_text" if said else "input_text", "text": content}]
-    return {**item, "content": [_part(part) for part in content]}
+    kind = "output_text" if item.get("role") == "assistant" else "input_text"
+    content = [{"type": kind, "text": item[name]}] if isinstance(item[name], str) else item[name]
+    return {**item, name: [_part(part) for part in content]}
 
 
 def _part(part: Json) -> Json:

@@ -10,60 +10,63 @@ from typing import Any
 
 import pytest
 
-from evener.transcript import Loss
+from evener.wire import Encoded, Quirks
 from tests.corpus import Exchange, needs_corpus
 from tests.wire import normal
 from tests.wire.normal import text_of
 from tests.wire.wires import WIRES, Wire
 
 SHARE = 0.99
-"""Of the requests of a wire, at least this many come back the same."""
+"""Of the requests of a wire, at least this many come back the same when no row interferes."""
 
-# Answered with 200 as recorded, and yet not sent as recorded. Each is a row's doing or a repair: file -> why.
-CHANGED: dict[str, str] = {}
+# Answered with 200 as recorded, and yet a row has them sent otherwise: file -> why.
+CHANGED = {
+    "test_tool_search__test_cross_provider_capability_replay-google-gemini-3-flash-preview-anthropic-claude-sonnet-4-5": (
+        "the row wants call ids unique over the whole request; this endpoint takes one that comes again in a later turn"
+    ),
+}
 
 
-def again(wire: Wire, exchange: Exchange) -> tuple[dict[str, Any], tuple[Loss, ...]]:
-    """The request, read and written, and what that cost."""
-    encoded = wire.codec.encode(wire.ask(exchange), wire.quirks(exchange), None)
-    return json.loads(encoded.body), encoded.losses
+def again(wire: Wire, exchange: Exchange, quirks: Quirks) -> tuple[bool, Encoded]:
+    """The request, read and written, and whether it is the same."""
+    body = json.dumps(exchange.request).encode()
+    encoded = wire.codec.encode(wire.codec.read_request(body, quirks, wire.target(exchange)), quirks, None)
+    same = text_of(wire.normal(json.loads(encoded.body))) == text_of(wire.normal(exchange.request or {}))
+    return same, encoded
 
 
 @needs_corpus
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 def test_requests_come_back_the_same_or_a_loss_says_why_not(wire: Wire) -> None:
-    differ: dict[str, tuple[Loss, ...]] = {}
-    for exchange in wire.requests():
-        body, losses = again(wire, exchange)
-        if text_of(wire.normal(body)) != text_of(wire.normal(exchange.request or {})):
-            differ[exchange.id] = losses
-    total = len(wire.requests())
-    print(f"\n{wire.name}: {total - len(differ)} of {total} requests are the same")
+    found = {one.id: again(wire, one, wire.plain(one)) for one in wire.requests()}
+    differ = {name: encoded.losses for name, (same, encoded) in found.items() if not same}
+    print(f"\n{wire.name}: {len(found) - len(differ)} of {len(found)} requests are the same")
     for name, losses in differ.items():
         print(f"  {name}: {'; '.join(map(str, losses))}")
     assert [name for name, losses in differ.items() if not losses] == []
-    assert len(differ) <= total * (1 - SHARE)
+    assert len(differ) <= len(found) * (1 - SHARE)
 
 
 @needs_corpus
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
-def test_what_was_answered_is_sent_as_it_was(wire: Wire) -> None:
-    changed = set()
+def test_with_rows_in_force_what_was_answered_is_sent_as_it_was(wire: Wire) -> None:
     for exchange in wire.requests():
-        body, _ = again(wire, exchange)
-        if exchange.status == 200 and text_of(wire.normal(body)) != text_of(wire.normal(exchange.request or {})):
-            changed.add(exchange.id)
-    known = {one.id for one in wire.requests()} & CHANGED.keys()
-    assert changed == known
+        same, encoded = again(wire, exchange, wire.quirks(exchange))
+        assert same or encoded.losses, exchange.id
+        if exchange.status == 200 and exchange.file.removesuffix(".json") not in CHANGED:
+            assert same, (exchange.id, [*map(str, encoded.losses)])
+            assert {loss.kind for loss in encoded.losses} <= {"repaired"}, exchange.id
 
 
 @needs_corpus
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
-def test_read_and_written_twice_it_is_the_same_to_the_byte(wire: Wire) -> None:
+def test_read_and_written_again_nothing_more_changes(wire: Wire) -> None:
     for exchange in wire.requests():
         quirks, target = wire.quirks(exchange), wire.target(exchange)
-        once = wire.codec.encode(wire.ask(exchange), quirks, None).body
-        assert wire.codec.encode(wire.codec.read_request(once, quirks, target), quirks, None).body == once, exchange.id
+        once = wire.codec.encode(wire.ask(exchange), quirks, None)
+        twice = wire.codec.encode(wire.codec.read_request(once.body, quirks, target), quirks, None)
+        assert text_of(wire.normal(json.loads(twice.body))) == text_of(wire.normal(json.loads(once.body))), exchange.id
+        assert twice.losses == (), exchange.id
 
 
 # The normal form itself: it must not hide anything.
@@ -102,7 +105,8 @@ def with_one_change(value: Any) -> Iterator[Any]:
             yield {name: one for name, one in value.items() if name != key}
             yield from ({**value, key: one} for one in with_one_change(value[key]))
     elif isinstance(value, list):
-        yield value[:-1]
+        if value:
+            yield value[:-1]
         for place, item in enumerate(value):
             yield from ([*value[:place], one, *value[place + 1 :]] for one in with_one_change(item))
     else:
@@ -116,7 +120,7 @@ def test_the_normal_form_hides_no_change(name: str) -> None:
     for changed in with_one_change(body):
         try:
             after = text_of(wire.normal(changed))
-        except KeyError:
+        except (KeyError, TypeError):
             continue  # not even a request any more
         assert after != before, changed
 

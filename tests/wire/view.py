@@ -20,7 +20,7 @@ from evener.transcript import delta as d
 from tests.wire.expect import Answer, Json, Piece
 
 TEXT_ARGUMENTS = ("openai_responses", "openai_chat")
-"""Wires on which arguments are a text, to be kept to the letter; on the others they are a value."""
+"""Wires on which arguments are a text, to be kept to the letter; on the others they are a value, or a text when cut off."""
 
 
 def seen(wire: str, reply: Reply) -> Answer:
@@ -44,7 +44,7 @@ def piece(wire: str, block: Block) -> Piece:
         case ReasoningBlock(text, seal):
             return Piece("reasoning", text, sealed=_sealed(seal))
         case ToolCall(id, name, raw, seal):
-            arguments = raw if wire in TEXT_ARGUMENTS else json.loads(raw)
+            arguments = raw if wire in TEXT_ARGUMENTS or not block.parses else json.loads(raw)
             return Piece("call", id=id, name=name, arguments=arguments, sealed=_sealed(seal))
         case HostedBlock(raw):
             return Piece("hosted", sealed=json.loads(raw))

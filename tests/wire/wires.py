@@ -10,7 +10,7 @@ from evener.transcript import Ask, Origin
 from evener.wire import CODECS, Codec, Quirks
 from tests.corpus import Exchange, exchanges
 from tests.wire import expect, normal
-from tests.wire.expect import Answer, Json
+from tests.wire.expect import Answer, Json, Piece
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Wire:
     name: str
     whole: Callable[[Json], Answer]
     streamed: Callable[[bytes], Answer]
+    turns: Callable[[Json], list[list[Piece]]]
     normal: Callable[[Json], Json]
     rows: Mapping[str, str]
 
@@ -53,6 +54,16 @@ class Wire:
         target = self.target(exchange)
         return rows().quirks(target.provider, target.model)
 
+    def plain(self, exchange: Exchange) -> Quirks:
+        """The wire as it is, with only what changes where things stand in a request."""
+        row = self.quirks(exchange)
+        return Quirks(
+            unique_ids=False,
+            model_in_body=row.model_in_body,
+            version_in_body=row.version_in_body,
+            api_version=row.api_version,
+        )
+
     def ask(self, exchange: Exchange) -> Ask:
         """The recorded request, read."""
         body = json.dumps(exchange.request).encode()
@@ -71,6 +82,7 @@ WIRES = {
             "anthropic_messages",
             expect.anthropic_whole,
             expect.anthropic_streamed,
+            expect.anthropic_turns,
             normal.anthropic,
             {"anthropic": "anthropic", "bedrock": "bedrock", "gateway": "anthropic"},
         ),
@@ -78,6 +90,7 @@ WIRES = {
             "openai_responses",
             expect.responses_whole,
             expect.responses_streamed,
+            expect.responses_turns,
             normal.responses,
             {
                 "azure": "azure",

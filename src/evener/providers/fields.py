@@ -14,13 +14,11 @@ import msgspec
 
 from evener.errors import BadRow
 from evener.transcript.blocks import CacheTtl
+from evener.wire import CODECS
 from evener.wire.efforts import SCALE
 from evener.wire.quirks import Quirks
 
-__all__ = ["NAME", "PLACEHOLDER", "WIRES", "Place", "Table", "model_fields", "provider_fields"]
-
-WIRES = ("anthropic_messages", "openai_responses")
-"""What a row may name as its wire; a new wire is one more word."""
+__all__ = ["NAME", "PLACEHOLDER", "Place", "Table", "model_fields", "provider_fields"]
 
 Table = dict[str, object]
 Kind = type | GenericAlias | UnionType
@@ -32,7 +30,7 @@ SECRET = re.compile(
 )
 URL = re.compile(r"https?://(?:[\w.{}-]+|\[[0-9a-f:]+\])(?::\d+)?(?:/[\w.{}~-]+)*", re.ASCII)
 PATH = re.compile(r"(?:/(?:[\w.:~-]|\{model\})+)*", re.ASCII)
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 HEADER = re.compile(r"[a-z0-9-]+")
 PREFIX = re.compile(r"(?:[A-Za-z-]+ )?")
 PATTERN = re.compile(r"(?:[\w.:/@+*?-]|\[!?[\w.:+-]+\])+", re.ASCII)
@@ -208,10 +206,12 @@ PROVIDER: dict[str, Kind] = {
     "vendor": str,
     "quirks": dict[str, object],
 }
-_VARIABLES = _shaped(VARIABLE, "the name of an environment variable", 'Name the variable that holds the value: ["NAME"]')
+_VARIABLES = _shaped(
+    VARIABLE, "the name of an environment variable", 'Name the variable that holds the value, in capitals: ["NAME"]'
+)
 _ROW_NAME = _shaped(NAME, "a row's name", "Write lower case letters, digits and single dashes")
 PROVIDER_CHECKS: dict[str, Check] = {
-    "wire": _known(WIRES),
+    "wire": _known(CODECS),
     "like": _ROW_NAME,
     "base_url": _shaped(
         URL,
@@ -233,7 +233,7 @@ MODEL: dict[str, Kind] = {
     "window": int,
     "quirks": dict[str, object],
 }
-MODEL_CHECKS: dict[str, Check] = {"match": _pattern, "wires": _known(WIRES)}
+MODEL_CHECKS: dict[str, Check] = {"match": _pattern, "wires": _known(CODECS)}
 _URL_PATH = _shaped(PATH, "a path", "Begin it with a slash, without a query; {model} is the only part that is filled in")
 QUIRK_CHECKS: dict[str, Check] = {
     "path": _URL_PATH,

@@ -32,6 +32,9 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
+from evener.transcript.json import dump as dump_transcript
+from evener.transcript.json import dump_message, load_message
+from evener.transcript.json import load as load_transcript
 from evener.transcript.loss import Loss, LossKind
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
@@ -84,5 +87,9 @@ __all__ = [
     "Transcript",
     "Uploaded",
     "Usage",
+    "dump_message",
+    "dump_transcript",
+    "load_message",
+    "load_transcript",
     "repair",
 ]

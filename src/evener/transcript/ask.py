@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from evener.errors import BadValue
-from evener.transcript.blocks import CacheTtl, check_text
+from evener.transcript.blocks import CacheTtl
+from evener.transcript.checks import check_object, check_text, json_object, json_text
 from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 
@@ -53,11 +53,14 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         check_text(self.description, "ToolSpec.description")
         if isinstance(self.schema, Mapping):
             force_setattr(self, "schema", json_text(self.schema, "ToolSpec.schema"))
+        check_object(self.schema, "ToolSpec.schema")
+        if self.extra != "":
+            check_object(self.extra, "ToolSpec.extra")
 
     @property
     def input_schema(self) -> dict[str, object]:
         """The schema, decoded afresh."""
-        return msgspec.json.decode(self.schema, type=dict[str, object])
+        return json_object(self.schema, f"The schema of tool {self.name!r}")
 
 
 class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -66,6 +69,11 @@ class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     wire: str
     raw: str
     name: str = ""
+
+    def __post_init__(self) -> None:
+        check_text(self.wire, "HostedTool.wire")
+        check_object(self.raw, "HostedTool.raw")
+        check_text(self.name, "HostedTool.name")
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -116,6 +124,8 @@ class OutputSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     def __post_init__(self) -> None:
         if isinstance(self.schema, Mapping):
             force_setattr(self, "schema", json_text(self.schema, "OutputSchema.schema"))
+        if self.schema != "":
+            check_object(self.schema, "OutputSchema.schema")
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -147,6 +157,10 @@ class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     body: str = "{}"
     headers: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        check_text(self.wire, "Extra.wire")
+        check_object(self.body, "Extra.body")
+
 
 class Ask(msgspec.Struct, frozen=True):
     """One model call. `target` says who is asked: seals made by others stay behind."""
@@ -163,11 +177,3 @@ class Ask(msgspec.Struct, frozen=True):
     stream: bool = True
     extra: tuple[Extra, ...] = ()
     foreign_reasoning: Literal["drop", "text"] = "drop"
-
-
-def json_text(value: Mapping[str, object], where: str) -> str:
-    """The JSON text of a mapping, or a clear error."""
-    try:
-        return msgspec.json.encode(dict(value)).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadValue(f"{where} must be JSON: {error}. Convert it first.") from None

@@ -212,7 +212,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
     @classmethod
     def of(cls, id: str, name: str, args: Mapping[str, object]) -> "ToolCall":
         """A call with arguments given as a mapping."""
-        return cls(id, name, encode_arguments(args))
+        return cls(id, name, json_text(args, "The arguments of a tool call"))
 
     @property
     def kind(self) -> Literal["tool_call"]:
@@ -265,21 +265,36 @@ class ToolResult(
         return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
+HostedRole = Literal["", "user", "assistant", "system", "result"]
+HOSTED_ROLES: tuple[str, ...] = get_args(HostedRole)
+
+
 class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True):
     """What a provider's own tools did, or anything else only its wire understands: verbatim there, one line elsewhere.
 
     `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires. `role` says
     whose message it belongs to on its wire, or `result` inside a tool result; empty is any. A block that `opens` an id waits
-    for the one that `closes` it.
+    for the one that `closes` it. `id` is the provider's name for it, which may go out only once.
     """
 
     raw: str
     wire: str
     text: str = ""
-    role: Literal["", "user", "assistant", "system", "result"] = ""
+    role: HostedRole = ""
     opens: str = ""
     closes: str = ""
+    id: str = ""
     cache: CacheTtl = ""
+
+    def __post_init__(self) -> None:
+        check_object(self.raw, "HostedBlock.raw")
+        check_text(self.wire, "HostedBlock.wire")
+        check_text(self.text, "HostedBlock.text")
+        check_choice(self.role, HOSTED_ROLES, "HostedBlock.role")
+        check_text(self.opens, "HostedBlock.opens")
+        check_text(self.closes, "HostedBlock.closes")
+        check_text(self.id, "HostedBlock.id")
+        check_choice(self.cache, TTLS, "HostedBlock.cache")
 
     @property
     def line(self) -> str:
@@ -293,4 +308,4 @@ class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", f
 
 ResultContent = TextBlock | ImageBlock | DocumentBlock | HostedBlock
 Block = TextBlock | ImageBlock | DocumentBlock | ReasoningBlock | ToolCall | ToolResult | HostedBlock
-CONTENTS: tuple[type, ...] = get_args(ResultContent)
+CONTENTS: tuple[type[msgspec.Struct], ...] = get_args(ResultContent)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
+from typing import TypeVar
 
 import msgspec
 
@@ -9,6 +10,7 @@ from evener.errors import BadValue
 
 __all__ = ["as_tuple", "check_choice", "check_object", "check_text", "check_type", "json_object", "json_text"]
 
+T = TypeVar("T")
 _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -48,7 +50,7 @@ def check_object(text: object, where: str) -> None:
         raise BadValue(f"{where} must be the JSON text of an object ({error}). Encode a dict with json.dumps first.") from None
 
 
-def as_tuple(values: object, where: str) -> tuple[object, ...]:
+def as_tuple(values: Iterable[T], where: str) -> tuple[T, ...]:
     """Any collection but a text or a mapping, frozen."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise BadValue(f"{where} must be a collection of values, not a {type(values).__name__}. Put it into a tuple.")

@@ -21,6 +21,7 @@ __all__ = [
     "Delta",
     "Failed",
     "HostedAdded",
+    "MediaAdded",
     "Notice",
     "ReasoningDelta",
     "SealAdded",
@@ -63,8 +64,9 @@ class SealAdded(msgspec.Struct, frozen=True, gc=False):
     """The block's opaque fields, complete: the last one counts. `block` says what it seals if nothing else was sent."""
 
     index: int
-    block: Literal["text", "reasoning", "call"]
+    block: Literal["text", "reasoning", "call", "media"]
     data: str
+    id: str = ""
 
 
 class CallStarted(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +96,14 @@ class HostedAdded(msgspec.Struct, frozen=True, gc=False):
 
     index: int
     block: HostedBlock
+
+
+class MediaAdded(msgspec.Struct, frozen=True, gc=False):
+    """A picture or another file that the model made, complete: base64 text."""
+
+    index: int
+    media_type: str
+    data: str
 
 
 class UsageReported(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +143,7 @@ Delta = (
     | ArgumentsDelta
     | CallEnded
     | HostedAdded
+    | MediaAdded
     | UsageReported
     | Stopped
     | Notice

@@ -4,15 +4,18 @@ A block without its counterpart is replaced by its line. Where `in_flight` is al
 assistant's next message, as long as nobody but the client's tools has spoken in between.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from evener.transcript.blocks import HostedBlock, TextBlock, ToolResult
+from evener.transcript.blocks import Block, HostedBlock, TextBlock, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
 __all__ = ["pair_hosted"]
+
+Place = tuple[int, int]
+"""A block by its message's number in the exchange and its own in the message: equal blocks are not the same."""
 
 
 def pair_hosted(
@@ -22,44 +25,64 @@ def pair_hosted(
 
     `coming` is the assistant's next message, None while the exchange is open.
     """
-    blocks = [(message.role, block) for message in messages for block in message.blocks]
-    hosted = [block for _, block in blocks if isinstance(block, HostedBlock)]
-    spoken = any(role != "assistant" and not isinstance(block, (ToolResult, HostedBlock)) for role, block in blocks)
-    alone, begun = _unpaired(hosted, awaited)
+    alone, begun = _unpaired(messages, awaited)
     waiting: set[str] = set()
-    if in_flight and not spoken:
-        waiting = set(begun) & _closed_by(coming) if coming else set(begun if _may_go_on(messages) else ())
-    alone += (block for id, block in begun.items() if block is not None and id not in waiting)
-    return [_with_lines(message, alone, losses) for message in messages], waiting
+    if in_flight and not _spoken(messages, alone):
+        waiting = set(begun) & _closed_by(coming) if coming else set(begun if _may_go_on(messages, alone) else ())
+    given_up = {place for id, place in begun.items() if place and id not in waiting}
+    if _spoken(messages, given_up):  # their lines are words, and after words nothing waits
+        waiting, given_up = set(), {place for place in begun.values() if place}
+    alone |= given_up
+    return [_with_lines(message, number, alone, losses) for number, message in enumerate(messages)], waiting
 
 
-def _unpaired(hosted: Sequence[HostedBlock], awaited: set[str]) -> tuple[list[HostedBlock], dict[str, HostedBlock | None]]:
-    """Ends without a beginning, and beginnings without an end (None for those of earlier exchanges)."""
-    begun: dict[str, HostedBlock | None] = dict.fromkeys(awaited)
-    alone: list[HostedBlock] = []
-    for block in hosted:
-        if block.closes in begun:
+def _unpaired(messages: Sequence[Message], awaited: set[str]) -> tuple[set[Place], dict[str, Place | None]]:
+    """Ends without a beginning or begun twice, and beginnings without an end (None for those of earlier exchanges)."""
+    begun: dict[str, Place | None] = dict.fromkeys(awaited)
+    alone: set[Place] = set()
+    for place, block in _placed(messages):
+        if not isinstance(block, HostedBlock):
+            continue
+        if (block.closes and block.closes not in begun) or (block.opens and block.opens in begun):
+            alone.add(place)
+            continue
+        if block.closes:
             del begun[block.closes]
-        elif block.closes:
-            alone.append(block)
         if block.opens:
-            begun[block.opens] = block
+            begun[block.opens] = place
     return alone, begun
 
 
-def _may_go_on(messages: Sequence[Message]) -> bool:
+def _placed(messages: Sequence[Message]) -> Iterable[tuple[Place, Block]]:
+    return (((number, place), block) for number, message in enumerate(messages) for place, block in enumerate(message.blocks))
+
+
+def _spoken(messages: Sequence[Message], lines: set[Place]) -> bool:
+    """Whether anyone but the assistant and the client's tools has said something; a block that becomes a line is said."""
+    return any(
+        messages[place[0]].role != "assistant" and (place in lines or not isinstance(block, (ToolResult, HostedBlock)))
+        for place, block in _placed(messages)
+    )
+
+
+def _may_go_on(messages: Sequence[Message], lines: set[Place]) -> bool:
     """Whether the provider goes on from here by itself: the turn was paused, or its calls have their results."""
-    return bool(messages) and (messages[-1].role != "assistant" or isinstance(messages[-1].blocks[-1], HostedBlock))
+    if not messages:
+        return False
+    last = messages[-1]
+    paused = isinstance(last.blocks[-1], HostedBlock) and (len(messages) - 1, len(last.blocks) - 1) not in lines
+    return last.role != "assistant" or paused
 
 
 def _closed_by(message: Message) -> set[str]:
     return {block.closes for block in message.blocks if isinstance(block, HostedBlock)}
 
 
-def _with_lines(message: Message, alone: Sequence[HostedBlock], losses: list[Loss]) -> Message:
-    lost = [block for block in message.blocks if any(block is one for one in alone)]
-    if not lost:
-        return message
-    losses += (Loss("repaired", "hosted block", "its counterpart is missing; its line stands for it", message.id) for _ in lost)
-    blocks = (TextBlock(block.line) if isinstance(block, HostedBlock) and block in lost else block for block in message.blocks)
-    return replace(message, blocks=tuple(blocks))
+def _with_lines(message: Message, number: int, alone: set[Place], losses: list[Loss]) -> Message:
+    blocks: list[Block] = []
+    for place, block in enumerate(message.blocks):
+        if isinstance(block, HostedBlock) and (number, place) in alone:
+            losses.append(Loss("repaired", "hosted block", "its counterpart is missing; its line stands for it", message.id))
+            block = TextBlock(block.line)
+        blocks.append(block)
+    return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))

@@ -8,7 +8,16 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from evener.errors import BadValue
-from evener.transcript.blocks import Block, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    ReasoningBlock,
+    ResultContent,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
 from evener.transcript.checks import as_tuple, check_text, check_type
 from evener.transcript.mint import new_id, now
 from evener.transcript.origin import Origin, Seal
@@ -114,12 +123,20 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     except OverflowError:
-        raise BadValue(f"Message.created_at {moment} lies outside the years 1 to 9999 in UTC. Correct it.") from None
+        raise BadValue(
+            f"Message.created_at {moment} lies outside the years 1 to 9999 in UTC. Use a time within them."
+        ) from None
 
 
 def _stamped(block: Block, origin: Origin, binding: str) -> Block:
     match block:
-        case TextBlock(seal=Seal() as seal) | ReasoningBlock(seal=Seal() as seal) | ToolCall(seal=Seal() as seal):
-            return replace(block, seal=Seal(seal.data, origin, binding))
+        case (
+            TextBlock(seal=Seal() as seal)
+            | ReasoningBlock(seal=Seal() as seal)
+            | ToolCall(seal=Seal() as seal)
+            | ImageBlock(seal=Seal() as seal)
+            | DocumentBlock(seal=Seal() as seal)
+        ):
+            return replace(block, seal=Seal(seal.data, origin, binding, seal.id))
         case _:
             return block

@@ -31,14 +31,17 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """A provider's own fields on one block (signature, encrypted content, item id, phase): replayed verbatim or not at all.
 
     `data` is the JSON text of an object. `binding` is the fingerprint of the prefix the block was made under, cache marks
-    excluded; empty when it is not known.
+    excluded; empty when it is not known. `id` is the provider's name for the sealed thing, which may go out only once; empty
+    when it has none.
     """
 
     data: str
     origin: Origin = Origin()
     binding: str = ""
+    id: str = ""
 
     def __post_init__(self) -> None:
         check_object(self.data, "Seal.data")
         check_type(self.origin, (Origin,), "Seal.origin")
         check_text(self.binding, "Seal.binding")
+        check_text(self.id, "Seal.id")

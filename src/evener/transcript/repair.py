@@ -3,10 +3,10 @@
 The history is cut into exchanges: what the assistant said, then what came back before it spoke again. An exchange is
 settled when the assistant speaks again: no later message can change it. The rules:
 
-    empty text                      dropped (kept when sealed and not alone); a message left with nothing is dropped
+    empty text                      dropped (kept in an assistant's message when sealed); a message left with nothing is dropped
     a block in the wrong role       dropped (a call by the user, a result by the assistant, reasoning by anyone else)
-    the same message twice          dropped the second time
-    consecutive same-role messages  merged; system messages stay apart
+    the same message twice          dropped the second time; a sealed thing goes the second time without its seal
+    consecutive same-role messages  merged, the same reasoning kept once; system messages stay apart
     a hosted block without its pair replaced by its line, and so is one in the wrong role
     reasoning with nothing after it dropped
     a call id used before           renamed, with its result
@@ -16,7 +16,6 @@ settled when the assistant speaks again: no later message can change it. The rul
 """
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 
 import msgspec
 from msgspec.structs import replace
@@ -31,13 +30,13 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
+from evener.transcript.calls import Expected, Names, answered, with_unique_ids
 from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
+from evener.transcript.usage import Usage
 
 __all__ = ["Exchange", "Repair", "RepairRules", "repair"]
-
-NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
 
 ALLOWED: dict[str, tuple[type, ...]] = {
     "user": (TextBlock, ImageBlock, DocumentBlock, ToolResult, HostedBlock),
@@ -68,17 +67,23 @@ class Exchange(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
 
 
+Seen = tuple[str, str, tuple[Block, ...]]
+"""What makes a message the same as one before: its id, its role and all that it says."""
+
+
 class Repair(msgspec.Struct, frozen=True):
     """The state of the fold between two messages: the exchange that is still open, and what is known of those before it.
 
-    `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run.
+    `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run; `named` are the names that
+    providers gave to sealed things.
     """
 
     rules: RepairRules = RepairRules()
     open: tuple[Message, ...] = ()
     held: tuple[Message, ...] = ()
     losses: tuple[Loss, ...] = ()
-    seen: frozenset[str] = frozenset()
+    seen: frozenset[Seen] = frozenset()
+    named: frozenset[str] = frozenset()
     used_ids: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
 
@@ -87,34 +92,16 @@ class Repair(msgspec.Struct, frozen=True):
 
         Feeding messages one by one or all at once gives the same exchanges.
         """
-        settled: list[Exchange] = []
-        open_, held, losses = list(self.open), list(self.held), list(self.losses)
-        past = _Past(self.rules, set(self.used_ids), set(self.awaited))
-        seen = set(self.seen)
+        fold = _Fold(self)
         for message in messages:
-            cleaned = _cleaned(message, seen, losses)
-            if cleaned is None:
-                continue
-            if cleaned.role != "assistant":
-                held = _let_go(held, losses)
-            elif all(isinstance(block, ReasoningBlock) for block in cleaned.blocks):
-                held.append(cleaned)
-                continue
-            elif _has_come_back(open_):
-                settled.append(past.settle(open_, losses, cleaned))
-                open_, losses = [], []
-            open_ += [*held, cleaned]
-            held = []
-        used, awaited = frozenset(past.used), frozenset(past.awaited)
-        return Repair(self.rules, tuple(open_), tuple(held), tuple(losses), frozenset(seen), used, awaited), settled
+            fold.add(message)
+        return fold.state(), fold.settled
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
-        losses = list(self.losses)
-        _let_go(self.held, losses)
-        if not self.open and not losses:
-            return None
-        return _Past(self.rules, set(self.used_ids), set(self.awaited)).settle(self.open, losses, None)
+        fold = _Fold(self)
+        fold.let_go()
+        return fold.exchange(None) if fold.open or fold.losses else None
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
@@ -127,34 +114,120 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
     return tuple(legal), tuple(loss for exchange in exchanges for loss in exchange.losses)
 
 
-def _has_come_back(messages: Sequence[Message]) -> bool:
-    return bool(messages) and messages[-1].role != "assistant"
+class _Fold:
+    """A Repair while messages are folded in."""
+
+    def __init__(self, state: Repair) -> None:
+        self.rules = state.rules
+        self.open, self.held, self.losses = list(state.open), list(state.held), list(state.losses)
+        self.seen, self.named = set(state.seen), set(state.named)
+        self.used, self.awaited = set(state.used_ids), set(state.awaited)
+        self.expected = Expected(self.open, elsewhere=self.rules.past_elsewhere)
+        self.settled: list[Exchange] = []
+
+    def state(self) -> Repair:
+        return Repair(
+            self.rules,
+            tuple(self.open),
+            tuple(self.held),
+            tuple(self.losses),
+            frozenset(self.seen),
+            frozenset(self.named),
+            frozenset(self.used),
+            frozenset(self.awaited),
+        )
+
+    def add(self, message: Message) -> None:
+        """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
+        losses: list[Loss] = []
+        cleaned = self._once(message, losses)
+        if cleaned is None:
+            self.losses += losses
+        elif cleaned.role != "assistant":
+            self.let_go()
+            self._open(cleaned, losses)
+        elif not any(_weighs(block) for block in cleaned.blocks):
+            self.held.append(cleaned)
+            self.losses += losses
+        else:
+            if self.open and self.open[-1].role != "assistant":
+                self.settled.append(self.exchange(cleaned))
+                self.open, self.losses = [], []
+                self.expected = Expected((), elsewhere=False)
+            self._open(cleaned, losses)
+
+    def let_go(self) -> None:
+        """Give up the reasoning that nothing followed."""
+        for message in self.held:
+            self.losses += (
+                Loss("repaired", block.kind, "nothing followed it in its turn", message.id) for block in message.blocks
+            )
+        self.held = []
+
+    def exchange(self, coming: Message | None) -> Exchange:
+        """The open exchange; `coming` is the assistant's message that settles it, None while it is open."""
+        names: Names = []
+        said = [message for message in self.open if message.role == "assistant"]
+        back = [message for message in self.open if message.role != "assistant"]
+        made = None
+        if said:
+            said[-1] = _without_trailing_reasoning(said[-1], self.losses)
+            used = self.used if self.rules.unique_ids else set()
+            said = [_merged([with_unique_ids(message, used, names, self.losses) for message in said], self.losses)]
+        if names:
+            back, made = answered(said[0], back, names, self.losses)
+        if self.rules.merge:
+            back = _joined(back, made, self.losses)
+        told, self.awaited = pair_hosted([*said, *back], self.awaited, coming, self.losses, in_flight=self.rules.in_flight)
+        return Exchange(told[0] if said else None, tuple(told[len(said) :]), tuple(self.losses))
+
+    def _once(self, message: Message, losses: list[Loss]) -> Message | None:
+        """What may stay of a message; None when it stood before or nothing does."""
+        same = (message.id, message.role, message.blocks)
+        if same in self.seen:
+            losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
+            return None
+        self.seen.add(same)
+        cleaned = _cleaned(message, self.named, losses)
+        return self.expected.only(cleaned, losses) if cleaned and cleaned.role == "user" else cleaned
+
+    def _open(self, message: Message, losses: list[Loss]) -> None:
+        self.losses += losses
+        for each in (*self.held, message):
+            self.open.append(each)
+            self.expected.add(each)
+        self.held = []
 
 
-def _let_go(held: Sequence[Message], losses: list[Loss]) -> list[Message]:
-    losses += (Loss("repaired", "reasoning", "nothing followed it in its turn", message.id) for message in held)
-    return []
+def _weighs(block: Block) -> bool:
+    """Whether a block says something by itself: reasoning and empty text only go with others."""
+    return not isinstance(block, ReasoningBlock) and not _is_empty(block)
 
 
-def _cleaned(message: Message, seen: set[str], losses: list[Loss]) -> Message | None:
-    if message.id in seen:
-        losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
-        return None
-    seen |= {message.id} - {""}
-    kept = [block for block in (_fitting(block, message, losses) for block in message.blocks) if block]
-    if all(isinstance(block, TextBlock) and not block.text.strip() for block in kept):
+def _is_empty(block: Block) -> bool:
+    return isinstance(block, TextBlock) and not block.text.strip()
+
+
+def _cleaned(message: Message, named: set[str], losses: list[Loss]) -> Message | None:
+    kept: list[Block] = []
+    for block in message.blocks:
+        fitting = _fitting(block, message, losses)
+        once = _once(fitting, message, named, losses) if fitting else None
+        if isinstance(once, TextBlock) and _is_empty(once) and not (once.seal and message.role == "assistant"):
+            losses.append(Loss("repaired", "text", "it was empty", message.id))
+        elif once:
+            kept.append(once)
+    named |= {_name(block) for block in kept} - {""}
+    if all(_is_empty(block) for block in kept):
         losses.append(Loss("repaired", "message", f"nothing was left of a {message.role} message", message.id))
         return None
     return message if tuple(kept) == message.blocks else replace(message, blocks=tuple(kept))
 
 
 def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None:
-    """The block if it may stand in this message, what may stand for it, or nothing."""
+    """The block if this message may hold it, the line that stands for it, or nothing."""
     if not isinstance(block, ALLOWED[message.role]):
         losses.append(Loss("repaired", block.kind, f"a {message.role} message cannot hold it", message.id))
-        return None
-    if isinstance(block, TextBlock) and not block.seal and not block.text.strip():
-        losses.append(Loss("repaired", "text", "it was empty", message.id))
         return None
     if isinstance(block, HostedBlock) and block.role not in ("", message.role):
         why = f"a {message.role} message cannot hold it; its line stands for it"
@@ -163,140 +236,60 @@ def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None
     return block
 
 
-class _Past:
-    """What earlier exchanges have used up, while messages are folded in."""
-
-    def __init__(self, rules: RepairRules, used: set[str], awaited: set[str]) -> None:
-        self.rules = rules
-        self.used = used
-        self.awaited = awaited
-
-    def settle(self, messages: Sequence[Message], losses: list[Loss], coming: Message | None) -> Exchange:
-        """The exchange of these messages; `coming` is the assistant's message that settles it, None while it is open."""
-        assistant = _merged([message for message in messages if message.role == "assistant"], losses)
-        wire_ids: list[tuple[str, str]] = []
-        if assistant:
-            assistant = _without_trailing_reasoning(assistant, losses)
-            used = self.used if self.rules.unique_ids else set()
-            assistant = _with_unique_ids(assistant, used, wire_ids, losses)
-        came = [message for message in messages if message.role != "assistant"]
-        if assistant or not self.rules.past_elsewhere:
-            came = _answered(assistant, came, wire_ids, losses)
-        else:
-            came = _answered_once(came, losses)
-        back = _joined(came, losses) if self.rules.merge else came
-        whole = [assistant, *back] if assistant else back
-        told, self.awaited = pair_hosted(whole, self.awaited, coming, losses, in_flight=self.rules.in_flight)
-        return Exchange(told.pop(0) if assistant else None, tuple(told), tuple(losses))
+def _once(block: Block, message: Message, named: set[str], losses: list[Loss]) -> Block | None:
+    """The block, or what may stand for it when the provider's name for it was used before. Parts of one text share a name."""
+    name = _name(block)
+    if name not in named:
+        named |= {name} - {""} if not isinstance(block, TextBlock) else set()
+        return block
+    why = "the same sealed thing stands twice; the second goes without its seal"
+    losses.append(Loss("repaired", block.kind, why, message.id))
+    if isinstance(block, HostedBlock):
+        return TextBlock(block.line)
+    return None if isinstance(block, ReasoningBlock) else replace(block, seal=None)
 
 
-def _answered_once(came: Sequence[Message], losses: list[Loss]) -> list[Message]:
-    """Results for calls that only the provider knows: kept, but one for each."""
-    answered: set[str] = set()
-    kept: list[Message] = []
-    for message in came:
-        blocks: list[Block] = []
-        for block in message.blocks:
-            if isinstance(block, ToolResult) and block.call_id in answered:
-                losses.append(Loss("repaired", "tool_result", f"call {block.call_id!r} has one already", message.id))
-                continue
-            answered |= {block.call_id} if isinstance(block, ToolResult) else set()
-            blocks.append(block)
-        if blocks:
-            kept.append(message if len(blocks) == len(message.blocks) else replace(message, blocks=tuple(blocks)))
-    return kept
-
-
-def _merged(messages: Sequence[Message], losses: list[Loss]) -> Message | None:
-    if len(messages) < 2:
-        return messages[0] if messages else None
-    for message in messages[1:]:
-        losses.append(Loss("repaired", "message", f"consecutive {message.role} messages were merged", message.id))
-    return replace(messages[0], blocks=tuple(block for message in messages for block in message.blocks))
+def _name(block: Block) -> str:
+    if isinstance(block, HostedBlock):
+        return block.id
+    return block.seal.id if block.seal else ""
 
 
 def _without_trailing_reasoning(message: Message, losses: list[Loss]) -> Message:
-    blocks = list(message.blocks)
-    while isinstance(blocks[-1], ReasoningBlock):
-        blocks.pop()
-        losses.append(Loss("repaired", "reasoning", "nothing followed it in its turn", message.id))
-    return message if len(blocks) == len(message.blocks) else replace(message, blocks=tuple(blocks))
+    end = max(number for number, block in enumerate(message.blocks) if _weighs(block)) + 1
+    tail = tuple(block for block in message.blocks[end:] if not isinstance(block, ReasoningBlock))
+    dropped = len(message.blocks) - end - len(tail)
+    losses += [Loss("repaired", "reasoning", "nothing followed it in its turn", message.id)] * dropped
+    return replace(message, blocks=(*message.blocks[:end], *tail)) if dropped else message
 
 
-def _with_unique_ids(message: Message, used: set[str], wire_ids: list[tuple[str, str]], losses: list[Loss]) -> Message:
-    blocks: list[Block] = []
-    for place, block in enumerate(message.blocks):
-        if isinstance(block, ToolCall):
-            fresh = _fresh_id(block.id or _made_id(message.id, place), used)
-            used.add(fresh)
-            wire_ids.append((block.id, fresh))
-            if fresh != block.id:
-                why = f"the id {block.id!r} was used before or empty; sent as {fresh!r}"
-                losses.append(Loss("renamed", "tool_call id", why, message.id))
-                block = replace(block, id=fresh)
-        blocks.append(block)
-    return message if all(old == new for old, new in wire_ids) else replace(message, blocks=tuple(blocks))
-
-
-def _fresh_id(wanted: str, used: set[str]) -> str:
-    fresh, number = wanted, 2
-    while fresh in used:
-        fresh, number = f"{wanted}_{number}", number + 1
-    return fresh
-
-
-def _made_id(message_id: str, place: int) -> str:
-    return "call_" + blake2b(f"{message_id}/{place}".encode(), digest_size=8).hexdigest()
-
-
-def _answered(
-    assistant: Message | None, came: Sequence[Message], wire_ids: list[tuple[str, str]], losses: list[Loss]
-) -> list[Message]:
-    """The messages that came back, with exactly one result for each call, first and in call order."""
-    waiting = list(wire_ids)
-    results: dict[str, ToolResult] = {}
-    rest: list[Message] = []
-    for message in came:
-        others: list[Block] = []
+def _merged(messages: Sequence[Message], losses: list[Loss]) -> Message:
+    """The assistant's messages as one. It has an origin only if they share it, so that no reasoning gets a false one."""
+    first = messages[0]
+    if len(messages) == 1:
+        return first
+    blocks = list(first.blocks)
+    for message in messages[1:]:
+        losses.append(Loss("repaired", "message", "consecutive assistant messages were merged", message.id))
         for block in message.blocks:
-            if not isinstance(block, ToolResult):
-                others.append(block)
-                continue
-            paired = next((pair for pair in waiting if pair[0] == block.call_id), None)
-            if paired is None:
-                why = f"no open call {block.call_id!r} stands before it"
-                losses.append(Loss("repaired", "tool_result", why, message.id))
-                continue
-            waiting.remove(paired)
-            results[paired[1]] = block if paired[1] == block.call_id else replace(block, call_id=paired[1])
-        if others:
-            rest.append(message if len(others) == len(message.blocks) else replace(message, blocks=tuple(others)))
-    if assistant is None or not wire_ids:
-        return rest
-    for _, wire_id in waiting:
-        losses.append(Loss("added", "tool_result", f"call {wire_id!r} had none; an honest one was made", assistant.id))
-    ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in wire_ids)
-    return [_results_message(assistant, came, ordered), *rest]
+            if isinstance(block, ReasoningBlock) and block in blocks:
+                losses.append(Loss("repaired", "reasoning", "the same reasoning stands before it", message.id))
+            else:
+                blocks.append(block)
+    origin = first.origin if all(message.origin == first.origin for message in messages) else None
+    usages = [message.usage for message in messages if message.usage]
+    return replace(first, blocks=tuple(blocks), origin=origin, usage=sum(usages, Usage()) if usages else None)
 
 
-def _results_message(assistant: Message, came: Sequence[Message], results: tuple[ToolResult, ...]) -> Message:
-    first = next((message for message in came if any(isinstance(block, ToolResult) for block in message.blocks)), None)
-    if first:
-        mixed = any(not isinstance(block, ToolResult) for block in first.blocks)
-        return replace(first, role="user", blocks=results, id=f"{first.id}/results" if mixed else first.id)
-    return Message("user", results, id=f"{assistant.id}/results", created_at=assistant.created_at)
-
-
-def _joined(messages: Sequence[Message], losses: list[Loss]) -> list[Message]:
-    """Merge consecutive user messages. That a message's results stand before its words is not worth a report."""
+def _joined(messages: Sequence[Message], made: Message | None, losses: list[Loss]) -> list[Message]:
+    """Consecutive user messages as one. To put results that were gathered (`made`) before words is not worth a report."""
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None
         if before and before.role == message.role == "user":
-            own = before.id == f"{message.id}/results"
-            if not own:
+            if before is not made:
                 losses.append(Loss("repaired", "message", "consecutive user messages were merged", message.id))
-            joined[-1] = replace(message if own else before, blocks=(*before.blocks, *message.blocks))
+            joined[-1] = replace(message if before is made else before, blocks=(*before.blocks, *message.blocks))
         else:
             joined.append(message)
     return joined

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from evener.errors import BadValue
 from evener.transcript.blocks import TextBlock
+from evener.transcript.checks import as_tuple, check_type
 from evener.transcript.message import Message
 
 __all__ = ["Node", "Transcript"]
@@ -25,7 +26,8 @@ class Node:
 class Transcript:
     """Messages and, apart from them, the system prompt: adapters decide where that goes on the wire.
 
-    `append` and `extend` return a new transcript; the old one is unchanged and shares every message with the new one.
+    `append` and `extend` return a new transcript; the old one is unchanged and shares every message with the new one. A
+    message's `parent_id` is set to the message before it; only the first message may name a parent that is not here.
     """
 
     __slots__ = ("_head", "_system")
@@ -115,6 +117,9 @@ class Transcript:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[type["Transcript"], tuple[tuple[Message, ...], tuple[TextBlock, ...]]]:
+        return Transcript, (self.messages, self._system)  # flat: a chain of nodes would be too deep to copy or pickle
+
     def __repr__(self) -> str:
         return f"<Transcript of {len(self)} messages, head {self.last.id if self.last else None}>"
 
@@ -127,10 +132,10 @@ def _made(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
 
 
 def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
-    for message in messages:
+    for message in as_tuple(messages, "Transcript messages"):
         if not isinstance(message, Message):
             raise BadValue(f"A transcript holds messages, not {type(message).__name__}. Use Message.user_text(...).")
-        if head is not None and not message.parent_id:
+        if head is not None and message.parent_id != head.message.id:
             message = replace(message, parent_id=head.message.id)
         head = Node(message, head)
     return head
@@ -139,4 +144,9 @@ def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
 def _system_blocks(system: str | Iterable[TextBlock] | None) -> tuple[TextBlock, ...]:
     if system is None or system == "":
         return ()
-    return (TextBlock(system),) if isinstance(system, str) else tuple(system)
+    if isinstance(system, str):
+        return (TextBlock(system),)
+    blocks = as_tuple(system, "Transcript.system")
+    for block in blocks:
+        check_type(block, (TextBlock,), "Each of Transcript.system")
+    return blocks

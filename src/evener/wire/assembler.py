@@ -7,7 +7,17 @@ import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
-from evener.transcript.blocks import Block, Citation, HostedBlock, ReasoningBlock, TextBlock, ToolCall
+from evener.transcript.blocks import (
+    Block,
+    Citation,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    TextBlock,
+    ToolCall,
+)
 from evener.transcript.origin import Seal
 from evener.transcript.reply import Reply, Stop
 from evener.transcript.usage import Usage
@@ -21,7 +31,7 @@ class _Part(msgspec.Struct):
     kind: str
     pieces: list[str] = []
     citations: list[Citation] = []
-    seal: str = ""
+    seal: Seal | None = None
     call_id: str = ""
     name: str = ""
     block: HostedBlock | None = None
@@ -53,7 +63,7 @@ class Assembler:
 
     def _add_rare(self, delta: d.Delta) -> None:
         match delta:
-            case d.CallStarted() | d.CallEnded() | d.HostedAdded() | d.SealAdded() | d.CitationAdded():
+            case d.CallStarted() | d.CallEnded() | d.HostedAdded() | d.MediaAdded() | d.SealAdded() | d.CitationAdded():
                 self._add_to_part(delta)
             case d.Started(id, model):
                 self._id, self._model = id, model
@@ -70,7 +80,9 @@ class Assembler:
             case _:
                 assert_never(delta)
 
-    def _add_to_part(self, delta: d.CallStarted | d.CallEnded | d.HostedAdded | d.SealAdded | d.CitationAdded) -> None:
+    def _add_to_part(
+        self, delta: d.CallStarted | d.CallEnded | d.HostedAdded | d.MediaAdded | d.SealAdded | d.CitationAdded
+    ) -> None:
         match delta:
             case d.CallStarted(index, id, name):
                 part = self._part(index, "call")
@@ -79,8 +91,11 @@ class Assembler:
                 self._part(index, "call").pieces = [raw]
             case d.HostedAdded(index, block):
                 self._part(index, "hosted").block = block
-            case d.SealAdded(index, kind, data):
-                self._part(index, kind).seal = data
+            case d.MediaAdded(index, media_type, data):
+                part = self._part(index, "media")
+                part.name, part.pieces = media_type, [data]
+            case d.SealAdded(index, kind, data, id):
+                self._part(index, kind).seal = Seal(data, id=id)
             case d.CitationAdded(index, citation):
                 self._part(index, "text").citations.append(citation)
             case _:
@@ -104,14 +119,17 @@ def _block(part: _Part) -> Block:
     if part.block:
         return part.block
     text = "".join(part.pieces)
-    seal = Seal(part.seal) if part.seal else None
     match part.kind:
         case "text":
-            return TextBlock(text, tuple(part.citations), seal)
+            return TextBlock(text, tuple(part.citations), part.seal)
         case "reasoning":
-            return ReasoningBlock(text, seal)
+            return ReasoningBlock(text, part.seal)
+        case "media" if part.name.startswith("image/"):
+            return ImageBlock(Inline(text), part.name, seal=part.seal)
+        case "media":
+            return DocumentBlock(Inline(text), part.name, seal=part.seal)
         case _:
-            return ToolCall(part.call_id, part.name, text or "{}", seal)
+            return ToolCall(part.call_id, part.name, text or "{}", part.seal)
 
 
 def assemble(deltas: Iterable[d.Delta]) -> Reply:

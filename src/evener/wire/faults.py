@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -21,6 +22,8 @@ BY_STATUS: dict[int, type[e.ProviderError]] = {
     413: e.InvalidRequest,
     422: e.InvalidRequest,
     429: e.RateLimited,
+    498: e.Overloaded,
+    499: e.Overloaded,
     500: e.ServerError,
     502: e.ServerError,
     503: e.Overloaded,
@@ -29,6 +32,17 @@ BY_STATUS: dict[int, type[e.ProviderError]] = {
 }
 
 BY_CODE: dict[str, type[e.ProviderError]] = {
+    "API_KEY_INVALID": e.AuthFailed,
+    "CANCELLED": e.InvalidRequest,
+    "DEADLINE_EXCEEDED": e.ServerError,
+    "FAILED_PRECONDITION": e.InvalidRequest,
+    "INTERNAL": e.ServerError,
+    "INVALID_ARGUMENT": e.InvalidRequest,
+    "NOT_FOUND": e.ModelNotFound,
+    "PERMISSION_DENIED": e.PermissionDenied,
+    "RESOURCE_EXHAUSTED": e.RateLimited,
+    "UNAUTHENTICATED": e.AuthFailed,
+    "UNAVAILABLE": e.Overloaded,
     "api_error": e.ServerError,
     "authentication_error": e.AuthFailed,
     "billing_error": e.QuotaExceeded,
@@ -54,6 +68,15 @@ TOO_LONG = (
     re.compile(r"[Ii]nput is too long"),
     re.compile(r"exceeds the context window"),
     re.compile(r"maximum context length is (?P<limit>\d+) tokens"),
+    re.compile(r"input token count \((\d+)\) exceeds the maximum number of tokens allowed \((\d+)\)"),
+    re.compile(r"Prompt contains (\d+) tokens.*too large for model with (\d+) maximum context length"),
+    re.compile(r"maximum prompt length is (?P<limit>\d+) but the request contains (?P<used>\d+) tokens"),
+    re.compile(r"exceeded model token limit: (?P<limit>\d+) \(requested: (?P<used>\d+)\)"),
+    re.compile(r"prompt token count of (\d+) exceeds the limit of (\d+)"),
+    re.compile(r"[Pp]lease reduce the length of the messages or completion"),
+    re.compile(r"context window exceeds limit"),
+    re.compile(r"exceeds the available context size"),
+    re.compile(r"greater than the context length"),
 )
 LOST_STATE = re.compile(r"(Previous response|[Cc]onversation) with id .* not found")
 NO_MODEL = re.compile(r"^model: |[Mm]odel .*(does not exist|not found)")
@@ -61,16 +84,34 @@ SPENT = re.compile(r"spend limit|credit balance is too low")
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """What a provider said went wrong: its words and its codes, the most telling first."""
+    """What a provider said went wrong: its words and its codes, the most telling first. `wait` is in seconds."""
 
     message: str
     codes: tuple[str, ...] = ()
     status: int = 0
     request_id: str = ""
+    wait: float | None = None
 
 
 class _Details(msgspec.Struct):
     error_code: str | None = None
+
+
+class _Quota(msgspec.Struct):
+    quotaId: str | None = None  # noqa: N815 - the wire's own spelling
+
+
+class _Detail(msgspec.Struct):
+    """One of several details: a reason, a time to wait, or the quotas that are used up."""
+
+    reason: str | None = None
+    retryDelay: str | None = None  # noqa: N815
+    violations: list[_Quota] | None = None
+
+    def codes(self) -> list[str]:
+        """A quota for a day will not come back soon: that is no rate limit."""
+        daily = [quota.quotaId for quota in self.violations or () if quota.quotaId and "PerDay" in quota.quotaId]
+        return [*([self.reason] if self.reason else ()), *daily, *(["insufficient_quota"] if daily else ())]
 
 
 class _Error(msgspec.Struct):
@@ -79,11 +120,50 @@ class _Error(msgspec.Struct):
     code: str | int | None = None
     status: str | int | None = None
     details: _Details | list[msgspec.Raw] | str | None = None
+    metadata: msgspec.Raw = msgspec.Raw(b"null")
 
     def codes(self) -> tuple[str, ...]:
         """All that names the error, the most telling first."""
-        detail = self.details.error_code if isinstance(self.details, _Details) else None
-        return tuple(word for word in (detail, _word(self.code), self.type, _word(self.status)) if word)
+        told = [self.details.error_code] if isinstance(self.details, _Details) else []
+        told += (code for detail in self.several() for code in detail.codes())
+        told += [self.status, _word(self.code)] if isinstance(self.status, str) else [_word(self.code)]
+        return tuple(word for word in (*told, self.type, _word(self.status)) if word)
+
+    def several(self) -> list[_Detail]:
+        """The details of a list that are of a known shape."""
+        found = []
+        for raw in self.details if isinstance(self.details, list) else ():
+            with suppress(msgspec.ValidationError):
+                found.append(_details.decode(raw))
+        return found
+
+    def words(self) -> str:
+        """The message, and behind it that of whoever the provider had asked in turn."""
+        said = self.message or self.type or ""
+        with suppress(msgspec.ValidationError):
+            passed = _relayed.decode(self.metadata)
+            inner = complaint_of(passed.raw.encode()) if passed else None
+            told = inner.message if inner else passed.raw if passed else ""
+            return f"{said}: {told}" if told else said
+        return said
+
+    def wait(self) -> float | None:
+        """Seconds to wait, if a detail says so: `17s`."""
+        stated = [detail.retryDelay.removesuffix("s") for detail in self.several() if detail.retryDelay]
+        return _number(stated[0], 1) if stated else None
+
+
+class _Relayed(msgspec.Struct):
+    """What a provider that passes requests on was told itself: a text, often JSON."""
+
+    raw: str = ""
+
+
+class _Flaw(msgspec.Struct):
+    """What a validator found wrong with one field."""
+
+    msg: str = ""
+    loc: list[str | int] = []
 
 
 class _Body(msgspec.Struct):
@@ -91,12 +171,14 @@ class _Body(msgspec.Struct):
 
     error: _Error | str | None = None
     message: str | None = None
-    detail: str | None = None
+    detail: str | list[_Flaw] | None = None
     code: str | int | None = None
     request_id: str | None = None
 
 
 _bodies = msgspec.json.Decoder(_Body | list[_Body])
+_details = msgspec.json.Decoder(_Detail)
+_relayed = msgspec.json.Decoder(_Relayed | None)
 
 
 def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
@@ -104,7 +186,7 @@ def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
     lower = {name.lower(): value for name, value in headers.items()}
     code = next((code for code in complaint.codes if code), "")
     request = complaint.request_id or lower.get("request-id") or lower.get("x-request-id") or ""
-    wait = _retry_after(lower)
+    wait = complaint.wait if complaint.wait is not None else _retry_after(lower)
     kind = _kind(complaint)
     if kind is e.ContextTooLong:
         used, limit = _sizes(complaint.message)
@@ -128,8 +210,12 @@ def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
         read = read[0] if read else _Body()
     request = read.request_id or ""
     if isinstance(read.error, _Error):
-        return Complaint(read.error.message or read.error.type or "", read.error.codes(), status, request)
-    message = read.error or read.message or read.detail
+        said = read.error
+        return Complaint(said.words(), said.codes(), status, request, said.wait())
+    detail = read.detail
+    if isinstance(detail, list):
+        detail = "; ".join(f"{'.'.join(map(str, flaw.loc))}: {flaw.msg}" for flaw in detail)
+    message = read.error or read.message or detail
     return Complaint(message, (_word(read.code),), status, request) if message else None
 
 
@@ -155,21 +241,27 @@ def _kind(complaint: Complaint) -> type[e.ProviderError]:
     if SPENT.search(message):
         return e.QuotaExceeded
     found = next((BY_CODE[code] for code in complaint.codes if code in BY_CODE), None)
-    found = found or BY_STATUS.get(complaint.status)
+    found = found or BY_STATUS.get(complaint.status or _status_in(complaint.codes))
     if found is e.ModelNotFound and complaint.status == 404 and not NO_MODEL.search(message):
         return e.ModelNotFound if "model" in message.lower() else e.InvalidRequest
     if found:
         return found
-    return e.ServerError if complaint.status >= 500 or not complaint.status else e.InvalidRequest
+    ours = 0 < complaint.status < 500 or "invalid_request_error" in complaint.codes
+    return e.InvalidRequest if ours else e.ServerError
+
+
+def _status_in(codes: tuple[str, ...]) -> int:
+    """The status that an error inside a stream would have had; 0 when no code says it."""
+    return next((int(code) for code in codes if len(code) == 3 and code.isdecimal()), 0)
 
 
 def _sizes(message: str) -> tuple[int, int]:
     for pattern in TOO_LONG:
         match = pattern.search(message)
         if match:
-            named = match.groupdict().get("limit")
+            named = match.groupdict()
             if named:
-                return 0, int(named)
+                return int(named.get("used", 0)), int(named["limit"])
             return (int(match[1]), int(match[2])) if pattern.groups == 2 else (0, 0)
     return 0, 0
 

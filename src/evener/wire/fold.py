@@ -13,7 +13,7 @@ from evener.transcript.loss import Loss
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "opened", "with_marks"]
+__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "opened", "with_marks"]
 
 Mark = tuple[int, str]
 """A place in a fragment where a cache mark may be put, and the lifetime asked for there (empty: none asked)."""
@@ -101,3 +101,10 @@ def with_marks(data: bytes, marks: Sequence[tuple[int, bytes]]) -> bytes:
         before = place
     pieces.append(data[before:])
     return b"".join(pieces)
+
+
+def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
+    """A whole body: fragments with commas between them, and what stands around them. Copies each byte of the past once."""
+    if len(fragments) < 2:
+        return b"".join((opening, *fragments, closing))
+    return b",".join((opening + fragments[0], *fragments[1:-1], fragments[-1] + closing))

@@ -4,16 +4,17 @@ Moving marks stand after the stable prefix (system, or else tools), after the ne
 each request then finds the mark of the one before it, however many blocks came in between.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss
-from evener.wire.fold import Fragment
+from evener.wire.fold import Fragment, with_marks
 from evener.wire.quirks import Quirks
+from evener.wire.text import dumps
 
-__all__ = ["Marks", "choose_marks"]
+__all__ = ["Marks", "breakpoint_mark", "choose_marks", "control_mark", "control_value", "drawn"]
 
 Place = tuple[str, int, int, str]
 """Section, number within it, offset within that, lifetime."""
@@ -88,3 +89,27 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
             case _:
                 marks.fragments.setdefault(number, []).append((offset, ttl))
     return marks
+
+
+def drawn(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
+    """The bytes of the fragments that have some, with their marks put in."""
+    found = [fragment.data for fragment in fragments]
+    for number, places in marks.fragments.items():
+        found[number] = with_marks(found[number], [(place, mark(ttl)) for place, ttl in places])
+    return found if all(found) else [data for data in found if data]
+
+
+def control_value(ttl: str) -> dict[str, object]:
+    """A mark of the style `cache_control`; five minutes is what it means when it says nothing."""
+    return {"type": "ephemeral"} if ttl in ("", "5m") else {"type": "ephemeral", "ttl": ttl}
+
+
+def control_mark(ttl: str) -> bytes:
+    """That mark, to be put before a closing brace."""
+    return b',"cache_control":' + dumps(control_value(ttl))
+
+
+def breakpoint_mark(ttl: str) -> bytes:
+    """A mark of the style `prompt_cache_breakpoint`, to be put before a closing brace."""
+    value = {"mode": "explicit"} if ttl == "30m" else {"mode": "explicit", "ttl": ttl}
+    return b',"prompt_cache_breakpoint":' + dumps(value)

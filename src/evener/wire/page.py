@@ -1,14 +1,14 @@
 """The bytes of one exchange while it is written, with its losses and the places where cache marks may go. Pure."""
 
 from evener.transcript.ask import Ask
-from evener.transcript.blocks import HostedBlock, ToolResult
+from evener.transcript.blocks import HostedBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment, Mark
 from evener.wire.quirks import Quirks
 from evener.wire.seals import why_shut
-from evener.wire.text import dumps
+from evener.wire.text import UNREADABLE, as_object, dumps
 
 __all__ = ["Page"]
 
@@ -21,7 +21,7 @@ class Page:
         self.ask = ask
         self.quirks = quirks
         self.chain = chain
-        self.thinking = True  # whether thinking may be replayed at all
+        self.mute = ""  # why no thinking is replayed, if so
         self.pieces: list[bytes] = []
         self.size = 0
         self.marks: list[Mark] = []
@@ -29,6 +29,7 @@ class Page:
         self.message = ""
         self.thought = False  # thinking was written
         self.shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+        self.traits: set[str] = set()  # of the fragment, beside those that its messages tell
 
     def write(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -47,6 +48,19 @@ class Page:
         """The fields of a seal that may go out, as JSON text; empty when there is none or it must stay behind."""
         return seal.data if seal and not self.shut_why(seal) else ""
 
+    def arguments(self, call: ToolCall) -> str:
+        """The JSON text of a call's arguments, an object in any case."""
+        if as_object(call.raw) is not None:
+            return call.raw
+        self.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
+        return dumps({UNREADABLE: call.raw}).decode()
+
+    def renamed(self, what: str, ours: str, sent: str) -> str:
+        """The name that goes out, and a report when it is not ours."""
+        if sent != ours:
+            self.losses.append(Loss("renamed", what, f"{ours!r} is not legal here; sent as {sent!r}", self.message))
+        return sent
+
     def drop(self, what: str, why: str) -> None:
         self.losses.append(Loss("dropped", what, why, self.message))
 
@@ -58,7 +72,7 @@ class Page:
         marks = tuple(mark for mark in self.marks[:-1] if mark[1]) + tuple(self.marks[-1:])
         first = exchange.assistant or (exchange.back[0] if exchange.back else None)
         losses = (*exchange.losses, *self.losses)
-        traits = _traits(exchange, self.wire, thought=self.thought)
+        traits = _traits(exchange, self.wire, thought=self.thought) | self.traits
         return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
 
 

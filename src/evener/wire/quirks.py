@@ -49,12 +49,12 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     # Thinking.
     thinking_modes: tuple[str, ...] = ("adaptive", "enabled", "disabled", "between_tools")
-    thinking_replay: Literal["all", "latest", "none"] = "all"
+    thinking_replay: Literal["all", "latest", "tools", "none"] = "all"  # "tools": only in turns that call some
     thinking_kept: Literal["sealed", "unsealed", "any"] = "sealed"  # which blocks the endpoint takes back
     effort: bool = True
     efforts: tuple[str, ...] = ()  # supported levels; empty is unknown, all are passed on
     default_effort: str = ""  # the level when a request names none; empty is unknown
-    thinks_unasked: bool = False  # thinking is on when a request does not mention it
+    thinks_unasked: bool | None = None  # thinking is on when a request does not mention it; None is unknown
     disabled_effort: str = ""  # the highest level at which thinking can be off; empty is any
     show: bool = True
     prefix_bound: bool = False  # a seal is dead when anything before it has changed
@@ -73,3 +73,61 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     call_status: bool = True  # it takes back the status of its own calls
     phase: bool = True  # it takes back the phase of its own messages
     conversation: bool = True  # it has conversation objects
+
+    # Chat Completions: roles and turns.
+    system_role: Literal["system", "developer", "user"] = "system"  # who speaks the system prompt
+    merge_turns: bool = False  # consecutive user messages must be one
+    tool_then_user: bool = True  # a user may speak right after a tool's result; else a filler stands between
+    empty_content: Literal["null", "empty", "absent"] = "null"  # the content of a message that only calls tools
+    text_parts: bool = True  # several texts may stand as a list where there are no media; else they are joined
+    result_name: bool = False  # a tool's result must name the tool
+    answer_fields: tuple[str, ...] = ()  # fields of an answer's message or call that must go back as they came
+
+    # Chat Completions: the request.
+    output_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    seed_field: str = "seed"  # empty where there is none
+    stops: int = 4  # the most stop sequences; 0 where there are none
+    top_k: bool = False
+    stream_usage: bool = True  # token counts of a stream must be asked for
+    cache_style: Literal["breakpoint", "control"] = "breakpoint"  # what a cache mark is: whose field is copied
+
+    # Chat Completions: tools.
+    required_word: Literal["required", "any"] = "required"
+    named_choice: bool = True  # one tool can be forced by its name
+    tool_subsets: bool = True  # a choice can be narrowed to some tools
+    chat_id_length: int = 40  # of call ids, instead of id_length
+    id_charset: Literal["any", "word", "nine"] = "any"  # "word": letters, digits, _ and -; "nine": nine letters or digits
+
+    # Chat Completions: media.
+    image_urls: bool = True  # images may lie behind a URL
+    file_part: Literal["file", "document_url"] = "file"
+    file_urls: bool = False  # files may lie behind a URL
+    audio_formats: tuple[str, ...] = ("wav", "mp3")
+    video: bool = False
+
+    # Chat Completions: reasoning.
+    reasoning_request: Literal["effort", "object", "thinking", "enable_thinking", "template"] = "effort"  # how it is set
+    reasoning_display: Literal["", "exclude", "format"] = ""  # how its display is set; empty where it cannot be
+    reasoning_field: Literal["", "reasoning_content", "reasoning", "reasoning_details", "chunks", "tags"] = ""  # to go back in
+    reasoning_owed: bool = False  # a message with calls must have the field, be it empty
+    think_tags: bool = False  # an answer may begin with its reasoning, between tags
+    effort_with_tools: bool = True  # tools may be offered while an effort is set
+    usage_path: tuple[str, ...] = ()  # where else in a chunk the token counts stand
+    reasoning_apart: bool = False  # the output count leaves reasoning out; only the total has it
+
+    # gemini: tools.
+    json_schemas: bool = True  # schemas go out as JSON Schema; else in the older subset, under the older names
+    hosted_beside: Literal["flag", "free", "no"] = "flag"  # hosted tools beside functions: if a flag is set, always, never
+    output_beside: bool = True  # an output schema may stand beside functions
+    result_parts: tuple[str, ...] = (  # media types that a function's response may hold; others follow it
+        *("image/png", "image/jpeg", "image/webp"),
+        *("application/pdf", "text/plain"),
+    )
+    media_names: bool = False  # media may have a display name
+
+    # gemini: thinking.
+    thinking_control: Literal["level", "budget", "none"] = "level"  # how it is set
+    least_budget: int = 0  # tokens; above 0, thinking cannot be switched off
+    most_budget: int = 24_576
+    # Demanded on the first call of a turn; this stands in for one that another model, or nobody, has signed. Empty: none is.
+    call_signature: str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="

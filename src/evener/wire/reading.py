@@ -8,9 +8,10 @@ from typing import TypeVar
 import msgspec
 
 from evener.errors import UsageError, WireError
+from evener.transcript.blocks import CacheTtl
 from evener.wire.text import dumps, fields
 
-__all__ = ["Fields", "message_id", "raw_text", "read_fields", "reading"]
+__all__ = ["Fields", "message_id", "raw_text", "read_breakpoint", "read_control", "read_fields", "reading"]
 
 T = TypeVar("T")
 NULL = b"null"
@@ -97,6 +98,34 @@ def raw_text(raw: msgspec.Raw, default: str) -> str:
     """JSON as text; the default for null."""
     text = bytes(raw).decode()
     return default if text == "null" else text
+
+
+def read_control(own: Fields) -> CacheTtl:
+    """The mark `cache_control`, taken; anything but the known form stays where it is."""
+    kind, ttl = _mark(own, "cache_control")
+    if kind != {"type": "ephemeral"} or ttl not in ("", "5m", "1h"):
+        return ""
+    own.take("cache_control")
+    return "1h" if ttl == "1h" else "5m"
+
+
+def read_breakpoint(own: Fields) -> CacheTtl:
+    """The mark `prompt_cache_breakpoint`, taken; anything but the known form stays where it is."""
+    kind, ttl = _mark(own, "prompt_cache_breakpoint")
+    if kind != {"mode": "explicit"} or ttl not in ("", "30m", "12h"):
+        return ""
+    own.take("prompt_cache_breakpoint")
+    return "12h" if ttl == "12h" else "30m"
+
+
+def _mark(own: Fields, name: str) -> tuple[dict[str, object], str]:
+    """A mark without its lifetime, and that; nothing when there is no mark."""
+    raw = own.peek_raw(name)
+    if bytes(raw)[:1] != b"{":
+        return {}, ""
+    mark = msgspec.json.decode(raw, type=dict[str, object])
+    ttl = mark.pop("ttl", "")
+    return mark, ttl if isinstance(ttl, str) else "?"
 
 
 def message_id(number: int, raw: msgspec.Raw) -> str:

@@ -1,6 +1,9 @@
 """What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
 
 from collections.abc import Callable, Iterable
+from urllib.parse import quote
+
+import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
@@ -11,10 +14,26 @@ from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.text import fields
 
-__all__ = ["frame_of", "headers_of", "marked_in", "names_of", "output_limit", "path_of", "with_extra", "within"]
+__all__ = [
+    "bounded",
+    "declared_name",
+    "frame_of",
+    "headers_of",
+    "hosted_tool",
+    "latest",
+    "marked_in",
+    "names_of",
+    "output_limit",
+    "path_of",
+    "with_extra",
+    "within",
+]
 
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
+NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
+CONTINUE = b'{"role":"user","content":"Continue."}'
+BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
 
 
 def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, part: MakePart) -> Frame:
@@ -32,9 +51,27 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     return Frame(tools, tuple(part(one) for one in system), tuple(losses), source)
 
 
-def names_of(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> tuple[tuple[str, str], ...]:
+def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """The declaration of a tool that the provider runs; empty, with a report, for another provider."""
+    if tool.wire == wire and quirks.hosted:
+        return tool.raw.encode()
+    losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
+    return b""
+
+
+def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> str:
+    """A tool's name in its declaration; another name than its own is reported."""
+    name = wire_name(tool.name, quirks.name_length)
+    if name != tool.name:
+        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {name!r}"))
+    return name
+
+
+def names_of(
+    tools: Iterable[ToolSpec | HostedTool], quirks: Quirks, rename: Callable[[str, int], str] = wire_name
+) -> tuple[tuple[str, str], ...]:
     """Tool names on the wire and ours, where they differ."""
-    pairs = ((wire_name(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec))
+    pairs = ((rename(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec))
     return tuple(pair for pair in pairs if pair[0] != pair[1])
 
 
@@ -47,7 +84,7 @@ def headers_of(ask: Ask, wire: str, *own: tuple[str, str]) -> tuple[tuple[str, s
 def path_of(ask: Ask, quirks: Quirks, default: str) -> str:
     """The path below the base URL."""
     path = quirks.stream_path if ask.stream and quirks.stream_path else quirks.path
-    return (path or default).replace("{model}", ask.target.model)
+    return (path or default).replace("{model}", quote(ask.target.model, safe=":@"))
 
 
 def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
@@ -70,18 +107,51 @@ def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
 def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[str], losses: list[Loss]) -> dict[str, object]:
     """The body with the caller's own fields for this wire; those for other wires are reported.
 
-    Fields in `nested` are objects that we write, too: theirs are added to ours.
+    Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a.
     """
     for extra in ask.extra:
         if extra.wire != wire:
             losses += (Loss("dropped", f"field {name}", f"only {extra.wire} knows it") for name in fields(extra.body))
             continue
-        for name, value in fields(extra.body).items():
-            ours = body.get(name)
-            body[name] = {**ours, **fields(value)} if name in nested and isinstance(ours, dict) else value
+        _add(body, extra.body, tuple(nested), "")
     return body
+
+
+def _add(ours: dict[str, object], theirs: str | msgspec.Raw, nested: tuple[str, ...], place: str) -> None:
+    for name, value in fields(theirs).items():
+        inner = ours.get(name)
+        if place + name in nested and isinstance(inner, dict) and bytes(value)[:1] == b"{":
+            ours[name] = inner = dict(inner)
+            _add(inner, value, nested, f"{place}{name}.")
+        else:
+            ours[name] = value
 
 
 def marked_in(fold: Fold, last: Fragment | None) -> tuple[int, ...]:
     """The numbers of the fragments that ask for cache marks, the open one included."""
     return (*fold.marked, *((len(fold.fragments),) if last and asks_marks(last) else ()))
+
+
+def latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:
+    """Where only the latest thinking goes back, it stays in the turns since a person last spoke."""
+    if quirks.thinking_replay != "latest":
+        return fragments
+    asked = [number for number, fragment in enumerate(fragments) if "asks" in fragment.traits]
+    bound = asked[-1] + 1 if asked else 0
+    return [(fragment.lean or fragment) if number < bound else fragment for number, fragment in enumerate(fragments)]
+
+
+def bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss], *, prefill: bool) -> None:
+    """See that the history begins and ends with whom the endpoint wants."""
+    filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
+    if not messages:
+        messages.append(NOTHING_SAID)
+        losses.append(Loss("added", "user message", "an empty conversation is rejected; a note stands for it"))
+    if not filled:
+        return
+    if quirks.first_user and "assistant_first" in filled[0].traits:
+        messages.insert(0, BEGIN)
+        losses.append(Loss("added", "user message", "the history must begin with the user"))
+    if not prefill and "assistant_last" in filled[-1].traits and "paused" not in filled[-1].traits:
+        messages.append(CONTINUE)
+        losses.append(Loss("added", "user message", "the history may not end with the assistant"))

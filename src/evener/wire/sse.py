@@ -13,6 +13,8 @@ MAX_FRAME = 64 * 1024 * 1024
 """Bytes one event may have. A larger one is a WireError, not a memory problem."""
 
 BOM = b"\xef\xbb\xbf"
+LF = 10
+CR = 13  # as numbers: looking for one byte is much cheaper than looking for a string
 BLANK = b"\n\n"
 DATA = b"data: "
 
@@ -20,11 +22,11 @@ DATA = b"data: "
 class SseReader:
     """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data.
 
-    Nearly all events of a stream open with the same lines, up to `data: `. Splitting at a blank line and that opening gives
-    their data at once; only pieces that still hold a line end are taken apart line by line.
+    Nearly all events of a stream open with the same lines, up to `data: `. What opens so and then has no line end is data;
+    only other events are taken apart line by line.
     """
 
-    __slots__ = ("_before", "_buffer", "_cr", "_first", "_max", "_opening", "_seam", "_searched")
+    __slots__ = ("_before", "_buffer", "_cr", "_first", "_max", "_opening", "_searched")
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
@@ -34,29 +36,27 @@ class SseReader:
         self._max = max_frame
         self._before = b""
         self._opening = DATA
-        self._seam = BLANK + DATA
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that these bytes complete."""
-        if self._cr or b"\r" in data:
+        if self._cr or CR in data:
             data = self._with_plain_lines(data)
         if self._first or self._buffer or data[-2:] != BLANK or len(data) > self._max:
             data = self._completed(data)
-        if not data:
-            return []
-        if data.startswith(self._opening):
-            piece = data[len(self._opening) : -2]
-            if b"\n" not in piece:
-                return [piece]
-        pieces = (BLANK + data[:-2]).split(self._seam)
+        opening = self._opening
+        start = len(opening)
+        piece = data[start:-2]
+        if LF not in piece and data[:start] == opening:
+            return [piece]
         found: list[bytes] = []
-        if pieces[0]:
-            self._take_apart(pieces[0], found)
-        for piece in pieces[1:]:
-            if b"\n" in piece:
-                self._take_apart(self._opening + piece, found)
-            else:
+        for event in data[:-2].split(BLANK):
+            piece = event[start:]
+            if LF not in piece and event[:start] == opening:
                 found.append(piece)
+            elif event:
+                self._take_apart(event, found)
+                opening = self._opening
+                start = len(opening)
         return found
 
     def close(self) -> list[bytes]:
@@ -89,17 +89,16 @@ class SseReader:
         self._searched = max(0, len(buffer) - 1)
         return complete
 
-    def _take_apart(self, text: bytes, found: list[bytes]) -> None:
-        """Add the data of events of any form. An opening that comes twice running is the one to split at from now on."""
-        for event in text.split(BLANK):
-            data = event_data(event)
-            if data is None:
-                continue
-            found.append(data)
-            opening = event[: len(event) - len(data)]
-            if opening == self._before and is_opening(opening):
-                self._opening, self._seam = opening, BLANK + opening
-            self._before = opening
+    def _take_apart(self, event: bytes, found: list[bytes]) -> None:
+        """Add the data of an event of any form. An opening that comes twice running is the one to look for from now on."""
+        data = event_data(event)
+        if data is None:
+            return
+        found.append(data)
+        opening = event[: len(event) - len(data)]
+        if opening == self._before and is_opening(opening):
+            self._opening = opening
+        self._before = opening
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         if self._cr:
@@ -125,7 +124,7 @@ def event_data(event: bytes) -> bytes | None:
     start = event.find(b"data:")
     if start < 0:
         return None
-    if (start == 0 or event[start - 1] == 10) and event.find(b"\n", start) < 0:
+    if (start == 0 or event[start - 1] == LF) and event.find(b"\n", start) < 0:
         return event[start + 6 :] if event[start + 5 : start + 6] == b" " else event[start + 5 :]
     lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None

@@ -10,6 +10,8 @@ from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, Inl
 from evener.transcript.loss import Loss
 
 __all__ = [
+    "ERROR",
+    "OPERATOR",
     "UNREADABLE",
     "as_object",
     "dict_of",
@@ -19,12 +21,19 @@ __all__ = [
     "must_fetch",
     "parse",
     "placeholder",
+    "text_in",
     "with_tool_extra",
     "word",
 ]
 
 UNREADABLE = "_unreadable_arguments"
 """The key under which a call's arguments travel that are not a JSON object."""
+
+OPERATOR = "[instruction from the operator, not from the user]\n"
+"""What a system message begins with where it can only stand as the user's."""
+
+ERROR = "ERROR: "
+"""What a failed tool's result begins with where there is no flag for it."""
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
@@ -106,3 +115,8 @@ def must_fetch(what: str) -> BadValue:
 def word(raw: msgspec.Raw | None) -> str:
     """A JSON value as a word to show: a string without its quotes, nothing for null."""
     return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != b"null" else ""
+
+
+def text_in(raw: msgspec.Raw | None) -> str:
+    """The text that a JSON string is; empty for anything else."""
+    return msgspec.json.decode(raw, type=str) if raw is not None and bytes(raw)[:1] == b'"' else ""

@@ -8,19 +8,24 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from evener.testing.check import anthropic_messages, openai_responses
+from evener.testing.check import anthropic_messages, chat, gemini, openai_responses
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import fields
 from evener.testing.check.violation import Violation
 
-__all__ = ["CHECKS", "Scope", "Violation", "check_request"]
+__all__ = ["CHECKS", "DIALECTS", "Scope", "Violation", "check_request"]
 
 Check = Callable[[Mapping[str, object], Scope], Iterator[Violation]]
 
 CHECKS: Mapping[str, Check] = {
     "anthropic_messages": anthropic_messages.check,
     "openai_responses": openai_responses.check,
+    "openai_chat": chat.check,
+    "gemini": gemini.check,
 }
+
+# The wires that more than one server speaks, and the names a caller may give for the server.
+DIALECTS: Mapping[str, Collection[str]] = {"openai_chat": frozenset(chat.DIALECTS), "gemini": frozenset(gemini.PLATFORMS)}
 
 
 def check_request(
@@ -30,17 +35,24 @@ def check_request(
     api_version: str = "",
     issued: Mapping[str, str] | None = None,
     betas: Collection[str] | None = None,
+    dialect: str = "",
+    model: str = "",
 ) -> list[Violation]:
     """Every reason why the API behind `wire` would answer this body with a 400; empty when it would take it.
 
     What the body does not show, and the caller does not say, is judged leniently: `api_version` is Anthropic's version
     header, `betas` the names in its beta header (`None`: not known), and `issued` maps each signature or encrypted
-    content to the exact text it came with, so that an altered one is found. No JSON value makes this raise; a wire that
-    is not in `CHECKS` is a ValueError.
+    content to the exact text it came with, so that an altered one is found. `dialect` is who serves the wire (see
+    `DIALECTS`; empty: whoever the model's name suggests) and adds what that server refuses. `model` is the model where the
+    body does not name it, as on Gemini. No JSON value makes this raise; a wire that is not in `CHECKS`, or a dialect that
+    the wire does not have, is a ValueError.
     """
     check = CHECKS.get(wire)
     if check is None:
-        raise ValueError(f"unknown wire {wire!r}: expected one of {', '.join(sorted(CHECKS))}")
+        raise ValueError(f"unknown wire {wire!r}: expected one of {', '.join(CHECKS)}")
+    if dialect and dialect not in DIALECTS.get(wire, ()):
+        known = ", ".join(sorted(DIALECTS.get(wire, ()))) or "none"
+        raise ValueError(f"unknown dialect {dialect!r} of wire {wire!r}: expected one of {known}")
     parsed: object = body
     if isinstance(body, bytes | str):
         try:
@@ -49,7 +61,8 @@ def check_request(
             return [Violation("", "json", f"The request body is not valid JSON: {error}")]
     if not isinstance(parsed, dict):
         return [Violation("", "type", "The request body should be a JSON object.")]
-    return list(check(fields(parsed), Scope(api_version=api_version, issued=issued, betas=betas)))
+    scope = Scope(api_version=api_version, issued=issued, betas=betas, dialect=dialect, model=model)
+    return list(check(fields(parsed), scope))
 
 
 def _refuse_constant(name: str) -> object:

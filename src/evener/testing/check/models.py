@@ -1,6 +1,6 @@
 """What single models refuse, as tables keyed by a pattern on the model's name. First match wins; no match is lenient.
 
-Rows come from the two wire sheets (sections named per table) and the recordings. A name that no row knows (a deployment
+Rows come from the wire sheets (sections named per table) and the recordings. A name that no row knows (a deployment
 alias, a newer model) gets a row that refuses nothing, so a rule never guesses about a model.
 """
 
@@ -145,3 +145,110 @@ _ANY_SERVER = ServerRow(pattern="")
 def server(model: str) -> ServerRow:
     """The strictness of the server that runs this model on the Responses wire."""
     return next((row for row in SERVERS if re.fullmatch(row.pattern, model)), _ANY_SERVER)
+
+
+class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one family of OpenAI models refuses on the Chat wire, besides what its `ReasoningRow` says."""
+
+    pattern: str
+    instructions: bool = True
+    audio: bool = True
+    search: bool = True
+    stop: bool = True
+    max_tokens: bool = True
+    tools: bool = True
+    effort_with_tools: bool = True
+
+
+# openai-chat section 0 (tools with effort), 2 (max_tokens, stop, search, o1-mini's roles [recorded]), 3 (audio [recorded]).
+# `o1-preview` refused instructions like o1-mini, by public reports.
+CHAT = (
+    ChatRow(pattern=r"o1-(mini|preview).*", instructions=False, audio=False, search=False, max_tokens=False),
+    ChatRow(pattern=rf"(o3|o3-pro|o4-mini){_DATED}", audio=False, search=False, stop=False, max_tokens=False),
+    ChatRow(pattern=rf"gpt-5(-mini|-nano)?{_DATED}", audio=False, search=False, stop=False, max_tokens=False),
+    ChatRow(pattern=r".*(audio|realtime).*", search=False),
+    ChatRow(pattern=r".*search.*", audio=False),
+    ChatRow(pattern=r"gpt-5(\.\d)?-chat.*", audio=False, search=False),
+    ChatRow(pattern=r"gpt-5\.[4-9].*", audio=False, search=False, max_tokens=False, effort_with_tools=False),
+    ChatRow(pattern=r"(o\d|gpt-5).*", audio=False, search=False, max_tokens=False),
+    ChatRow(pattern=r"(gpt-4|gpt-3\.5|chatgpt-4o).*", audio=False, search=False),
+    ChatRow(pattern=r"(gpt-6-astra|gpt-6\.1-sol).*", tools=False, max_tokens=False),
+    ChatRow(pattern=r"gpt-6.*", max_tokens=False, effort_with_tools=False),
+)
+_ANY_CHAT = ChatRow(pattern="")
+
+
+def chat(model: str) -> ChatRow:
+    """The Chat row of an OpenAI model; another vendor's model, or name for the same one, is not judged."""
+    if not server(model).known_fields_only:
+        return _ANY_CHAT
+    name = model.removeprefix("openai.")
+    return next((row for row in CHAT if re.fullmatch(row.pattern, name)), _ANY_CHAT)
+
+
+class GeminiRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One family of Gemini models.
+
+    `budget` is the allowed span of thinking tokens (`None`: not judged), `off` whether a budget of 0 is allowed, `levels`
+    the allowed thinking levels (`None`: not judged, empty: the model takes no level). Without `mixing`, function tools
+    exclude hosted tools and JSON output. `signed`, `media_results` and `result_ids` are about function calls and results.
+    """
+
+    pattern: str
+    thinking: bool = True
+    budget: tuple[int, int] | None = None
+    off: bool = True
+    levels: frozenset[str] | None = None
+    mixing: bool = True
+    signed: bool = False
+    media_results: bool = True
+    result_ids: bool = False
+    ends_with_model: bool = True
+    penalties: bool = True
+
+
+_NO_LEVELS: frozenset[str] = frozenset()
+_FOUR = frozenset(("MINIMAL", "LOW", "MEDIUM", "HIGH"))
+_THREE = _FOUR - {"MINIMAL"}
+_MINOR = r"(-preview(-\d\d-\d{2,4})?|-\d{3}|-latest)?"
+
+# google-gemini section 2 (mixing), 3 (media in results, ids), 6 (thinking), 7 (signatures). The budgets, which the sheet
+# calls unverified, are those of the provider's thinking guide. That 3.5 Flash-Lite, 3.6 and later refuse penalties and a
+# request that ends with a model turn is in the provider's notes on these models.
+GEMINI = (
+    GeminiRow(pattern=r"gemini-2\.0-flash-thinking.*", mixing=False, media_results=False, levels=_NO_LEVELS),
+    GeminiRow(pattern=r"gemini-(1\.\d|2\.0).*", thinking=False, mixing=False, media_results=False),
+    GeminiRow(
+        pattern=rf"gemini-2\.5-flash-lite{_MINOR}", budget=(512, 24_576), levels=_NO_LEVELS, mixing=False, media_results=False
+    ),
+    GeminiRow(pattern=rf"gemini-2\.5-flash{_MINOR}", budget=(1, 24_576), levels=_NO_LEVELS, mixing=False, media_results=False),
+    GeminiRow(
+        pattern=rf"gemini-2\.5-pro{_MINOR}",
+        budget=(128, 32_768),
+        off=False,
+        levels=_NO_LEVELS,
+        mixing=False,
+        media_results=False,
+    ),
+    GeminiRow(pattern=r"gemini-2\.5.*", mixing=False, media_results=False),
+    GeminiRow(pattern=r"gemini-3.*-image.*"),
+    GeminiRow(pattern=r"gemini-3(\.1)?-pro.*", levels=_THREE, signed=True),
+    GeminiRow(pattern=r"gemini-(3\.6|3\.5-flash-lite).*", levels=_FOUR, signed=True, ends_with_model=False, penalties=False),
+    GeminiRow(pattern=r"gemini-3\.7.*", levels=_THREE, signed=True, ends_with_model=False, penalties=False),
+    GeminiRow(
+        pattern=r"gemini-(3\.[89]|[4-9]).*",
+        levels=_THREE,
+        signed=True,
+        result_ids=True,
+        ends_with_model=False,
+        penalties=False,
+    ),
+    GeminiRow(pattern=r"gemini-3.*", levels=_FOUR, signed=True),
+)
+_ANY_GEMINI = GeminiRow(pattern="")
+
+
+def gemini(model: str) -> GeminiRow:
+    """The row of a Gemini model, whatever path stands before its name."""
+    name = model.rpartition("/")[2]
+    return next((row for row in GEMINI if re.fullmatch(row.pattern, name)), _ANY_GEMINI)

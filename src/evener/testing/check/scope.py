@@ -9,9 +9,12 @@ class Scope(msgspec.Struct, frozen=True):
     """Facts that travel outside the body.
 
     `api_version` and `betas` are request headers: an empty version and `None` betas mean "not known", so rules that hang
-    on them do not fire. `issued` maps each signature (or encrypted content) to the text it was issued with.
+    on them do not fire. `issued` maps each signature (or encrypted content) to the text it was issued with. `dialect`
+    names who serves a wire that several providers speak, `model` the model where it stands in the address.
     """
 
     api_version: str = ""
     issued: Mapping[str, str] | None = None
     betas: Collection[str] | None = None
+    dialect: str = ""
+    model: str = ""

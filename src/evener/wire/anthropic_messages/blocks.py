@@ -37,17 +37,19 @@ IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
 OPERATOR = "[instruction from the operator, not from the user]\n"
 
 
-def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
-    """One exchange: what the assistant said, then what came back."""
+def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Fragment:
+    """One exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so."""
+    if quirks.thinking_replay == "none":
+        mute = "this endpoint takes back no thinking"
     lean = None
-    if quirks.thinking_replay == "latest":
-        lean = _page(exchange, chain, ask, quirks, thinking=False).fragment(exchange, None)
-    return _page(exchange, chain, ask, quirks, thinking=quirks.thinking_replay != "none").fragment(exchange, lean)
+    if quirks.thinking_replay == "latest" and not mute:
+        lean = _page(exchange, chain, ask, quirks, "this endpoint takes back only the latest").fragment(exchange, None)
+    return _page(exchange, chain, ask, quirks, mute).fragment(exchange, lean)
 
 
-def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, *, thinking: bool) -> Page:
+def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
     page = Page(WIRE, ask, quirks, chain)
-    page.thinking = thinking
+    page.mute = mute
     if exchange.assistant:
         _message(page, "assistant", (exchange.assistant,))
     native = quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
@@ -130,10 +132,8 @@ def _reasoning(page: Page, block: ReasoningBlock, message: Message) -> bool:
 def _replayable(page: Page, block: ReasoningBlock, message: Message) -> tuple[str, dict[str, object] | None]:
     """The thinking block to send back, or why it cannot go."""
     quirks = page.quirks
-    if not page.thinking:
-        return "this endpoint takes back no thinking, or only the latest", None
-    if page.ask.reasoning.mode == "off" or page.ask.reasoning.effort == "off":
-        return "thinking is off for this request", None
+    if page.mute:
+        return page.mute, None
     if block.seal is None:
         own = message.origin is not None and message.origin.provider == page.ask.target.provider
         if quirks.thinking_kept == "sealed" or not own:
@@ -166,8 +166,8 @@ def _call(page: Page, call: ToolCall) -> bool:
         arguments = {UNREADABLE: call.raw}
     own: dict[str, object] = {
         "type": "tool_use",
-        "id": wire_name(call.id, page.quirks.id_length),
-        "name": wire_name(call.name, page.quirks.name_length),
+        "id": page.renamed("tool_call id", call.id, wire_name(call.id, page.quirks.id_length)),
+        "name": page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length)),
         "input": arguments,
     }
     page.block(merged(own, page.opens(call.seal)), call.cache)

@@ -10,7 +10,7 @@ from evener.wire.quirks import Quirks
 from evener.wire.request import within
 from evener.wire.text import dict_of
 
-__all__ = ["choice", "output_format", "sampling", "thinking"]
+__all__ = ["choice", "output_format", "sampling", "thinking", "why_mute"]
 
 SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
 LEAST_BUDGET = 1024  # sheet 7
@@ -35,10 +35,19 @@ def thinking(ask: Ask, quirks: Quirks, limit: int, losses: list[Loss]) -> Body:
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
     elif switch:
         body["thinking"] = {"type": switch}
-    if switch in ("enabled", "adaptive") and ask.reasoning.show:
+    if ask.reasoning.show and not quirks.show:
+        losses.append(Loss("dropped", "reasoning display", "this endpoint has no such switch"))
+    elif switch in ("enabled", "adaptive") and ask.reasoning.show:
         body["thinking"] = {**dict_of(body["thinking"]), "display": SHOWN[ask.reasoning.show]}
     effort = _effort(ask, quirks, switch, losses)
     return {**body, **({"output_config": {"effort": effort}} if effort else {})}
+
+
+def why_mute(ask: Ask, quirks: Quirks) -> str:
+    """Why the thinking of the past stays out of this request: thinking is off in it. Empty when it is on or not known."""
+    switch = _switch(ask, quirks, [])
+    off = switch == "disabled" or (not switch and quirks.thinks_unasked is False)
+    return "thinking is off for this request" if off else ""
 
 
 def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
@@ -97,7 +106,9 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
     body: Body = {"type": mode}
     if mode == "tool":
         body["name"] = wire_name(wanted.names[0], quirks.name_length)
-    if wanted.parallel is not None and mode != "none":
+    if wanted.parallel is not None and not quirks.parallel_switch:
+        losses.append(Loss("dropped", "parallel switch", "this endpoint has none"))
+    elif wanted.parallel is not None and mode != "none":
         body["disable_parallel_tool_use"] = not wanted.parallel
     if mode == "auto" and len(body) == 1 and not wanted.stated:
         return {}

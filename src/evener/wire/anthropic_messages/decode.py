@@ -13,7 +13,7 @@ from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
-from evener.wire.anthropic_messages.hosted import hosted_block
+from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.quirks import Quirks
@@ -37,7 +37,7 @@ NULL = b"null"
 Sealable = Literal["text", "reasoning", "call"]
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     type: str = ""
     text: str = ""
     partial_json: str = ""
@@ -49,7 +49,7 @@ class _Delta(msgspec.Struct):
     stop_details: msgspec.Raw = NOTHING
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     type: str = ""
     index: int = 0
     delta: _Delta | None = None
@@ -225,7 +225,8 @@ def _sealed(index: int, block: Sealable, own: dict[str, msgspec.Raw], ours: tupl
     kept = {name: value for name, value in own.items() if name not in ours and bytes(value) != NULL}
     if not kept:
         return []
-    return [d.SealAdded(index, block, dumps(kept).decode())]
+    data = dumps(kept).decode()
+    return [d.SealAdded(index, block, data, seal_name(data) if block == "reasoning" else "")]
 
 
 def _arguments(opened: _Open) -> str:

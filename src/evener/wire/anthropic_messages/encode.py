@@ -11,7 +11,7 @@ from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fragment, Key, chained, extended, opened, with_marks
+from evener.wire.fold import Fragment, Key, chained, extended, joined, opened, with_marks
 from evener.wire.marks import Marks, choose_marks
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
@@ -33,11 +33,11 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     frame = frame_of(ask, quirks, prior, _tool, _part)
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
-    silent = ask.reasoning.mode == "off" or ask.reasoning.effort == "off"
+    mute = controls.why_mute(ask, quirks)
     key = Key(
-        (quirks, ask.target, silent, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids, in_flight=True), seed
+        (quirks, ask.target, mute, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids, in_flight=True), seed
     )
-    draw = partial(render, ask=ask, quirks=quirks)
+    draw = partial(render, ask=ask, quirks=quirks, mute=mute)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
     losses = list(frame.losses)
@@ -50,8 +50,8 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     version = () if quirks.version_in_body else (("anthropic-version", quirks.api_version or VERSION),)
     return Encoded(
         path=path_of(ask, quirks, PATH),
-        headers=headers_of(ask, WIRE, *version),
-        body=b"".join((_opening(head, frame, marks), b",".join(messages), b"]}")),
+        headers=tuple(h for h in headers_of(ask, WIRE, *version) if h[0].lower() != BETAS or not quirks.betas_in_body),
+        body=joined(_opening(head, frame, marks), messages, b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
         names=names_of(ask.tools, quirks),

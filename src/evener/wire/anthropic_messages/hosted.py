@@ -1,5 +1,6 @@
 """Blocks that only this wire understands, kept verbatim: whose they are, what they wait for, and a line for elsewhere. Pure."""
 
+from hashlib import blake2b
 from typing import Literal
 
 import msgspec
@@ -8,7 +9,7 @@ from evener.transcript.blocks import HostedBlock
 from evener.wire.anthropic_messages.blocks import WIRE
 from evener.wire.text import dumps, word
 
-__all__ = ["hosted_block"]
+__all__ = ["hosted_block", "seal_name"]
 
 Whose = Literal["", "user", "assistant", "system", "result"]
 
@@ -34,7 +35,7 @@ def hosted_block(own: dict[str, msgspec.Raw]) -> HostedBlock:
     whose = WHOSE.get(kind, "assistant" if kind.endswith("_tool_result") else "")
     opens = word(own.get("id")) if kind in ("server_tool_use", "mcp_tool_use") else ""
     closes = word(own.get("tool_use_id")) if kind.endswith("_tool_result") else ""
-    return HostedBlock(dumps(own).decode(), WIRE, _line(own), whose, opens, closes)
+    return HostedBlock(dumps(own).decode(), WIRE, _line(own), whose, opens, closes, opens)
 
 
 def _line(own: dict[str, msgspec.Raw]) -> str:
@@ -42,3 +43,8 @@ def _line(own: dict[str, msgspec.Raw]) -> str:
     said = bytes(own.get("input", b"") or own.get("content", b"")).decode(errors="replace")
     said = said if len(said) <= 300 else said[:300] + "..."
     return " ".join(name for name in named if name) + (f": {said}" if said else "")
+
+
+def seal_name(data: str) -> str:
+    """A name for signed thinking, which has none of its own: the same signature twice is the same thinking twice."""
+    return blake2b(data.encode(), digest_size=12).hexdigest()

@@ -42,7 +42,7 @@ from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.anthropic_messages.hosted import hosted_block
+from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
 
@@ -119,10 +119,10 @@ class _Reader:
                 return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
             case "thinking":
                 own.take("type")
-                return ReasoningBlock(own.text("thinking"), self._seal(own))
+                return ReasoningBlock(own.text("thinking"), self._thinking_seal(own))
             case "redacted_thinking":
                 own.take("type")
-                return ReasoningBlock("", self._seal(own))
+                return ReasoningBlock("", self._thinking_seal(own))
             case "tool_use":
                 return self._call(own)
             case "tool_result":
@@ -172,6 +172,10 @@ class _Reader:
     def _seal(self, own: Fields) -> Seal | None:
         rest = own.rest_text()
         return Seal(rest, self.target) if rest else None
+
+    def _thinking_seal(self, own: Fields) -> Seal | None:
+        rest = own.rest_text()
+        return Seal(rest, self.target, id=seal_name(rest)) if rest else None
 
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)

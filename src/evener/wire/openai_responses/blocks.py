@@ -186,8 +186,8 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
     own = {name: value for name, value in merged({}, page.opens(call.seal)).items() if _goes(page, name)}
     if not page.quirks.call_status:
         own.pop("status", None)
-    name = wire_name(call.name, page.quirks.name_length)
-    call_id = short_id(call.id, page.quirks.id_length)
+    name = page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length))
+    call_id = page.renamed("tool_call id", call.id, short_id(call.id, page.quirks.id_length))
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
 
 
@@ -295,11 +295,11 @@ def _result(page: Page, result: ToolResult) -> None:
     content = list(result.content)
     if result.is_error:
         page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
-        content.insert(0, TextBlock(ERROR.strip()))
-    if all(isinstance(block, TextBlock) and not block.cache and not block.seal for block in content):
-        text = "\n".join(block.text for block in result.content if isinstance(block, TextBlock))
-        _item(page, {**own, "output": ERROR + text if result.is_error else text})
+    if len(content) < 2 and all(isinstance(block, TextBlock) and not block.cache and not block.seal for block in content):
+        _item(page, {**own, "output": (ERROR if result.is_error else "") + result.text})
         return
+    if result.is_error:
+        content.insert(0, TextBlock(ERROR.strip()))
     _item(page, dumps(own)[:-1] + b',"output":[')
     _inputs(page, content)
     page.write(b"]}")

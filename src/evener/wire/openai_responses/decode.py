@@ -18,7 +18,7 @@ from evener.wire.openai_responses.blocks import TextSeal
 from evener.wire.openai_responses.hosted import hosted_block
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
-from evener.wire.text import dumps, fields, parse
+from evener.wire.text import dumps, fields, parse, word
 
 __all__ = ["PARTS", "decode", "decoder"]
 
@@ -31,6 +31,7 @@ STATUS: dict[str, StopReason] = {
     "in_progress": "pending",
     "incomplete": "other",
 }
+COMPACTED = "response.compaction"
 TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 PARTS = "\n\n"
 # Events whose content stands again, whole, in `output_item.done`.
@@ -55,7 +56,7 @@ REPEATED = (
 )
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     type: str = ""
     output_index: int = 0
     content_index: int = 0
@@ -202,7 +203,7 @@ class _Turn:
         started = self.begin(number, raw)
         slot = self.slot(number)
         kept = _kept(fields(raw), ("type", "call_id", "name", "arguments"))
-        seal: list[d.Delta] = [d.SealAdded(slot, "call", dumps(kept).decode())] if kept else []
+        seal: list[d.Delta] = [d.SealAdded(slot, "call", dumps(kept).decode(), word(kept.get("id")))] if kept else []
         return [*started, *seal, d.CallEnded(slot, _calls.decode(raw).arguments or "{}")]
 
     def _reasoning(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
@@ -211,7 +212,8 @@ class _Turn:
         text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())))
         rest = self.unsent(slot, text)
         found: list[d.Delta] = [d.ReasoningDelta(slot, rest)] if rest else []
-        return [*found, d.SealAdded(slot, "reasoning", dumps(_kept(fields(raw), ("type",))).decode())]
+        kept = _kept(fields(raw), ("type",))
+        return [*found, d.SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id")))]
 
     def _message(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
         item = _kept(fields(raw), ("type", "role", "content"))
@@ -229,7 +231,7 @@ class _Turn:
         ours = ("refusal",) if refusal else ("type", "text", "logprobs")
         own = {name: value for name, value in _kept(fields(raw), ours).items() if bytes(value) != b"[]"}
         found += (d.CitationAdded(slot, _citation(cited)) for cited in part.annotations or ())
-        found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode()))
+        found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
         if part.logprobs and bytes(part.logprobs) not in (NULL, b"[]"):
             found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
         return found
@@ -237,6 +239,8 @@ class _Turn:
     def stop(self, response: _Response) -> list[d.Delta]:
         """The terminal state: usage, and why it ended."""
         found: list[d.Delta] = [d.UsageReported(_usage(response.usage))] if response.usage else []
+        if response.object == COMPACTED:
+            return [*found, d.Stopped("compacted", response.object)]
         status = response.status or "completed"
         reason = (response.incomplete_details.reason or "") if response.incomplete_details else ""
         found.append(d.Stopped(self._why(status, reason), reason or status))

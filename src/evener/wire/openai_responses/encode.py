@@ -9,7 +9,7 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded
-from evener.wire.fold import Fragment, Key, chained, extended, opened, with_marks
+from evener.wire.fold import Fragment, Key, chained, extended, joined, opened, with_marks
 from evener.wire.marks import Marks, choose_marks
 from evener.wire.names import wire_name
 from evener.wire.openai_responses import controls
@@ -49,7 +49,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     return Encoded(
         path=path_of(ask, quirks, PATH),
         headers=headers_of(ask, WIRE),
-        body=b"".join((opening, b',"input":[', b",".join(items), b"]}")),
+        body=joined(opening + b',"input":[', items, b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
         names=names_of(ask.tools, quirks),

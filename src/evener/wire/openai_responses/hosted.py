@@ -22,7 +22,7 @@ def hosted_block(raw: msgspec.Raw) -> HostedBlock:
         call = ""  # nobody has to answer it
     opens = call if not is_answer(kind) else ""
     closes = call if is_answer(kind) else ""
-    return HostedBlock(bytes(raw).decode(), WIRE, _line(own), opens=opens, closes=closes)
+    return HostedBlock(bytes(raw).decode(), WIRE, _line(own), opens=opens, closes=closes, id=word(own.get("id")))
 
 
 def _line(own: dict[str, msgspec.Raw]) -> str:

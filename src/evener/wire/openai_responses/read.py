@@ -46,7 +46,7 @@ from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.hosted import hosted_block, is_answer
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
-from evener.wire.text import dumps
+from evener.wire.text import dumps, word
 
 __all__ = ["read_request"]
 
@@ -213,11 +213,14 @@ class _Reader:
         return TextBlock(own.text("text"), seal=self._text_seal({}, own.rest()), cache=cache)
 
     def _seal(self, own: Fields) -> Seal | None:
+        name = own.peek("id")
         rest = own.rest_text()
-        return Seal(rest, self.target) if rest else None
+        return Seal(rest, self.target, id=name) if rest else None
 
     def _text_seal(self, item: dict[str, msgspec.Raw], part: dict[str, msgspec.Raw]) -> Seal | None:
-        return Seal(dumps(TextSeal(item, part)).decode(), self.target) if item or part else None
+        if not item and not part:
+            return None
+        return Seal(dumps(TextSeal(item, part)).decode(), self.target, id=word(item.get("id")))
 
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)

@@ -1,0 +1,60 @@
+"""The commands: `python -m bench` prints the figures, `python -m bench peers` and `python -m bench fuzz` the rest."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import SystemRandom
+
+import msgspec
+
+from bench import decode, encode, fuzz, imports, peers
+from bench.table import Figure, failed, printed
+
+__all__ = ["main"]
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How much is measured."""
+
+    deltas: int
+    sizes: tuple[int, ...]
+    passes: int
+
+
+USUAL = Scale(2000, encode.SIZES, 15)
+QUICK = Scale(50, (4, 8), 1)
+
+FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
+    "decode": lambda scale: decode.figures(scale.deltas, scale.passes),
+    "encode": lambda scale: encode.figures(scale.sizes, scale.passes),
+    "imports": lambda scale: imports.figures(min(scale.passes, 5)),
+    "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas, scale.passes),
+}
+USUALLY = ("decode", "encode", "imports")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("all", *FIGURES, "fuzz"), default="all", help="all: all but peers and fuzz")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
+    parser.add_argument("--seconds", type=float, default=60.0, help="fuzz: how long")
+    parser.add_argument("--seed", type=int, help="fuzz: the same seed gives the same inputs")
+    parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
+    chosen = parser.parse_args(arguments)
+    if chosen.what == "fuzz":
+        seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
+        return fuzz.main(chosen.seconds, seed, chosen.replay)
+    names = USUALLY if chosen.what == "all" else (chosen.what,)
+    scale = QUICK if chosen.quick else USUAL
+    figures = [figure for name in names for figure in FIGURES[name](scale)]
+    print(printed(figures, "peer" if chosen.what == "peers" else "floor"))
+    missed = failed(figures)
+    print(f"{len(missed)} of {sum(bool(figure.verdict) for figure in figures)} bars missed" if missed else "all bars met")
+    return 1 if missed and chosen.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Settings of one Chat request: limits, ranges, sampling, effort, stops. Sheet sections 0, 2 and 9. Never looks at messages."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from evener.testing.check.chat.dialects import ChatDialect, is_thinking
+from evener.testing.check.models import OPENAI_EFFORTS, ChatRow, ReasoningRow
+from evener.testing.check.openai_parts import loosened
+from evener.testing.check.shape import BOOL, Shape, check_shape, fields, is_number, items, join, shown, text
+from evener.testing.check.violation import Violation
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+    "top_logprobs": (0, 20),
+    "max_tokens": (1, float("inf")),
+    "max_completion_tokens": (1, float("inf")),
+}
+# What each sampling parameter does when it is not sent; a live test of the Responses wire took a default value on a
+# reasoning model, so those pass here too.
+_DEFAULTS: Mapping[str, object] = {
+    "temperature": 1,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "logit_bias": {},
+}
+_STREAM_OPTIONS = Shape({}, {"include_usage": BOOL, "include_obfuscation": BOOL})
+_ROUTED_EFFORTS = frozenset(("max", "xhigh", "high", "medium", "low", "minimal", "none"))
+_PRINTABLE = 1_000_000
+_MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512
+
+
+def check_ranges(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
+    """Reports numbers outside their range."""
+    for name, (least, most) in {**_RANGES, "n": (1, dialect.max_n)}.items():
+        value = body.get(name)
+        if not isinstance(value, int | float) or not is_number(value) or least <= value <= most:
+            continue
+        # Python refuses to print an integer of thousands of digits, so only what is near the range is shown.
+        got = str(value) if abs(value) < _PRINTABLE else "one far outside"
+        yield Violation(name, "range", f"Invalid '{name}': expected a value >= {least} and <= {most}, but got {got}.")
+
+
+def check_fields(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
+    """Reports fields that this server or model refuses, or that exclude or need another."""
+    for name in sorted(dialect.refused & body.keys()):
+        if body[name] is not None:
+            yield Violation(name, "field.refused", f"'{name}' is not supported by this provider.")
+    for one, other in (("max_tokens", "max_completion_tokens"), *dialect.exclusive):
+        if body.get(one) is not None and body.get(other) is not None:
+            yield Violation(one, "field.exclusive", f"Setting '{one}' and '{other}' at the same time is not supported.")
+    if body.get("max_tokens") is not None and not row.max_tokens:
+        message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+        yield Violation("max_tokens", "max_tokens.model", message)
+    if body.get("web_search_options") is not None and not row.search:
+        yield Violation("web_search_options", "web_search.model", "Web search options not supported with this model.")
+    if body.get("top_logprobs") is not None and body.get("logprobs") is not True:
+        yield Violation("top_logprobs", "logprobs", "'top_logprobs' is only allowed when 'logprobs' is true.")
+
+
+def check_stream(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
+    """Reports stream options of the wrong form, or without a stream."""
+    options = body.get("stream_options")
+    if options is None:
+        return
+    yield from check_shape("stream_options", options, _STREAM_OPTIONS if dialect.known_only else loosened(_STREAM_OPTIONS))
+    if body.get("stream") is not True:
+        message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+        yield Violation("stream_options", "stream_options", message)
+
+
+def check_stop(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
+    """Reports stop sequences that are too many, too long, or refused by the model."""
+    stop = body.get("stop")
+    if stop is None:
+        return
+    if not row.stop:
+        yield Violation("stop", "stop.model", "Unsupported parameter: 'stop' is not supported with this model.")
+    listed = [stop] if isinstance(stop, str) else items(stop)
+    if dialect.max_stops is not None and len(listed) > dialect.max_stops:
+        yield Violation("stop", "stop.count", f"Invalid 'stop': array too long. Expected at most {dialect.max_stops}.")
+    for index, one in enumerate(listed):
+        if not isinstance(one, str):
+            yield Violation(f"stop[{index}]", "type", "Input should be a string.")
+        elif dialect.max_stop_bytes is not None and len(one.encode(errors="replace")) > dialect.max_stop_bytes:
+            message = f"Invalid 'stop': expected at most {dialect.max_stop_bytes} bytes each."
+            yield Violation(f"stop[{index}]", "stop.length", message)
+
+
+def check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow, levels: ReasoningRow) -> Iterator[Violation]:
+    """Reports an effort that the model does not have, and what it excludes."""
+    effort = text(body.get("reasoning_effort"))
+    taken = _taken(text(body.get("model")), dialect, levels)
+    if effort in dialect.refused_efforts or (effort and taken is not None and effort not in taken):
+        listed = ", ".join(f"'{level}'" for level in sorted(taken or ())) or "others"
+        message = f"Unsupported value: {shown(effort)} is not supported with this model. Supported values are: {listed}."
+        yield Violation("reasoning_effort", "effort", message)
+    if effort not in ("", "none") and items(body.get("tools")) and not row.effort_with_tools:
+        message = "Function tools with reasoning_effort are not supported for this model in /v1/chat/completions."
+        yield Violation("reasoning_effort", "effort.tools", message)
+    if levels.default and (effort or levels.default) != "none":
+        yield from _check_sampling(body)
+
+
+def _taken(model: str, dialect: ChatDialect, levels: ReasoningRow) -> frozenset[str] | None:
+    """The efforts this model takes on this server; None when that is not known."""
+    for pattern, efforts in dialect.efforts:
+        if re.fullmatch(pattern, model):
+            return efforts
+    return frozenset(OPENAI_EFFORTS) - levels.refused if dialect.known_only or levels.refused else None
+
+
+def _check_sampling(body: Mapping[str, object]) -> Iterator[Violation]:
+    for name, default in _DEFAULTS.items():
+        if body.get(name) is not None and body[name] != default:
+            message = f"Unsupported parameter: '{name}' is not supported with this model."
+            yield Violation(name, "sampling.reasoning", message)
+
+
+def check_thinking(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
+    """Reports thinking switched off where it cannot be."""
+    disabled = fields(body.get("thinking")).get("type") == "disabled"
+    if disabled and is_thinking(body, dialect):
+        yield Violation("thinking.type", "thinking.model", "Thinking cannot be disabled on this model.")
+    if dialect.routed_reasoning:
+        yield from _check_routed(body)
+
+
+def _check_routed(body: Mapping[str, object]) -> Iterator[Violation]:
+    """Section 9, OpenRouter: reasoning is asked for in one way, and the shorthand says the same."""
+    asked = fields(body.get("reasoning"))
+    effort, short = asked.get("effort"), body.get("reasoning_effort")
+    if effort is not None and asked.get("max_tokens") is not None:
+        message = "Only one of 'reasoning.effort' and 'reasoning.max_tokens' can be specified."
+        yield Violation("reasoning", "reasoning.exclusive", message)
+    if isinstance(effort, str) and effort not in _ROUTED_EFFORTS:
+        yield Violation("reasoning.effort", "reasoning.effort", f"Invalid value: {shown(effort)} is no effort.")
+    elif isinstance(effort, str) and isinstance(short, str) and effort != short:
+        message = "'reasoning_effort' and 'reasoning.effort' must agree."
+        yield Violation("reasoning_effort", "reasoning.disagree", message)
+
+
+def check_metadata(metadata: object) -> Iterator[Violation]:
+    """Reports metadata beyond what OpenAI stores with a completion."""
+    pairs = fields(metadata)
+    if len(pairs) > _MAX_PAIRS:
+        yield Violation("metadata", "metadata", f"Expected at most {_MAX_PAIRS} pairs.")
+    for key, value in pairs.items():
+        if len(str(key)) > _MAX_KEY or not isinstance(value, str) or len(value) > _MAX_VALUE:
+            message = f"Expected strings of at most {_MAX_KEY} (key) and {_MAX_VALUE} (value) characters."
+            yield Violation(join("metadata", str(key)[:_MAX_KEY]), "metadata", message)

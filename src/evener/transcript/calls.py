@@ -1,0 +1,136 @@
+"""Sees that every call has an id of its own and exactly one result, right after it. Pure; a part of repair."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from evener.transcript.blocks import Block, TextBlock, ToolCall, ToolResult
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+
+__all__ = ["Expected", "Names", "answered", "with_unique_ids"]
+
+NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
+
+Names = list[tuple[str, str]]
+"""The calls of a turn in order: the id that each was made with, and the id it goes under."""
+
+
+class Expected:
+    """The results that may still come. Where calls are `elsewhere`, with the provider, any id may have one."""
+
+    def __init__(self, messages: Iterable[Message], *, elsewhere: bool) -> None:
+        self._open: Counter[str] = Counter()
+        self._elsewhere = elsewhere
+        for message in messages:
+            self.add(message)
+
+    def add(self, message: Message) -> None:
+        """A message of the exchange, its results expected ones."""
+        self._elsewhere = self._elsewhere and message.role != "assistant"
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                self._open[block.id] += 1
+            elif isinstance(block, ToolResult):
+                self._open[block.call_id] -= 1
+
+    def only(self, message: Message, losses: list[Loss]) -> Message | None:
+        """The message without results that nobody waits for; None when nothing else was in it."""
+        left = self._open.copy()
+        kept: list[Block] = []
+        for block in message.blocks:
+            if isinstance(block, ToolResult):
+                if not self._is_due(block.call_id, left):
+                    why = f"no open call {block.call_id!r} stands before it"
+                    losses.append(Loss("repaired", "tool_result", why, message.id))
+                    continue
+                left[block.call_id] -= 1
+            kept.append(block)
+        if len(kept) == len(message.blocks):
+            return message
+        return replace(message, blocks=tuple(kept)) if kept else None
+
+    def _is_due(self, call_id: str, left: Counter[str]) -> bool:
+        return left[call_id] > 0 or (self._elsewhere and bool(call_id) and left[call_id] == 0)
+
+
+def with_unique_ids(message: Message, used: set[str], names: Names, losses: list[Loss]) -> Message:
+    """The message with ids that no call before has; they are added to `used` and `names`."""
+    blocks: list[Block] = []
+    for place, block in enumerate(message.blocks):
+        if isinstance(block, ToolCall):
+            fresh = _fresh_id(block.id or _made_id(message.id, place), used)
+            used.add(fresh)
+            names.append((block.id, fresh))
+            if fresh != block.id:
+                why = f"the id {block.id!r} was used before or empty; sent as {fresh!r}"
+                losses.append(Loss("renamed", "tool_call id", why, message.id))
+                block = replace(block, id=fresh)
+        blocks.append(block)
+    return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
+
+
+def _fresh_id(wanted: str, used: set[str]) -> str:
+    fresh, number = wanted, 2
+    while fresh in used:
+        fresh, number = f"{wanted}_{number}", number + 1
+    return fresh
+
+
+def _made_id(message_id: str, place: int) -> str:
+    return "call_" + blake2b(f"{message_id}/{place}".encode(), digest_size=8).hexdigest()
+
+
+def answered(
+    assistant: Message, came: Sequence[Message], names: Names, losses: list[Loss]
+) -> tuple[list[Message], Message | None]:
+    """The messages that came back, a result for each call standing first and in call order.
+
+    Also the first of them if it had to be made: a message of results only, that belongs to no one. Every result in `came`
+    is expected.
+    """
+    results, places = _taken(came, names)
+    for _, new in names:
+        if new not in results:
+            losses.append(Loss("added", "tool_result", f"call {new!r} had none; an honest one was made", assistant.id))
+    if places != sorted(places):
+        losses.append(Loss("repaired", "tool_result", "results were put first and in call order", assistant.id))
+    ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in names)
+    return _led_by(ordered, assistant, came)
+
+
+def _taken(came: Sequence[Message], names: Names) -> tuple[dict[str, ToolResult], list[int]]:
+    """The results under the ids of their calls, and for each block the place where it belongs: those of results come first."""
+    due: defaultdict[str, deque[int]] = defaultdict(deque)
+    for number, (old, _) in enumerate(names):
+        due[old].append(number)
+    results: dict[str, ToolResult] = {}
+    places: list[int] = []
+    for block in (block for message in came for block in message.blocks):
+        place = len(names)
+        if isinstance(block, ToolResult):
+            place = due[block.call_id].popleft()
+            new = names[place][1]
+            results[new] = block if block.call_id == new else replace(block, call_id=new)
+        places.append(place)
+    return results, places
+
+
+def _led_by(
+    results: tuple[ToolResult, ...], assistant: Message, came: Sequence[Message]
+) -> tuple[list[Message], Message | None]:
+    first = next((message for message in came if any(isinstance(block, ToolResult) for block in message.blocks)), None)
+    others = [(message, tuple(block for block in message.blocks if not isinstance(block, ToolResult))) for message in came]
+    if first is not None and first is came[0]:
+        return [_with(first, (*results, *others[0][1])), *(_with(*rest) for rest in others[1:] if rest[1])], None
+    rest = [_with(message, blocks) for message, blocks in others if blocks]
+    if first is not None and all(message.id != first.id for message in rest):
+        return [_with(first, results), *rest], None
+    made = Message("user", results, id=f"{first.id if first else assistant.id}/results", created_at=assistant.created_at)
+    return [made, *rest], made
+
+
+def _with(message: Message, blocks: tuple[Block, ...]) -> Message:
+    return message if blocks == message.blocks else replace(message, blocks=blocks)

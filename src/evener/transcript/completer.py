@@ -1,0 +1,23 @@
+"""The seam between a loop and a model: a name and one call. Models implement it, loops know nothing else of them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from evener.transcript.ask import ToolSpec
+from evener.transcript.reply import Reply
+from evener.transcript.transcript import Transcript
+
+__all__ = ["Completer"]
+
+
+class Completer(Protocol):
+    """Answers a conversation. Token and reasoning fields of the reply are filled when known and zero otherwise."""
+
+    @property
+    def name(self) -> str:
+        """Which model this is, for people and logs."""
+        ...
+
+    async def complete(self, transcript: Transcript, tools: Sequence[ToolSpec] = ()) -> Reply:
+        """One answer to this conversation, with these tools on offer."""
+        ...

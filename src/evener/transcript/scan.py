@@ -1,0 +1,130 @@
+"""Looks at untrusted JSON for what the decoder does not see or does not locate. Pure; linear in the size of the text.
+
+The decoder takes duplicate keys, and names a broken escape by its byte at best. Python's own parser finds the former, but
+only once the shape of the text is known to be shallow: before that, a hostile text could fill the memory.
+"""
+
+import json
+import re
+
+from evener.errors import BadDocument
+
+__all__ = ["checked_bytes", "path_at", "repeated_key", "short"]
+
+BOM = b"\xef\xbb\xbf"
+HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+LONE_SURROGATE = re.compile(HIGH + rb"(?!" + LOW + rb")|" + LOW + rb"(?<!" + HIGH + LOW + rb")")
+TOKEN = re.compile(rb'(?P<text>"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))(?P<colon>\s*:)?|[][{},]', re.DOTALL)
+MOST_WALKED = 1 << 20  # bytes; the path to a place further on takes too long to find
+
+
+def checked_bytes(data: bytes | str, max_bytes: int) -> bytes:
+    """The bytes of a document that is small enough, not empty, and text throughout."""
+    if isinstance(data, str) and len(data) <= max_bytes:
+        try:
+            data = data.encode()
+        except UnicodeEncodeError as error:
+            raise _lone_surrogate(f"character {error.start:,}", "") from None
+    if not isinstance(data, (bytes, str)):
+        raise BadDocument(f"A document is bytes or str, not {type(data).__name__}. Read the file first.")
+    if isinstance(data, str) or len(data) > max_bytes:
+        unit = "characters" if isinstance(data, str) else "bytes"
+        raise BadDocument(
+            f"The document has {len(data):,} {unit}, but at most {max_bytes:,} bytes are read. "
+            "If you trust it, load it with a larger max_bytes."
+        )
+    _check_encoding(data)
+    for found in LONE_SURROGATE.finditer(data):
+        if _backslashes_before(data, found.start()) % 2 == 0:
+            raise _lone_surrogate(f"byte {found.start():,}", path_at(data, found.start()))
+    return data
+
+
+def path_at(body: bytes, end: int) -> str:
+    """The path to the value that stands at a byte, as in `messages[3].blocks[0].text`; empty when it is too far to walk."""
+    if end > MOST_WALKED:
+        return ""
+    path: list[str | int] = []
+    for token in TOKEN.finditer(body, 0, end):
+        match token[0][:1]:
+            case b"{":
+                path.append("")
+            case b"[":
+                path.append(0)
+            case b"]" | b"}":
+                del path[-1:]
+            case b"," if path and isinstance(path[-1], int):
+                path[-1] += 1
+            case b'"' if path and token["colon"]:
+                path[-1] = token["text"][1:-1].decode(errors="replace")
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{short(step)}" for step in path).strip(".")
+
+
+def repeated_key(text: str) -> str | None:
+    """The path of a key that stands twice in one object; None when there is none. Only for text of a known shape."""
+    try:
+        json.loads(text, object_pairs_hook=_check_unique, parse_int=str)
+    except _Repeated:
+        return _find_repeated(json.loads(text, object_pairs_hook=_Pairs, parse_int=str), "")
+    return None
+
+
+def short(text: str) -> str:
+    """A foreign text, cut to what fits in a message."""
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _backslashes_before(body: bytes, end: int) -> int:
+    start = end
+    while start and body[start - 1 : start] == b"\\":
+        start -= 1
+    return end - start
+
+
+class _Repeated(Exception):
+    """A key stands twice."""
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object with all its keys."""
+
+
+def _check_unique(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise _Repeated
+
+
+def _find_repeated(value: object, path: str) -> str | None:
+    steps: list[tuple[str, object]] = []
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            steps.append((f"{path}.{key}".strip("."), item))
+            if key in seen:
+                return steps[-1][0]
+            seen.add(key)
+    elif isinstance(value, list):
+        steps = [(f"{path}[{number}]", item) for number, item in enumerate(value)]
+    return next((found for step, item in steps if (found := _find_repeated(item, step)) is not None), None)
+
+
+def _check_encoding(body: bytes) -> None:
+    if not body.strip():
+        raise BadDocument("The document is empty. Check that the file was written to its end.")
+    if body.startswith(BOM):
+        raise BadDocument("The document begins with a byte order mark. Save it as UTF-8 without one.")
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        path = path_at(body, error.start)
+        what = f"byte {error.start:,} is {body[error.start]:#04x} ({error.reason})"
+        raise BadDocument(f"{path or 'The document'} is not UTF-8: {what}. Save it as UTF-8.", path=path) from None
+
+
+def _lone_surrogate(where: str, path: str) -> BadDocument:
+    place = f"{path} ({where})" if path else f"The document, at {where},"
+    return BadDocument(
+        f"{place} holds a lone surrogate, which is no character. Replace it in the text that the document was made from.",
+        path=path,
+    )

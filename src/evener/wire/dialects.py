@@ -1,0 +1,72 @@
+"""The subsets of JSON Schema that wires take, as records. Pure data: `schemas` brings a schema into one of them.
+
+Sheets: Messages section 6, Responses section 5, gemini section 4.
+"""
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["ANTHROPIC_STRICT", "GEMINI_JSON", "GEMINI_SUBSET", "OPENAI_STRICT", "Dialect"]
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """What one wire takes. `known` lists the only keywords it takes; without it, all but the `banned` ones.
+
+    `strict`: objects are closed and every value has a type. `all_required`: also, every property is required.
+    `refs`: anywhere, only alone in their schema, or nowhere. `enums`: what an enum may list.
+    """
+
+    strict: bool = False
+    known: frozenset[str] = frozenset()
+    banned: frozenset[str] = frozenset()
+    all_required: bool = False
+    object_root: bool = False
+    refs: Literal["any", "bare", "none"] = "any"
+    cycles: bool = True
+    enums: Literal["any", "primitive", "plain", "text"] = "any"
+    formats: frozenset[str] = frozenset()
+    most_min_items: int | None = None
+    nullable: bool = False
+
+    def takes(self, keyword: str) -> bool:
+        """Whether a keyword may stay."""
+        return keyword in self.known if self.known else keyword not in self.banned
+
+
+# Unverified whether strict modes take these; what is moved cannot be refused.
+CONDITIONS = "not if then else dependentSchemas dependentRequired contains propertyNames unevaluatedProperties".split()
+RANGES = "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength".split()
+ANTHROPIC_STRICT = Dialect(
+    strict=True,
+    banned=frozenset([*RANGES, "maxItems", "oneOf", "patternProperties", *CONDITIONS]),
+    cycles=False,
+    enums="primitive",
+    formats=frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split()),
+    most_min_items=1,
+)
+OPENAI_STRICT = Dialect(
+    strict=True,
+    banned=frozenset(["allOf", "oneOf", "patternProperties", "default", *CONDITIONS]),
+    all_required=True,
+    object_root=True,
+    refs="bare",
+)
+# Beside what the sheet lists: `default`, `pattern` and the older name of `$defs` are taken, as recorded.
+GEMINI_JSON = Dialect(
+    known=frozenset(
+        "$id $defs definitions $ref $anchor type format title description enum items prefixItems minItems maxItems minimum "
+        "maximum anyOf oneOf properties additionalProperties required propertyOrdering default pattern".split()
+    ),
+    refs="bare",
+    enums="plain",
+)
+GEMINI_SUBSET = Dialect(
+    known=frozenset(
+        "type format title description nullable enum items minItems maxItems properties required propertyOrdering "
+        "minProperties maxProperties minimum maximum minLength maxLength pattern anyOf default example".split()
+    ),
+    refs="none",
+    enums="text",
+    nullable=True,
+)

@@ -1,0 +1,306 @@
+"""Writes one exchange as Gemini contents, a message of ours as one content. Pure.
+
+Rules (sheets 2, 3 and 7): only users and models speak; all results of a turn stand in one content, in call order, and each is
+an object; a signature goes back on its own part, unchanged, and nothing is merged with a part that has one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
+
+import msgspec
+
+from evener.transcript.ask import Ask
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.origin import Origin, Seal
+from evener.transcript.repair import Exchange
+from evener.wire.fold import Fragment
+from evener.wire.gemini.hosted import CIRCULATED
+from evener.wire.gemini.parts import SIGNATURE, WIRE, Raws, camel, is_bare, own_fields, part_of, shape_of
+from evener.wire.names import lettered_name, short_id
+from evener.wire.page import Page
+from evener.wire.quirks import Quirks
+from evener.wire.text import OPERATOR, as_object, fields, must_fetch, placeholder
+
+__all__ = ["WIRE", "render"]
+
+NOTHING_LEFT: dict[str, object] = {"text": "[nothing that this provider can read]"}
+
+Value = dict[str, object]
+Part = tuple[Value, str]
+"""A part and the lifetime of a cache mark that was asked for on it."""
+
+
+def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+    """One exchange: what the model said, then what came back."""
+    page = Page(WIRE, ask, quirks, chain)
+    calls: Mapping[str, ToolCall] = {}
+    if exchange.assistant:
+        calls = {call.id: call for call in exchange.assistant.calls}
+        _content(page, b"model", _said(page, exchange.assistant))
+    for messages in _turns(exchange.back, quirks):
+        _content(page, b"user", [part for message in messages for part in _back(page, message, calls)])
+    return page.fragment(exchange, None)
+
+
+def _turns(back: Sequence[Message], quirks: Quirks) -> Iterator[list[Message]]:
+    """The messages that share a content: the two halves of one, or all of them where turns must alternate."""
+    turn: list[Message] = []
+    for message in back:
+        if turn and not quirks.merge_turns and turn[-1].id != f"{message.id}/results":
+            yield turn
+            turn = []
+        turn.append(message)
+    if turn:
+        yield turn
+
+
+def _content(page: Page, role: bytes, parts: Sequence[Part]) -> None:
+    page.write(b'%s{"role":"%s","parts":[' % (b"," if page.pieces else b"", role))
+    for number, (value, cache) in enumerate(parts or [(NOTHING_LEFT, "")]):
+        page.write(b"," if number else b"")
+        page.block(value, cache)
+    page.write(b"]}")
+
+
+def _opened(page: Page, seal: Seal | None) -> Raws:
+    """The fields of a seal that may go out. Of another model's, all but the signature: it could not be verified."""
+    own = own_fields(seal)
+    if seal and SIGNATURE in own:
+        why = page.shut_why(seal)
+        if why:
+            page.drop("thought signature", why)
+            del own[SIGNATURE]
+    return own
+
+
+# What the model said.
+
+
+def _said(page: Page, message: Message) -> list[Part]:
+    page.message = message.id
+    parts: list[Part] = []
+    signs = bool(page.quirks.call_signature)
+    for block in message.blocks:
+        match block:
+            case TextBlock():
+                parts += _text(page, block, message)
+            case ReasoningBlock():
+                parts += _reasoning(page, block)
+            case ToolCall():
+                parts.append((_call(page, block, signs=signs), block.cache))
+                signs = False
+            case ImageBlock() | DocumentBlock():
+                parts.append((_media(page, block) or _line(page, block), block.cache))
+            case HostedBlock():
+                parts.append((_hosted(page, block, message), block.cache))
+            case ToolResult():
+                page.drop("tool_result", "a model's turn cannot hold it")
+            case _:
+                assert_never(block)
+    return parts
+
+
+def _text(page: Page, block: TextBlock, message: Message) -> Iterator[Part]:
+    own = _opened(page, block.seal)
+    if block.citations and (message.origin is None or message.origin.wire != WIRE):
+        page.drop("citations", "this wire takes none back")
+    if block.text.strip() or SIGNATURE in own:
+        yield {"text": block.text, **own}, block.cache
+    else:
+        page.drop("text", "it was empty and its seal cannot go")
+
+
+def _reasoning(page: Page, block: ReasoningBlock) -> Iterator[Part]:
+    why = "it carries nothing that this provider could verify"
+    if page.quirks.thinking_replay == "none":
+        why = "this endpoint takes back no reasoning"
+    elif block.seal:
+        why = page.shut_why(block.seal)
+    if not why:
+        page.thought = True
+        yield {"text": block.text, "thought": True, **own_fields(block.seal)}, ""
+    elif block.text.strip() and page.ask.foreign_reasoning == "text":
+        page.degrade("reasoning", f"sent as plain text: {why}")
+        yield {"text": block.text}, ""
+    else:
+        page.drop("reasoning", why)
+
+
+def _call(page: Page, call: ToolCall, *, signs: bool) -> Value:
+    value: Value = {
+        "id": short_id(call.id, page.quirks.id_length),
+        "name": lettered_name(call.name, page.quirks.name_length),
+        "args": msgspec.Raw(page.arguments(call).encode()),
+    }
+    part = part_of("functionCall", value, _opened(page, call.seal))
+    if signs and SIGNATURE not in part:
+        why = "the first call of a turn needs one and has none that this model could verify; a stand-in is sent"
+        page.losses.append(Loss("added", "thought signature", why, page.message))
+        part[SIGNATURE] = page.quirks.call_signature
+    return part
+
+
+def _hosted(page: Page, block: HostedBlock, message: Message) -> Value:
+    own = fields(block.raw) if block.wire == WIRE and page.quirks.hosted else {}
+    circulated = any(camel(name) in CIRCULATED for name in own)
+    if not own or (circulated and page.quirks.hosted_beside != "flag"):
+        return _line(page, block)
+    if circulated:
+        page.traits.add("circulated")
+    signed = [name for name in own if camel(name) == SIGNATURE]
+    why = page.shut_why(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
+    if why:
+        page.drop("thought signature", why)
+    return {name: value for name, value in own.items() if not why or name not in signed}
+
+
+def _line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
+    page.degrade("hosted block" if isinstance(block, HostedBlock) else block.kind, "it cannot go here; sent as a line")
+    return {"text": placeholder(block)}
+
+
+# What came back.
+
+
+def _back(page: Page, message: Message, calls: Mapping[str, ToolCall]) -> list[Part]:
+    page.message = message.id
+    lead = OPERATOR if message.role == "system" else ""
+    if lead:
+        page.degrade("system message", "this wire takes none here; sent as marked user text")
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    parts: list[Part] = []
+    after: list[Part] = []
+    for result in results:
+        parts.append((_result(page, result, calls, after), result.cache))
+    return [*parts, *after, *(part for block in message.blocks for part in _spoken(page, block, message, lead))]
+
+
+def _spoken(page: Page, block: Block, message: Message, lead: str) -> Iterator[Part]:
+    match block:
+        case TextBlock():
+            yield {"text": lead + block.text, **own_fields(block.seal)}, block.cache
+        case ImageBlock() | DocumentBlock():
+            yield _media(page, block) or _line(page, block), block.cache
+        case HostedBlock():
+            yield _hosted(page, block, message), block.cache
+        case ToolResult():
+            return
+        case ReasoningBlock() | ToolCall():
+            page.drop(block.kind, "a user's turn cannot hold it")
+        case _:
+            assert_never(block)
+
+
+def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after: list[Part]) -> Value:
+    """A function's response; what it cannot hold goes `after` all of them."""
+    call = calls.get(result.call_id)
+    own = own_fields(result.seal)
+    texts: list[str] = []
+    media: list[Value] = []
+    for block in result.content:
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+            continue
+        value = _hosted_result(page, block) if isinstance(block, HostedBlock) else _media(page, block)
+        if value is None:
+            texts.append(str(_line(page, block)["text"]))
+        elif isinstance(block, HostedBlock) or block.media_type in page.quirks.result_parts:
+            media.append(value)
+        else:
+            page.degrade(f"{block.kind} in a result", "a function's response cannot hold it here; it stands after the results")
+            label = f"[{block.kind} from {call.name if call else result.call_id}]"
+            after += (({"text": label}, ""), (value, block.cache))
+    value = {
+        "name": lettered_name(call.name, page.quirks.name_length) if call else "",
+        "response": _response(result, own, texts),
+    }
+    if call is None or not is_bare(own_fields(call.seal)):
+        value = {"id": short_id(result.call_id, page.quirks.id_length), **value}
+    return _response_part({**value, "parts": media} if media else value, own)
+
+
+def _response_part(value: Value, own: Raws) -> Value:
+    if "functionResponse" not in own:
+        return {"functionResponse": value, **own}
+    inner = {name: field for name, field in fields(own["functionResponse"]).items() if name != "response"}
+    beside = {name: field for name, field in own.items() if name != "functionResponse"}
+    return part_of("functionResponse", {**value, **inner}, beside)
+
+
+def _response(result: ToolResult, own: Raws, texts: Sequence[str]) -> object:
+    """A result as an object: as it stood when it was read, else as its output or its error."""
+    text, shape = "\n".join(texts), shape_of(own)
+    if shape and (shape.under == "error") == result.is_error:
+        value = _json(text) if shape.json else None
+        if shape.under:
+            return {shape.under: text if value is None else value}
+        return as_object(text) or {"output": text}
+    if result.is_error:
+        return {"error": text}
+    return {"output": text} if texts else {}
+
+
+def _json(text: str) -> msgspec.Raw | None:
+    try:
+        return msgspec.json.decode(text, type=msgspec.Raw).copy()
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _hosted_result(page: Page, block: HostedBlock) -> Value | None:
+    return dict(fields(block.raw)) if block.wire == WIRE and page.quirks.hosted else None
+
+
+# Media, on both sides.
+
+
+def _media(page: Page, block: ImageBlock | DocumentBlock) -> Value | None:
+    """An image or a file as a part; None when this endpoint cannot take it."""
+    image = isinstance(block, ImageBlock)
+    if not (page.quirks.images if image else page.quirks.documents):
+        return None
+    kind = {"mimeType": block.media_type} if block.media_type else {}
+    match block.source:
+        case Inline(data):
+            name, value = "inlineData", {"mimeType": "image/png" if image else "application/pdf", **kind, "data": data}
+        case Remote(url):
+            name, value = "fileData", {**kind, "fileUri": url}
+        case Uploaded(file_id, wire):
+            if wire != WIRE:
+                return None
+            name, value = "fileData", {**kind, "fileUri": file_id}
+        case Stored():
+            raise must_fetch("media")
+        case _:
+            assert_never(block.source)
+    own = _opened(page, block.seal)
+    sealed = fields(own[name]) if name in own else {}
+    return part_of(name, {**value, **_labels(page, block, sealed)}, own)
+
+
+def _labels(page: Page, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:
+    if isinstance(block, ImageBlock):
+        if block.detail not in ("", "auto"):
+            page.drop("image detail", "this wire has none for one image")
+        return {}
+    if not block.name or "displayName" in sealed:
+        return {}
+    if not page.quirks.media_names:
+        page.drop("document name", "this endpoint takes none")
+        return {}
+    return {"displayName": block.name}

@@ -1,0 +1,324 @@
+"""Gemini's answers, whole or streamed, as neutral deltas. One path: a whole answer is a stream of one chunk. Pure.
+
+Rules (sheets 3, 7, 8 and 9): a chunk holds new parts only, and texts that follow one another are one text, unless one of them
+is signed: that is a part of its own. Calls come whole, often without an id, and with the finish reason STOP. Token counts are
+snapshots, the last one counts. There is no end mark: a turn is complete when a finish reason was seen and the bytes have ended.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evener.errors import EvenerError, WireError
+from evener.transcript import delta as d
+from evener.transcript.reply import Reply, StopReason
+from evener.transcript.usage import Usage
+from evener.wire.assembler import assemble
+from evener.wire.faults import complaint_of, typed
+from evener.wire.gemini.grounding import citations
+from evener.wire.gemini.hosted import hosted_block
+from evener.wire.gemini.parts import NOBODYS, SIGNATURE, Raws, as_list, sealed_text
+from evener.wire.names import made_id
+from evener.wire.quirks import Quirks
+from evener.wire.stream import StreamDecoder
+from evener.wire.text import fields
+
+__all__ = ["decode", "decoder"]
+
+NOTHING = msgspec.Raw(b"")
+THOUGHT = '{"thought":true}'
+STOPS: dict[str, StopReason] = {
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "SAFETY": "refusal",
+    "RECITATION": "refusal",
+    "BLOCKLIST": "refusal",
+    "PROHIBITED_CONTENT": "refusal",
+    "SPII": "refusal",
+    "MODEL_ARMOR": "refusal",
+    "JAILBREAK": "refusal",
+    "IMAGE_SAFETY": "refusal",
+    "IMAGE_PROHIBITED_CONTENT": "refusal",
+    "IMAGE_RECITATION": "refusal",
+}
+PLAIN = ("STOP", "UNEXPECTED_TOOL_CALL", "")
+"""Reasons that say nothing of calls: whether there are some decides (recorded)."""
+
+
+class _Text(msgspec.Struct, forbid_unknown_fields=True):
+    """A part that is text and nothing else: the common one. Any other field makes it another kind of part."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thoughtSignature: str | None = None  # noqa: N815 - here and below, the wire's own spelling
+
+
+class _Content(msgspec.Struct):
+    parts: list[msgspec.Raw] | None = None
+
+
+class _Candidate(msgspec.Struct):
+    content: _Content | None = None
+    finishReason: str | None = None  # noqa: N815
+    finishMessage: str | None = None  # noqa: N815
+    index: int | None = None
+    groundingMetadata: msgspec.Raw = NOTHING  # noqa: N815
+    citationMetadata: msgspec.Raw = NOTHING  # noqa: N815
+    urlContextMetadata: msgspec.Raw = NOTHING  # noqa: N815
+    logprobsResult: msgspec.Raw = NOTHING  # noqa: N815
+    safetyRatings: msgspec.Raw = NOTHING  # noqa: N815
+    continuationToken: msgspec.Raw = NOTHING  # noqa: N815
+
+
+class _Usage(msgspec.Struct):
+    promptTokenCount: int | None = None  # noqa: N815
+    cachedContentTokenCount: int | None = None  # noqa: N815
+    candidatesTokenCount: int | None = None  # noqa: N815
+    thoughtsTokenCount: int | None = None  # noqa: N815
+    toolUsePromptTokenCount: int | None = None  # noqa: N815
+
+
+class _Feedback(msgspec.Struct):
+    blockReason: str | None = None  # noqa: N815
+    blockReasonMessage: str | None = None  # noqa: N815
+
+
+class _Chunk(msgspec.Struct):
+    candidates: list[_Candidate] | None = None
+    usageMetadata: _Usage | None = None  # noqa: N815
+    promptFeedback: _Feedback | None = None  # noqa: N815
+    modelVersion: str | None = None  # noqa: N815
+    responseId: str | None = None  # noqa: N815
+    error: msgspec.Raw = NOTHING
+
+
+class _Call(msgspec.Struct):
+    name: str = ""
+    id: str | None = None
+    args: msgspec.Raw = NOBODYS
+
+
+class _Blob(msgspec.Struct):
+    data: str
+    mimeType: str = ""  # noqa: N815
+
+
+_chunks = msgspec.json.Decoder(_Chunk)
+_texts = msgspec.json.Decoder(_Text)
+_calls = msgspec.json.Decoder(_Call)
+_blobs = msgspec.json.Decoder(_Blob)
+
+
+class _Turn:
+    """What is known of the answer so far; turns its parts into deltas."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.index = -1
+        self.open = ""  # the kind of the block that more text may be added to
+        self.called = False
+        self.said: list[tuple[int, str]] = []  # all text, with the number of its block
+
+    def part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """One part."""
+        try:
+            part = _texts.decode(raw)
+        except msgspec.ValidationError:
+            self._other(raw, found)
+            return
+        text = part.text or ""
+        kind = "reasoning" if part.thought else "text"
+        if part.thoughtSignature:
+            self._sealed(kind, text, fields(raw), found)
+        elif text:
+            if self.open != kind:
+                self._next(kind)
+                if part.thought:
+                    found.append(d.SealAdded(self.index, "reasoning", THOUGHT))
+            self._show(kind, text, found)
+
+    def _next(self, kind: str) -> int:
+        """Begin a block."""
+        self.index += 1
+        self.open = kind
+        return self.index
+
+    def _show(self, kind: str, text: str, found: list[d.Delta]) -> None:
+        if kind == "reasoning":
+            found.append(d.ReasoningDelta(self.index, text))
+        else:
+            found.append(d.TextDelta(self.index, text))
+            self.said.append((self.index, text))
+
+    def _sealed(self, kind: str, text: str, own: Raws, found: list[d.Delta]) -> None:
+        """Text with fields of its own: a block that nothing is added to."""
+        self._next("")
+        own.pop("text", None)
+        if text:
+            self._show(kind, text, found)
+        found.append(d.SealAdded(self.index, "reasoning" if kind == "reasoning" else "text", sealed_text(own)))
+
+    def _other(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """A part that is not just text. What nobody here knows is kept as it is."""
+        own = fields(raw)
+        try:
+            if "functionCall" in own:
+                self._call(own, found)
+            elif "inlineData" in own:
+                self._media(own, found)
+            elif "text" in own and own.keys() & {SIGNATURE, "thought", "partMetadata"}:
+                text = msgspec.json.decode(own["text"], type=str)
+                self._sealed("reasoning" if bytes(own.get("thought", b"")) == b"true" else "text", text, own, found)
+            else:
+                found.append(d.HostedAdded(self._next(""), hosted_block(raw)))
+        except msgspec.ValidationError:
+            found.append(d.HostedAdded(self._next(""), hosted_block(raw)))
+
+    def _call(self, own: Raws, found: list[d.Delta]) -> None:
+        raw = own.pop("functionCall")
+        call, inner = _calls.decode(raw), fields(raw)
+        if inner.keys() & {"partialArgs", "willContinue"} or not call.name:
+            raise msgspec.ValidationError("a call that is not whole")
+        kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args")}
+        index = self._next("")
+        if not call.id:
+            kept["id"] = NOBODYS
+        self.called = True
+        found.append(d.CallStarted(index, call.id or made_id(self.id or bytes(raw).decode(), index), call.name))
+        seal = sealed_text(own, "functionCall", kept)
+        if seal:
+            found.append(d.SealAdded(index, "call", seal))
+        found.append(d.CallEnded(index, "{}" if call.args == NOBODYS else bytes(call.args).decode()))
+
+    def _media(self, own: Raws, found: list[d.Delta]) -> None:
+        raw = own.pop("inlineData")
+        blob, inner = _blobs.decode(raw), fields(raw)
+        index = self._next("")
+        found.append(d.MediaAdded(index, blob.mimeType, blob.data))
+        kept = {name: value for name, value in inner.items() if name not in ("data", "mimeType")}
+        seal = sealed_text(own, "inlineData", kept)
+        if seal:
+            found.append(d.SealAdded(index, "media", seal))
+
+
+def _usage(read: _Usage) -> Usage:
+    """The prompt includes what was cached, but not what tools added; thoughts stand beside the answer (sheet 10)."""
+    total = (read.promptTokenCount or 0) + (read.toolUsePromptTokenCount or 0)
+    cached, thought = read.cachedContentTokenCount or 0, read.thoughtsTokenCount or 0
+    return Usage(total, total - cached, cached, 0, (read.candidatesTokenCount or 0) + thought, thought)
+
+
+def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
+    """A whole answer, or a stream that came as one JSON array."""
+    return assemble(_whole(body))
+
+
+def _whole(body: bytes) -> list[d.Delta]:
+    events = _Events()
+    found: list[d.Delta] = []
+    try:
+        for raw in as_list(msgspec.Raw(body.strip())):
+            if events.read(bytes(raw), found):
+                return found
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        start = body[:60].decode(errors="replace")
+        raise WireError(f"Expected an answer of this wire: {error}. It begins with {start!r}; check the base URL.") from None
+    if not events.begun:
+        raise WireError("Expected an answer of this wire, but it has neither candidates nor counts. Check the base URL.")
+    return [*found, *(events.end() or [events.stopped("", "")])]
+
+
+def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
+    """A streamed answer."""
+    return StreamDecoder(_Events())
+
+
+class _Events:
+    def __init__(self) -> None:
+        self.begun = False
+        self._turn = _Turn()
+        self._stop: d.Stopped | None = None
+        self._finish: tuple[str, str] | None = None
+
+    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """One chunk; only an error is the last."""
+        chunk = _chunks.decode(frame)
+        if chunk.error and chunk.error != NOBODYS:
+            found.append(d.Failed(_error(frame)))
+            return True
+        if not self.begun:
+            self._begin(chunk, found)
+        candidates = chunk.candidates
+        if candidates:
+            self._candidate(candidates[0], found)
+            if len(candidates) > 1 or candidates[0].index:
+                found += _others(frame)
+        elif chunk.promptFeedback and chunk.promptFeedback.blockReason:
+            why = chunk.promptFeedback
+            self._stop = d.Stopped("refusal", why.blockReason or "", why.blockReasonMessage or "")
+        elif not chunk.usageMetadata:
+            found.append(d.Notice("chunk", frame.decode()))
+        if chunk.usageMetadata:
+            found.append(d.UsageReported(_usage(chunk.usageMetadata)))
+        return False
+
+    def end(self) -> list[d.Delta] | None:
+        """The bytes have ended: complete if a reason to stop was given."""
+        if self._finish:
+            return [self.stopped(*self._finish)]
+        return [self._stop] if self._stop else None
+
+    def stopped(self, reason: str, detail: str) -> d.Stopped:
+        """Why the turn ended: calls decide where the reason leaves it open."""
+        if reason in PLAIN and self._turn.called:
+            return d.Stopped("tools", reason, detail)
+        return d.Stopped("done" if reason == "STOP" else STOPS.get(reason, "other"), reason, detail)
+
+    def _begin(self, chunk: _Chunk, found: list[d.Delta]) -> None:
+        stated = (chunk.candidates, chunk.usageMetadata, chunk.promptFeedback, chunk.responseId, chunk.modelVersion)
+        self.begun = any(one is not None for one in stated)
+        if self.begun:
+            self._turn.id = chunk.responseId or ""
+            found.append(d.Started(self._turn.id, chunk.modelVersion or ""))
+
+    def _candidate(self, candidate: _Candidate, found: list[d.Delta]) -> None:
+        if candidate.index:
+            return
+        if candidate.content and candidate.content.parts:
+            for raw in candidate.content.parts:
+                self._turn.part(raw, found)
+        if candidate.finishReason:
+            self._finish = (candidate.finishReason, candidate.finishMessage or "")
+        found += self._notices(candidate)
+
+    def _notices(self, candidate: _Candidate) -> Sequence[d.Delta]:
+        """What stands beside the content: citations for its text, and all of it as it came."""
+        told = (
+            ("groundingMetadata", candidate.groundingMetadata),
+            ("citationMetadata", candidate.citationMetadata),
+            ("urlContextMetadata", candidate.urlContextMetadata),
+            ("logprobsResult", candidate.logprobsResult),
+            ("safetyRatings", candidate.safetyRatings),
+            ("continuationToken", candidate.continuationToken),
+        )
+        found: list[d.Delta] = []
+        for name, raw in told:
+            if raw and bytes(raw) not in (b"null", b"{}", b"[]"):
+                found += citations(name, raw, self._turn.said)
+                found.append(d.Notice(name, bytes(raw).decode()))
+        return found
+
+
+def _others(frame: bytes) -> list[d.Delta]:
+    """Candidates beside the first: a reply is one, so these are handed on as they came."""
+    every = msgspec.json.decode(fields(frame)["candidates"], type=list[msgspec.Raw])
+    return [d.Notice("candidate", bytes(raw).decode()) for raw in every if _index(raw)]
+
+
+def _index(raw: msgspec.Raw) -> int:
+    return msgspec.json.decode(raw, type=_Candidate).index or 0
+
+
+def _error(frame: bytes) -> EvenerError:
+    complaint = complaint_of(frame)
+    return typed(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")

@@ -1,0 +1,103 @@
+"""What a part is made of, in both directions: its one data field, and the fields beside it that ride in a seal. Pure.
+
+A seal holds the part's other fields as they came (`thoughtSignature`, `thought`, `videoMetadata`), and under the name of the
+data field those of its fields that have no neutral word: `{"thoughtSignature": "...", "functionCall": {"id": null}}`. An id
+that is null was never given: it is ours, and does not go out.
+"""
+
+import re
+
+import msgspec
+
+from evener.transcript.blocks import Remote, Source, Uploaded
+from evener.transcript.origin import Seal
+from evener.wire.text import dumps, fields
+
+__all__ = [
+    "NOBODYS",
+    "SIGNATURE",
+    "WIRE",
+    "Raws",
+    "Shape",
+    "as_list",
+    "camel",
+    "camel_fields",
+    "is_bare",
+    "own_fields",
+    "part_of",
+    "sealed_text",
+    "shape_of",
+    "source_of",
+]
+
+WIRE = "gemini"
+SIGNATURE = "thoughtSignature"
+NOBODYS = msgspec.Raw(b"null")
+SNAKE = re.compile(r"_([a-z0-9])")
+FILES = re.compile(r"https://[^/]+/(?:upload/)?v\d\w*/files/[\w-]+|(?!https?:)\w+:.*")
+"""What lies in a provider's own store: under its API, or not on the web at all."""
+
+Raws = dict[str, msgspec.Raw]
+
+
+class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a result's text stands in the response object: under which name (empty: it is the object), and as JSON or as text."""
+
+    under: str = ""
+    json: bool = False
+
+
+_shapes = msgspec.json.Decoder(Shape)
+
+
+def camel(name: str) -> str:
+    """A field's name as this wire writes it; requests may also spell it with underscores."""
+    return SNAKE.sub(lambda found: found[1].upper(), name) if "_" in name else name
+
+
+def camel_fields(raw: bytes | msgspec.Raw) -> Raws:
+    """The fields of an object under their own names, however they were spelled."""
+    return {camel(name): value for name, value in fields(raw).items()}
+
+
+def as_list(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    """A repeated field; the API also takes one object where a list is expected."""
+    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if bytes(raw)[:1] == b"[" else [raw]
+
+
+def own_fields(seal: Seal | None) -> Raws:
+    """The fields in a seal of this wire; none in any other."""
+    return fields(seal.data) if seal and seal.origin.wire == WIRE else {}
+
+
+def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]:
+    """A part with one data field, the sealed fields put back to their places."""
+    beside = {other: field for other, field in own.items() if other != name}
+    if name in own:
+        value = {**value, **fields(own[name])}
+    return {name: {field: one for field, one in value.items() if one != NOBODYS}, **beside}
+
+
+def is_bare(own: Raws) -> bool:
+    """Whether a call came without an id."""
+    call = fields(own["functionCall"]) if "functionCall" in own else {}
+    return call.get("id") == NOBODYS
+
+
+def shape_of(own: Raws) -> Shape | None:
+    """How the result stood in its response; None for our own way."""
+    response = fields(own["functionResponse"]) if "functionResponse" in own else {}
+    return _shapes.decode(response["response"]) if "response" in response else None
+
+
+def sealed_text(beside: Raws, name: str = "", inner: Raws | None = None) -> str:
+    """The text of a seal; empty when there is nothing to keep."""
+    kept: dict[str, object] = dict(beside)
+    if inner:
+        kept[name] = inner
+    return dumps(kept).decode() if kept else ""
+
+
+def source_of(uri: str) -> Source:
+    """Where a file lies: in the provider's store, or on the web."""
+    return Uploaded(uri, WIRE) if FILES.fullmatch(uri) else Remote(uri)

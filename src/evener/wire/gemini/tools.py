@@ -1,0 +1,119 @@
+"""Tools on this wire: functions and their schemas, out and in, and the provider's own. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evener.transcript.ask import HostedTool, ToolSpec
+from evener.transcript.loss import Loss
+from evener.wire.dialects import GEMINI_JSON, GEMINI_SUBSET
+from evener.wire.gemini.parts import WIRE, as_list, camel_fields
+from evener.wire.names import lettered_name
+from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields, raw_text
+from evener.wire.schemas import transform
+from evener.wire.text import dumps, with_tool_extra
+
+__all__ = ["fitted", "offers", "older_schema", "read_tools", "tool_part"]
+
+NO_ARGUMENTS = '{"type":"object","properties":{}}'
+FIELDS = ("parametersJsonSchema", "parameters")
+MOST_DEPTH = 100
+NESTED = ("properties", "$defs", "defs")
+LISTED = ("anyOf", "prefixItems")
+SINGLE = ("items", "additionalProperties")
+
+
+def fitted(schema: str, quirks: Quirks, where: str) -> tuple[msgspec.Raw, tuple[Loss, ...]]:
+    """A schema as this endpoint takes it; one that cannot be had in its dialect goes out as it is."""
+    found, losses = transform(schema, GEMINI_JSON if quirks.json_schemas else GEMINI_SUBSET, where)
+    return msgspec.Raw((found or schema).encode()), losses
+
+
+def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """One function's declaration, or one hosted tool; empty when it does not go out."""
+    if isinstance(tool, HostedTool):
+        if tool.wire == WIRE and quirks.hosted:
+            return tool.raw.encode()
+        losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
+        return b""
+    name = lettered_name(tool.name, quirks.name_length)
+    if name != tool.name:
+        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {name!r}"))
+    own: dict[str, object] = {"name": name, "description": tool.description}
+    whole = with_tool_extra(own, tool, WIRE, losses)
+    if tool.schema != NO_ARGUMENTS and not whole.keys() & {*FIELDS}:  # a function without arguments needs none (sheet 4)
+        schema, told = fitted(tool.schema, quirks, f"tool {tool.name}")
+        losses += told
+        whole[FIELDS[0] if quirks.json_schemas else FIELDS[1]] = schema
+    return dumps(whole)
+
+
+def offers(
+    tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks, losses: list[Loss]
+) -> tuple[list[object], bool, bool]:
+    """The field `tools`, all functions in one entry where the first one stands; whether it has functions, and hosted tools."""
+    pairs = [(isinstance(tool, ToolSpec), part) for tool, part in zip(tools, parts, strict=False) if part]
+    functions = [msgspec.Raw(part) for is_function, part in pairs if is_function]
+    if functions and len(functions) < len(pairs) and quirks.hosted_beside == "no":
+        losses.append(Loss("dropped", "hosted tools", "this model takes none beside functions"))
+        pairs = [pair for pair in pairs if pair[0]]
+    found: list[object] = []
+    for is_function, part in pairs:
+        if not is_function:
+            found.append(msgspec.Raw(part))
+        elif functions:
+            found.append({"functionDeclarations": functions})
+            functions = []
+    return found, any(pair[0] for pair in pairs), not all(pair[0] for pair in pairs)
+
+
+# The other direction.
+
+
+def read_tools(entry: msgspec.Raw, quirks: Quirks, *, strict: bool | None) -> list[ToolSpec | HostedTool]:
+    """The tools of one entry: its functions, and each of its other fields as a hosted tool."""
+    found: list[ToolSpec | HostedTool] = []
+    for name, value in camel_fields(entry).items():
+        if name == "functionDeclarations":
+            found += (_function(raw, quirks, strict) for raw in as_list(value))
+        else:
+            found.append(HostedTool(WIRE, dumps({name: value}).decode(), name))
+    return found
+
+
+def _function(raw: msgspec.Raw, quirks: Quirks, strict: bool | None) -> ToolSpec:
+    own = Fields(camel_fields(raw))
+    name, description = own.text("name"), own.text("description")
+    schema = NO_ARGUMENTS
+    if own.has("parameters"):
+        schema = older_schema(raw_text(own.peek_raw("parameters"), NO_ARGUMENTS))
+    elif own.has("parametersJsonSchema"):
+        schema = raw_text(own.peek_raw("parametersJsonSchema"), NO_ARGUMENTS)
+        if quirks.json_schemas and schema != NO_ARGUMENTS and transform(schema, GEMINI_JSON)[0] == schema:
+            own.take("parametersJsonSchema")
+    return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE)
+
+
+def older_schema(schema: str) -> str:
+    """The canonical form of a schema in the older subset: types may be in capitals, null is a flag."""
+    old = msgspec.json.decode(schema)
+    new = _canonical(old, 0)
+    return schema if new == old else dumps(new).decode()
+
+
+def _canonical(node: object, depth: int) -> object:
+    if not isinstance(node, dict) or depth > MOST_DEPTH:
+        return node
+    made: dict[str, object] = dict(node)
+    for name, child in node.items():
+        if name in NESTED and isinstance(child, dict):
+            made[name] = {key: _canonical(one, depth + 1) for key, one in child.items()}
+        elif name in LISTED and isinstance(child, list):
+            made[name] = [_canonical(one, depth + 1) for one in child]
+        elif name in SINGLE:
+            made[name] = _canonical(child, depth + 1)
+    kind = node.get("type")
+    if isinstance(kind, str):
+        made["type"] = [kind.lower(), "null"] if made.pop("nullable", False) is True else kind.lower()
+    return made

@@ -1,0 +1,160 @@
+"""Reads contents as messages: a content is a message, a part is a block. Pure.
+
+What has no neutral word is kept, not refused: unknown fields of a part ride in its seal, unknown parts are hosted blocks. Calls
+without ids get ours, and results without ids go to the calls they stand for, in order.
+"""
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    ResultContent,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+from evener.transcript.message import Message, Role
+from evener.transcript.origin import Origin, Seal
+from evener.wire.gemini.hosted import hosted_block
+from evener.wire.gemini.parts import (
+    NOBODYS,
+    WIRE,
+    Raws,
+    Shape,
+    as_list,
+    camel_fields,
+    is_bare,
+    own_fields,
+    sealed_text,
+    source_of,
+)
+from evener.wire.names import made_id
+from evener.wire.reading import Fields, message_id, raw_text
+from evener.wire.text import dumps
+
+__all__ = ["Turns"]
+
+ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
+KNOWN = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
+STANDARD = str.maketrans("-_", "+/")
+"""This wire takes both alphabets of base64, other wires only the one with plus and slash."""
+PLAIN = ("output", "error")
+"""Where the text of a result stands when nobody says otherwise."""
+
+
+class Turns:
+    """The contents of one request, read in order: results look for the calls before them."""
+
+    def __init__(self, target: Origin) -> None:
+        self.target = target
+        self.open: list[ToolCall] = []  # calls that have no result yet
+        self.place = ""
+
+    def message(self, number: int, raw: msgspec.Raw) -> Message:
+        """One content."""
+        own = Fields(camel_fields(raw))
+        role = ROLES.get(own.text("role"))
+        parts = as_list(own.take("parts")) if own.has("parts") else []
+        if role is None or own.rest_text():
+            odd = "another role" if role is None else f"the fields {', '.join(own.rest())}"
+            raise WireError(f"contents[{number}] has {odd}. Expected the role user or model, and parts.")
+        self.place = message_id(number, raw)
+        if role == "assistant":
+            self.open = []
+        blocks = tuple(self._block(place, part) for place, part in enumerate(parts))
+        if role == "user" and all(isinstance(block, TextBlock) and not block.text.strip() for block in blocks):
+            blocks = tuple(HostedBlock(bytes(part).decode(), WIRE, "an empty message", "user") for part in parts)
+        if role == "assistant":
+            self.open = [block for block in blocks if isinstance(block, ToolCall)]
+        origin = self.target if role == "assistant" else None
+        return Message(role, blocks, id=self.place, created_at=None, origin=origin)
+
+    def _block(self, place: int, raw: msgspec.Raw) -> Block:
+        own = Fields(camel_fields(raw))
+        found = [name for name in KNOWN if own.has(name)]
+        match found:
+            case ["text"] if own.is_text("text"):
+                return self._text(own)
+            case ["functionCall"]:
+                return self._call(place, own)
+            case ["functionResponse"]:
+                return self._result(own)
+            case ["inlineData"] | ["fileData"]:
+                return self._media(own, found[0])
+            case _:
+                return hosted_block(raw)
+
+    def _seal(self, beside: Raws, name: str = "", inner: Raws | None = None) -> Seal | None:
+        text = sealed_text(beside, name, inner)
+        return Seal(text, self.target) if text else None
+
+    def _text(self, own: Fields) -> TextBlock | ReasoningBlock:
+        text = own.text("text")
+        seal = self._seal(own.rest())
+        thought = bytes(own.peek_raw("thought")) == b"true"
+        return ReasoningBlock(text, seal) if thought else TextBlock(text, seal=seal)
+
+    def _call(self, place: int, own: Fields) -> ToolCall:
+        call = Fields(camel_fields(own.take("functionCall")))
+        arguments = raw_text(call.take("args"), "{}")
+        name, given = call.text("name"), call.text("id")
+        if not given:
+            call.put("id", "null")
+        return ToolCall(
+            given or made_id(self.place, place), name, arguments, self._seal(own.rest(), "functionCall", call.rest())
+        )
+
+    def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock:
+        media = Fields(camel_fields(own.take(kind)))
+        media_type, named = media.text("mimeType"), media.peek("displayName")
+        source = Inline(media.text("data").translate(STANDARD)) if kind == "inlineData" else source_of(media.text("fileUri"))
+        seal = self._seal(own.rest(), kind, media.rest())
+        if media_type.startswith("image/"):
+            return ImageBlock(source, media_type, seal=seal)
+        return DocumentBlock(source, media_type, named, seal)
+
+    def _result(self, own: Fields) -> ToolResult:
+        result = Fields(camel_fields(own.take("functionResponse")))
+        name, given = result.text("name"), result.text("id")
+        call = self._answered(name, given)
+        if call and not given and not is_bare(own_fields(call.seal)):
+            result.put("id", "null")
+        if call and name != call.name:
+            result.put("name", dumps(name).decode())
+        texts, failed = self._response(result)
+        media: list[ResultContent] = [self._inner(raw) for raw in result.items("parts")]
+        seal = self._seal(own.rest(), "functionResponse", result.rest())
+        return ToolResult(call.id if call else given, (*texts, *media), failed, seal)
+
+    def _answered(self, name: str, given: str) -> ToolCall | None:
+        """The call that a result is for: by id, else the first open one of that name."""
+        waiting = [call for call in self.open if (call.id == given if given else call.name == name)]
+        if not waiting:
+            return None
+        self.open.remove(waiting[0])
+        return waiting[0]
+
+    def _response(self, result: Fields) -> tuple[list[TextBlock], bool]:
+        """The text of a result and whether it is an error; where it stood is left in the seal unless it is the usual place."""
+        raw = result.take("response")
+        own = Fields(camel_fields(b"{}") if raw == NOBODYS else msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
+        names = list(own.rest())
+        if not names:
+            return [], False
+        under = names[0] if len(names) == 1 else ""
+        written = own.is_text(under)
+        text = own.peek(under) if written else raw_text(own.peek_raw(under), "null") if under else bytes(raw).decode()
+        if under not in PLAIN or not written or not text:
+            result.put("response", dumps(Shape(under, bool(under) and not written)).decode())
+        return [TextBlock(text)] if text else [], under == "error"
+
+    def _inner(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
+        own = Fields(camel_fields(raw))
+        found = [name for name in ("inlineData", "fileData") if own.has(name)]
+        return self._media(own, found[0]) if len(found) == 1 else HostedBlock(bytes(raw).decode(), WIRE, "part of a result")

@@ -1,0 +1,331 @@
+"""Writes one exchange as chat messages: bytes without cache marks, and the places where marks may go. Pure.
+
+The assistant's turn is one message: its text is the content, its calls stand apart. Each result is a message of its own, right
+after the calls and in their order; what a result cannot hold (media) follows all of them in the user's name.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+
+from evener.transcript.ask import Ask
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    ReasoningBlock,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.repair import Exchange
+from evener.wire.fold import Fragment
+from evener.wire.names import nine_id, short_id, wire_name
+from evener.wire.openai_chat.parts import Part, is_text, line, media_part, text_part
+from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, opened, why_foreign
+from evener.wire.openai_chat.thoughts import Thoughts
+from evener.wire.page import Page
+from evener.wire.quirks import Quirks
+from evener.wire.text import ERROR, OPERATOR, dumps, fields
+
+__all__ = ["WIRE", "render", "write_message"]
+
+FILLER = "OK."
+NOTHING_LEFT = "[nothing that this provider can read]"
+
+
+class Turn(msgspec.Struct):
+    """One message on its way out: its fields but the content, and the parts of that."""
+
+    own: dict[str, object]
+    parts: list[Part] = []
+    verbatim: bytes = b""
+
+
+def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+    """One exchange: what the assistant said, then what came back."""
+    mute = "" if quirks.reasoning_field and quirks.thinking_replay != "none" else "this endpoint takes back no reasoning"
+    lean = None
+    if quirks.thinking_replay == "latest" and not mute:
+        lean = _page(exchange, chain, ask, quirks, "this endpoint takes back only the latest").fragment(exchange, None)
+    return _page(exchange, chain, ask, quirks, mute).fragment(exchange, lean)
+
+
+def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
+    page = Page(WIRE, ask, quirks, chain)
+    page.mute = mute
+    if exchange.assistant:
+        page.message = exchange.assistant.id
+        write_message(page, _assistant(page, exchange.assistant))
+    turns: list[Turn] = []
+    for message in exchange.back:
+        page.message = message.id
+        turns += _results(page, message, exchange.assistant)
+        turns += _spoken(page, message)
+    for turn in _in_order(page, turns):
+        write_message(page, turn)
+    return page
+
+
+def write_message(page: Page, turn: Turn) -> None:
+    """Write a message. Its content is a text where that says it all, else a list in which marks may stand."""
+    page.write(b"," if page.pieces else b"")
+    own, parts = turn.own, turn.parts
+    if turn.verbatim:
+        page.write(turn.verbatim)
+    elif not parts:
+        page.write(dumps(own))
+    elif len(parts) == 1 and is_text(parts[0]) and not _listed(page, own):
+        page.write(dumps({**own, "content": parts[0][0]["text"]}))
+    else:
+        page.write(dumps(own)[:-1] + b',"content":[')
+        for number, (value, cache) in enumerate(parts):
+            page.write(b"," if number else b"")
+            page.block(value, cache)
+        page.write(b"]}")
+
+
+def _listed(page: Page, own: dict[str, object]) -> bool:
+    """Whether a moving mark may come to stand here: then the content is a list from the beginning."""
+    moves = page.ask.cache.mode in ("moving", "provider") and page.quirks.cache_style == "control"
+    return moves and page.quirks.cache_marks > 0 and own["role"] in ("user", "tool")
+
+
+def _joined(page: Page, parts: list[Part]) -> list[Part]:
+    """Texts as one text, where the endpoint wants no lists of them."""
+    if page.quirks.text_parts or len(parts) < 2 or not all(is_text(part) for part in parts):
+        return parts
+    page.degrade("texts of a message", "this endpoint takes one; they were joined by newlines")
+    return [({"type": "text", "text": "\n".join(str(value["text"]) for value, _ in parts)}, "")]
+
+
+# What the assistant said.
+
+
+class Saying:
+    """An assistant's message while its blocks are gone through."""
+
+    def __init__(self, page: Page, message: Message) -> None:
+        self.page = page
+        self.message = message
+        self.thoughts = Thoughts(page, message)
+        self.parts: list[Part] = []
+        self.calls: list[dict[str, object]] = []
+        self.fields: dict[str, object] = {}  # of the message, beside content and calls
+
+    def say(self, text: str) -> None:
+        """Add words of ours."""
+        self.parts.append(({"type": "text", "text": text}, ""))
+
+
+def _assistant(page: Page, message: Message) -> Turn:
+    whole = message.blocks[0]
+    if len(message.blocks) == 1 and isinstance(whole, HostedBlock) and _is_message(page, whole):
+        return Turn({"role": "assistant"}, verbatim=whole.raw.encode())
+    saying = Saying(page, message)
+    for block in message.blocks:
+        if saying.calls and not isinstance(block, ToolCall):
+            page.degrade("order of a turn", "on this wire all calls come last")
+        _add(saying, block)
+        if not isinstance(block, HostedBlock):
+            saying.fields |= opened(block.seal, page.ask, page.quirks).message
+    if saying.thoughts.lead:
+        saying.say(saying.thoughts.lead)
+    _fill(saying)
+    own: dict[str, object] = {"role": "assistant", **saying.fields, **saying.thoughts.fields}
+    return Turn({**own, **({"tool_calls": saying.calls} if saying.calls else {})}, _joined(page, saying.parts))
+
+
+def _add(saying: Saying, block: Block) -> None:
+    match block:
+        case ReasoningBlock():
+            part = saying.thoughts.add(block)
+            saying.parts += [(part, "")] if part else []
+        case ToolCall():
+            saying.calls.append(_call(saying.page, block))
+        case TextBlock():
+            _said(saying, block)
+        case HostedBlock():
+            _hosted(saying, block)
+        case DocumentBlock() if "audio" in saying.fields:
+            pass  # the sound goes back by its id
+        case ImageBlock() | DocumentBlock():
+            saying.say(line(saying.page, block))
+        case ToolResult():
+            saying.page.drop("tool_result", "an assistant turn cannot hold it")
+        case _:
+            assert_never(block)
+
+
+def _fill(saying: Saying) -> None:
+    """See that the message has what the row demands of one: content or a stand-in for it, reasoning beside calls."""
+    fields_, quirks = saying.fields, saying.page.quirks
+    if saying.calls:
+        saying.thoughts.owe()
+    if saying.parts:
+        fields_.pop("content", None)
+    elif not saying.calls and fields_.keys().isdisjoint(("content", "refusal", "audio")):
+        saying.say(NOTHING_LEFT)
+    elif "content" not in fields_ and quirks.empty_content != "absent":
+        fields_["content"] = "" if quirks.empty_content == "empty" else None
+
+
+def _said(saying: Saying, block: TextBlock) -> None:
+    page, thoughts = saying.page, saying.thoughts
+    own = opened(block.seal, page.ask, page.quirks).own
+    if block.citations:
+        page.drop("citations", "this wire takes none back")
+    if bytes(own.get(FIELD, b"")) == REFUSAL:
+        saying.fields["refusal"] = block.text
+    elif "audio" in own:
+        saying.fields["audio"] = {"id": fields(own["audio"])["id"]}
+    elif bytes(own.get("type", b"")) == REFUSAL:
+        saying.parts.append(({**own, "refusal": block.text}, ""))
+    elif block.text.strip() or thoughts.lead:
+        saying.parts.append(text_part(page, block, thoughts.lead))
+        thoughts.lead = ""
+    else:
+        page.drop("text", "it was empty and only its seal counted")
+
+
+def _hosted(saying: Saying, block: HostedBlock) -> None:
+    """A part goes back as it came; so do fields of the message, where the row takes them."""
+    page = saying.page
+    value = media_part(page, block) if not why_foreign(None, saying.message.origin, page.ask, page.quirks) else None
+    if value is not None and "type" in value:
+        saying.parts.append((value, block.cache))
+    elif value is not None and value.keys() <= set(page.quirks.answer_fields):
+        saying.fields |= value
+    else:
+        saying.say(line(page, block))
+
+
+def _call(page: Page, call: ToolCall) -> dict[str, object]:
+    own = opened(call.seal, page.ask, page.quirks).own
+    if call.seal and not own and call.seal.origin.wire != WIRE:
+        page.drop("seal of a tool_call", why_foreign(call.seal, None, page.ask, page.quirks))
+    inner = own.pop("function", None)
+    name = page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length))
+    id = page.renamed("tool_call id", call.id, _id(call.id, page.quirks))
+    value: dict[str, object] = {**own, "id": id, "type": "function"}
+    if bytes(own.get("type", b"")) == b'"custom"':
+        return {**value, "type": "custom", "custom": {"name": name, "input": call.raw}}
+    kept = fields(inner) if inner is not None else {}
+    return {**value, "function": {**kept, "name": name, "arguments": page.arguments(call)}}
+
+
+def _id(id: str, quirks: Quirks) -> str:
+    match quirks.id_charset:
+        case "nine":
+            return nine_id(id)
+        case "word":
+            return wire_name(id, quirks.chat_id_length)
+        case "any":
+            return short_id(id, quirks.chat_id_length)
+        case _:
+            assert_never(quirks.id_charset)
+
+
+# What came back.
+
+
+def _results(page: Page, message: Message, assistant: Message | None) -> list[Turn]:
+    """The results of a message, then what they could not hold."""
+    results = [block for block in message.blocks if isinstance(block, ToolResult)]
+    names = {call.id: call.name for call in assistant.calls} if assistant else {}
+    media: list[Part] = []
+    turns = [_result(page, result, names.get(result.call_id, ""), media) for result in results]
+    if media:
+        page.degrade("media in a tool_result", "it holds only text here; they follow in a user message")
+        turns.append(Turn({"role": "user"}, media))
+    return turns
+
+
+def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Turn:
+    id = _id(result.call_id, page.quirks)
+    named = {"name": wire_name(name, page.quirks.name_length)} if page.quirks.result_name and name else {}
+    own: dict[str, object] = {"role": "tool", "tool_call_id": id, **named}
+    own |= opened(result.seal, page.ask, page.quirks).message
+    parts: list[Part] = []
+    for block in result.content:
+        if isinstance(block, TextBlock):
+            parts.append(text_part(page, block))
+            continue
+        value = media_part(page, block) if not isinstance(block, HostedBlock) else None
+        if value is None:
+            parts.append(({"type": "text", "text": line(page, block)}, ""))
+            continue
+        label = f"file {len(media) // 2 + 1} of the result of {id}"
+        parts.append(({"type": "text", "text": f"[{label} follows below]"}, ""))
+        media += (({"type": "text", "text": f"[{label}]"}, ""), (value, block.cache))
+    if result.is_error:
+        page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
+        first = parts.pop(0) if parts else ({"type": "text", "text": ""}, "")
+        parts.insert(0, ({**first[0], "text": f"{ERROR}{first[0]['text']}"}, first[1]))
+    if result.cache and parts:
+        parts[-1] = (parts[-1][0], result.cache)
+    return Turn(own, _joined(page, parts) or [({"type": "text", "text": ""}, "")])
+
+
+def _spoken(page: Page, message: Message) -> list[Turn]:
+    """What a person or the operator said."""
+    blocks = [block for block in message.blocks if not isinstance(block, ToolResult)]
+    if not blocks:
+        return []
+    own: dict[str, object] = {"role": message.role}
+    lead = ""
+    if message.role == "system":
+        own["role"] = page.quirks.system_role
+        if not page.quirks.mid_system or page.quirks.system_role == "user":
+            own["role"], lead = "user", OPERATOR
+            page.degrade("system message", "this endpoint takes none here; sent as marked user text")
+    sealed = _sealed_fields(page, blocks)
+    own |= {name: value for name, value in sealed.items() if not lead or name != "role"}
+    if len(blocks) == 1 and isinstance(blocks[0], HostedBlock) and _is_message(page, blocks[0]):
+        return [Turn(own, verbatim=blocks[0].raw.encode())]
+    parts = [_spoken_part(page, block, lead if not number else "") for number, block in enumerate(blocks)]
+    return [Turn(own, _joined(page, parts))]
+
+
+def _sealed_fields(page: Page, blocks: Sequence[Block]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for block in blocks:
+        if not isinstance(block, HostedBlock):
+            found |= opened(block.seal, page.ask, page.quirks).message
+    return found
+
+
+def _is_message(page: Page, block: HostedBlock) -> bool:
+    return block.wire == WIRE and page.quirks.hosted and "role" in fields(block.raw)
+
+
+def _spoken_part(page: Page, block: Block, lead: str) -> Part:
+    match block:
+        case TextBlock():
+            return text_part(page, block, lead)
+        case ImageBlock() | DocumentBlock() | HostedBlock():
+            value = media_part(page, block)
+            return (value, block.cache) if value else ({"type": "text", "text": line(page, block)}, "")
+        case _:
+            return {"type": "text", "text": f"[{block.kind} omitted]"}, ""
+
+
+def _in_order(page: Page, turns: list[Turn]) -> list[Turn]:
+    """The messages that came back, with a filler or merged where the endpoint wants it."""
+    found: list[Turn] = []
+    for turn in turns:
+        before = found[-1] if found else None
+        if before and before.own["role"] == "tool" != turn.own["role"] and not page.quirks.tool_then_user:
+            found.append(Turn({"role": "assistant"}, [({"type": "text", "text": FILLER}, "")]))
+            why = "nobody may speak right after a tool here; a filler of the assistant stands between"
+            page.losses.append(Loss("added", "assistant message", why, page.message))
+            before = None
+        if before and page.quirks.merge_turns and before.own == turn.own == {"role": "user"}:
+            before.parts += turn.parts
+        else:
+            found.append(turn)
+    return found

@@ -1,0 +1,87 @@
+"""What an answer looks like, whole or in chunks, in every dialect: typed, and never stricter than it must be. Pure."""
+
+import msgspec
+
+__all__ = ["Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening"]
+
+Object = dict[str, msgspec.Raw] | None
+Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
+"""Something that is there or not: null costs nothing, and no form of it is an error."""
+
+
+class Function(msgspec.Struct, gc=False):
+    """The function of a call. Arguments are a text; some send the object itself."""
+
+    name: str | None = None
+    arguments: str | dict[str, msgspec.Raw] | None = None
+
+
+class Custom(msgspec.Struct, gc=False):
+    """A tool of free text."""
+
+    name: str | None = None
+    input: str | None = None
+
+
+class Call(msgspec.Struct, gc=False):
+    """A call, or a piece of one."""
+
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+    custom: Custom | None = None
+
+
+class Message(msgspec.Struct, gc=False):
+    """A message, or a delta of one."""
+
+    content: str | list[msgspec.Raw] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[Call] | None = None
+    refusal: str | None = None
+    reasoning_details: list[msgspec.Raw] | None = None
+    annotations: list[msgspec.Raw] | None = None
+    audio: Object = None
+    function_call: Function | None = None
+    executed_tools: list[msgspec.Raw] | None = None
+
+
+class Choice(msgspec.Struct, gc=False):
+    """One of the answers; nobody here asks for more than one."""
+
+    index: int | None = None
+    delta: Message | None = None
+    message: Message | None = None
+    finish_reason: str | None = None
+    native_finish_reason: str | None = None
+    logprobs: Some = None
+    usage: Object = None
+    error: Some = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """A whole answer or a chunk of one, as far as each chunk is looked at."""
+
+    choices: list[Choice] | None = None
+    usage: Object = None
+    error: Some = None
+    moderation: Some = None
+    prompt_filter_results: Some = None
+
+
+class Opening(Chunk, gc=False):
+    """A chunk, and what it shares with all the others."""
+
+    id: str | None = None
+    model: str | None = None
+    object: str | None = None
+
+
+read_chunk = msgspec.json.Decoder(Chunk).decode
+read_opening = msgspec.json.Decoder(Opening).decode
+
+
+def is_there(raw: msgspec.Raw) -> bool:
+    """Whether an optional field says anything."""
+    return bytes(raw) not in (b"null", b"[]", b"{}", b'""')

@@ -1,0 +1,175 @@
+"""Chat Completions' answers, whole or streamed, as neutral deltas. One path: a whole answer is one large delta. Pure.
+
+Rules (sheet 6): the first choice counts. Token counts may come with any chunk, also after the last word. A turn is complete
+when a finish reason was seen or the stream says [DONE]; one that ends without either is truncated. An error may stand in a
+chunk after a 200. A chunk of a form nobody knows is a notice.
+"""
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript import delta as d
+from evener.transcript.reply import Reply
+from evener.wire.assembler import assemble
+from evener.wire.faults import complaint_of, typed
+from evener.wire.openai_chat.chunks import Choice, Chunk, is_there, read_chunk, read_opening
+from evener.wire.openai_chat.counts import read_usage
+from evener.wire.openai_chat.turn import Turn
+from evener.wire.quirks import Quirks
+from evener.wire.stream import StreamDecoder
+from evener.wire.text import dumps, fields
+
+__all__ = ["decode", "decoder"]
+
+END = b"[DONE]"
+
+
+class _RawChoice(msgspec.Struct):
+    delta: dict[str, msgspec.Raw] | None = None
+    message: dict[str, msgspec.Raw] | None = None
+
+
+class _RawChunk(msgspec.Struct):
+    choices: list[_RawChoice] = []
+
+
+_raw_chunks = msgspec.json.Decoder(_RawChunk)
+
+
+def decode(body: bytes, quirks: Quirks) -> Reply:
+    """A whole answer."""
+    found: list[d.Delta] = []
+    events = _Events(quirks, whole=True)
+    try:
+        events.read(body, found)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        start = body[:60].decode(errors="replace")
+        raise WireError(f"Expected a chat completion, but the bytes are not: {error}. They begin with {start!r}.") from None
+    if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
+        start = body[:60].decode(errors="replace")
+        raise WireError(
+            f"Expected a chat completion, but the answer has no choices. It begins with {start!r}. Check the base URL."
+        )
+    return assemble([*found, *events.close()])
+
+
+def decoder(quirks: Quirks) -> StreamDecoder:
+    """A streamed answer."""
+    return StreamDecoder(_Events(quirks))
+
+
+class _Events:
+    def __init__(self, quirks: Quirks, *, whole: bool = False) -> None:
+        self.answered = False
+        self._quirks = quirks
+        self._whole = whole
+        self._turn = Turn(quirks)
+        self._started = False
+        self._kept = tuple(name.encode() for name in quirks.answer_fields)
+        self._place = quirks.usage_path[0].encode() if quirks.usage_path else b""
+
+    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """One chunk; the end mark and errors are the last."""
+        if frame[:1] == b"[" and frame.strip() == END:
+            found += self.close()
+            return True
+        chunk = read_chunk(frame) if self._started else self._open(frame, found)
+        choices = chunk.choices
+        if choices and not chunk.error:
+            self.answered = True
+            for choice in choices:
+                if choice.index:
+                    found.append(d.Notice("another choice", frame.decode()))
+                elif self._choice(choice, frame, found):
+                    return True
+        elif self._bare(chunk, frame, found):
+            return True
+        if chunk.usage or self._place or chunk.moderation or chunk.prompt_filter_results:
+            self._beside(chunk, frame, found)
+        return False
+
+    def end(self) -> list[d.Delta] | None:
+        """A turn that has said why it ended is complete, also without the end mark."""
+        return self.close() if self._turn.finish else None
+
+    def close(self) -> list[d.Delta]:
+        """The last deltas."""
+        return self._turn.end()
+
+    def _open(self, frame: bytes, found: list[d.Delta]) -> Chunk:
+        """The first chunks, up to one that says whose answer it is."""
+        chunk = read_opening(frame)
+        if chunk.id or chunk.model:
+            self._started = True
+            found.append(d.Started(chunk.id or "", chunk.model or ""))
+        return chunk
+
+    def _choice(self, choice: Choice, frame: bytes, found: list[d.Delta]) -> bool:
+        turn = self._turn
+        said = choice.delta or choice.message
+        if said is not None:
+            turn.add(said, found, whole=self._whole)
+        if choice.finish_reason:
+            turn.finish = choice.finish_reason
+            turn.native = choice.native_finish_reason or ""
+        for name in self._kept:
+            if name in frame:
+                self._keep(frame)
+                break
+        if choice.usage or choice.logprobs or choice.error:
+            return self._beside_choice(choice, found)
+        return False
+
+    def _beside_choice(self, choice: Choice, found: list[d.Delta]) -> bool:
+        """What else a choice may hold; True when it is an error."""
+        if choice.usage:
+            self._count(dumps(choice.usage), found)
+        if isinstance(choice.logprobs, dict) and any(is_there(raw) for raw in choice.logprobs.values()):
+            found.append(d.Notice("logprobs", dumps(choice.logprobs).decode()))
+        if not choice.error:
+            return False
+        found.append(_failed(dumps({"error": choice.error})))
+        return True
+
+    def _keep(self, frame: bytes) -> None:
+        read = _raw_chunks.decode(frame).choices[0]
+        self._turn.keep(read.delta or read.message or {}, self._quirks.answer_fields, whole=self._whole)
+
+    def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
+        """A chunk without choices: an error, counts only, a sign of life, or something nobody knows."""
+        if chunk.error:
+            found.append(_failed(frame))
+            return True
+        kind = read_opening(frame).object or ""
+        if kind.startswith("chat.completion") or chunk.usage or "choices" in fields(frame):
+            return False
+        complaint = complaint_of(frame)
+        found.append(d.Failed(typed(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))
+        return complaint is not None
+
+    def _beside(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> None:
+        """What else a chunk may hold: token counts, and words about the answer rather than of it."""
+        if chunk.usage:
+            self._count(dumps(chunk.usage), found)
+        elif self._place and self._place in frame:
+            raw: bytes | msgspec.Raw = frame
+            for name in self._quirks.usage_path:
+                raw = fields(raw).get(name, msgspec.Raw(b"{}"))
+            self._count(bytes(raw), found)
+        for name, about in (("moderation", chunk.moderation), ("prompt_filter_results", chunk.prompt_filter_results)):
+            if about:
+                found.append(d.Notice(name, dumps(about).decode()))
+
+    def _count(self, raw: bytes, found: list[d.Delta]) -> None:
+        """Token counts; a form nobody knows is a notice."""
+        if raw in (b"null", b"{}"):
+            return
+        try:
+            found.append(d.UsageReported(read_usage(raw, apart=self._quirks.reasoning_apart)))
+        except msgspec.ValidationError:
+            found.append(d.Notice("usage", raw.decode()))
+
+
+def _failed(frame: bytes) -> d.Failed:
+    complaint = complaint_of(frame)
+    return d.Failed(typed(complaint, {}) if complaint else WireError("The provider reported an error without a message."))

@@ -1,0 +1,146 @@
+"""An Ask as a Chat Completions request. Pure: the same ask gives the same bytes, with or without `prior`."""
+
+from functools import partial
+
+import msgspec
+
+from evener.transcript.ask import Ask, HostedTool, ToolSpec
+from evener.transcript.blocks import TextBlock
+from evener.transcript.loss import Loss
+from evener.transcript.repair import RepairRules
+from evener.wire.codec import Encoded
+from evener.wire.fold import Fragment, Key, chained, extended, opened
+from evener.wire.marks import Marks, breakpoint_mark, choose_marks, control_mark, control_value, drawn
+from evener.wire.openai_chat import controls
+from evener.wire.openai_chat.blocks import WIRE, render
+from evener.wire.openai_chat.system import system_messages
+from evener.wire.quirks import Quirks
+from evener.wire.request import (
+    bounded,
+    declared_name,
+    frame_of,
+    headers_of,
+    hosted_tool,
+    latest,
+    marked_in,
+    names_of,
+    output_limit,
+    path_of,
+    with_extra,
+)
+from evener.wire.text import dumps, fields, with_tool_extra
+
+__all__ = ["encode"]
+
+PATH = "/chat/completions"
+TTLS = {"breakpoint": ("30m",), "control": ("5m", "1h")}
+NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
+
+
+def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
+    """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
+    frame = frame_of(ask, quirks, prior, _tool, _part)
+    seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
+    rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
+    key = Key((quirks, ask.target, ask.foreign_reasoning, ask.cache.mode), rules, seed)
+    draw = partial(render, ask=ask, quirks=quirks)
+    fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
+    last = opened(fold, draw)
+    losses = list(frame.losses)
+    head = _head(ask, quirks, any(frame.tools), losses)
+    fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
+    marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
+    mark = control_mark if quirks.cache_style == "control" else breakpoint_mark
+    messages = drawn(fragments, marks, mark)
+    system = system_messages(ask, quirks, {number: mark(ttl) for number, ttl in marks.system.items()}, losses)
+    if messages or not system or quirks.first_user:
+        bounded(messages, fragments, quirks, losses, prefill=quirks.prefill)
+    losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
+    tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
+    opening = dumps(head)[:-1] + (b',"tools":[' + b",".join(tools) + b"]" if tools else b"")
+    return Encoded(
+        path=path_of(ask, quirks, PATH),
+        headers=headers_of(ask, WIRE),
+        body=b"".join((opening, b',"messages":[', b",".join((*system, *messages)), b"]}")),
+        losses=tuple(losses),
+        binding=chained(fold.chain, last.data if last else b"").hex(),
+        names=names_of(ask.tools, quirks),
+        frame=frame,
+        fold=fold,
+    )
+
+
+def _part(block: TextBlock) -> bytes:
+    return dumps(block.text)
+
+
+def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """One tool; empty when it does not go out."""
+    if isinstance(tool, HostedTool):
+        return hosted_tool(tool, WIRE, quirks, losses)
+    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    if tool.description:
+        own["description"] = tool.description
+    own["parameters"] = msgspec.Raw(tool.schema.encode())
+    if tool.strict is not None and quirks.strict:
+        own["strict"] = tool.strict
+    elif tool.strict:
+        losses.append(Loss("dropped", f"strict on tool {tool.name}", "this endpoint does not enforce schemas"))
+    extra = with_tool_extra({}, tool, WIRE, losses)
+    inner = extra.pop("function", None)
+    return dumps(
+        {"type": "function", "function": {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra}
+    )
+
+
+def _marked(data: bytes, ttl: str | None) -> bytes:
+    return data if ttl is None else data[:-1] + control_mark(ttl) + b"}"
+
+
+def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[str, object]:
+    """Every field but tools and messages."""
+    body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
+    body["stream"] = ask.stream
+    if ask.stream and quirks.stream_usage:
+        body["stream_options"] = {"include_usage": True}
+    limit = output_limit(ask, quirks, losses)
+    if limit is not None:
+        body[quirks.output_field] = limit
+    body |= controls.sampling(ask, quirks, losses)
+    body |= controls.reasoning(ask, quirks, offered=offered, losses=losses)
+    body |= controls.choice(ask, quirks, offered=offered, losses=losses)
+    body |= controls.output_format(ask, quirks, losses)
+    body |= _kept(ask, quirks, losses)
+    return with_extra(body, ask, WIRE, NESTED, losses)
+
+
+def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
+    """What the provider is asked to keep: the answer, or the prompt in a cache."""
+    body: dict[str, object] = {}
+    if ask.state.mode != "replay":
+        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
+    if ask.state.store:
+        if quirks.store:
+            body["store"] = True
+        else:
+            losses.append(Loss("dropped", "setting store", "this endpoint keeps nothing"))
+    if ask.cache.key:
+        if quirks.cache_key:
+            body["prompt_cache_key"] = ask.cache.key
+        else:
+            losses.append(Loss("dropped", "cache key", "this endpoint has none"))
+    if ask.cache.mode == "provider" and quirks.cache_style == "control" and quirks.cache_provider and quirks.cache_marks:
+        body["cache_control"] = control_value(ask.cache.ttl)
+    return body
+
+
+def _marks(ask: Ask, fragments: list[Fragment], marked: tuple[int, ...], quirks: Quirks, losses: list[Loss]) -> Marks:
+    """The cache marks. In the style of breakpoints only content takes them, and what moves is cached by itself (sheet 3)."""
+    control = quirks.cache_style == "control"
+    if ask.cache.mode in ("moving", "provider") and (not control or not quirks.cache_marks):
+        return Marks()
+    marks = choose_marks(ask, fragments, marked, quirks, losses, TTLS[quirks.cache_style])
+    if marks.tools and not control:
+        losses.append(Loss("dropped", "cache marks", "tools take none; they are cached by themselves"))
+        return msgspec.structs.replace(marks, tools={})
+    return marks

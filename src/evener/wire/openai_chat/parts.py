@@ -1,0 +1,171 @@
+"""Writes blocks as content parts, and takes them out of a request again: the same table, both ways. Pure."""
+
+import msgspec
+
+from evener.transcript.blocks import (
+    CacheTtl,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Remote,
+    TextBlock,
+    Uploaded,
+)
+from evener.transcript.origin import Origin, Seal
+from evener.wire.media import plain_text, read_url, url_of
+from evener.wire.openai_chat.seals import WIRE, opened, seal_text
+from evener.wire.page import Page
+from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields, read_breakpoint, read_control, read_fields
+from evener.wire.text import fields, placeholder, word
+
+__all__ = ["Part", "Plain", "hosted_block", "is_text", "line", "media_part", "read_mark", "read_part", "text_part"]
+
+Part = tuple[dict[str, object], str]
+"""A part, and the lifetime of the cache mark that was asked for on it."""
+
+Plain = TextBlock | ImageBlock | DocumentBlock | HostedBlock
+
+FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
+MEDIA = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+
+
+def is_text(part: Part) -> bool:
+    """Whether a part is words only, so that a text can stand for it."""
+    return not part[1] and part[0].keys() == {"type", "text"}
+
+
+def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
+    """A text as a part; what leads it stands before its words."""
+    own = opened(block.seal, page.ask, page.quirks).own
+    return {"type": "text", "text": lead + block.text, **own}, block.cache
+
+
+def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
+    """A part for media or for what only this wire reads; None when the endpoint cannot take it here."""
+    match block:
+        case HostedBlock(raw, wire):
+            return dict(fields(raw)) if wire == WIRE and page.quirks.hosted else None
+        case ImageBlock():
+            value = _image(page, block)
+        case DocumentBlock(media_type=kind) if kind.startswith("audio/"):
+            value = _audio(page, block)
+        case DocumentBlock(media_type=kind) if kind.startswith("video/"):
+            url = url_of(block.source, kind) if page.quirks.video else None
+            value = {"type": "video_url", "video_url": {"url": url}} if url else None
+        case DocumentBlock():
+            value = _file(page, block)
+    return {**opened(block.seal, page.ask, page.quirks).own, **value} if value else None
+
+
+def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
+    """What stands for media that cannot go, with a report. A text file still goes, as text."""
+    if isinstance(block, DocumentBlock) and block.media_type.startswith("text/") and isinstance(block.source, Inline):
+        text = plain_text(block.source.data)
+        if text is not None:
+            page.degrade("document", "this endpoint takes no text files; sent as text")
+            return f"[{block.name or 'document'}]\n{text}"
+    why = "only its own wire can read it" if isinstance(block, HostedBlock) else "this endpoint cannot take it here"
+    page.degrade("hosted block" if isinstance(block, HostedBlock) else block.kind, f"{why}; sent as a line")
+    return placeholder(block)
+
+
+def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
+    remote = isinstance(block.source, Remote) and not block.source.url.startswith("data:")
+    url = url_of(block.source, block.media_type or "image/png")
+    if url is None or not page.quirks.images or (remote and not page.quirks.image_urls):
+        return None
+    return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
+
+
+def _audio(page: Page, block: DocumentBlock) -> dict[str, object] | None:
+    sort = FORMATS.get(block.media_type) or block.media_type.removeprefix("audio/")
+    if not isinstance(block.source, Inline) or sort not in page.quirks.audio_formats:
+        return None
+    return {"type": "input_audio", "input_audio": {"data": block.source.data, "format": sort}}
+
+
+def _file(page: Page, block: DocumentBlock) -> dict[str, object] | None:
+    kind = block.media_type or "application/pdf"
+    if not page.quirks.documents or kind != "application/pdf":  # recorded: other types are refused
+        return None
+    name = {"filename": block.name} if block.name else {}
+    if isinstance(block.source, Uploaded):
+        return {"type": "file", "file": {"file_id": block.source.file_id, **name}} if block.source.wire == WIRE else None
+    url = url_of(block.source, kind)
+    if isinstance(block.source, Remote) and not page.quirks.file_urls:
+        return None
+    if page.quirks.file_part == "document_url":
+        return {"type": "document_url", "document_url": url, **({"document_name": block.name} if block.name else {})}
+    return {"type": "file", "file": {"filename": block.name or "document.pdf", "file_data": url}}
+
+
+# The other direction.
+
+
+def read_part(raw: msgspec.Raw, quirks: Quirks, maker: Origin, message: dict[str, msgspec.Raw]) -> Plain:
+    """The block of a part of a request. `message` holds fields of the message, for its first block."""
+    own = read_fields(raw)
+    kind = own.peek("type")
+    if kind == "text" and own.is_text("text"):
+        own.take("type")
+        text, cache = own.text("text"), read_mark(own, quirks)
+        return TextBlock(text, seal=_seal(own, maker, message), cache=cache)
+    found = _media(own, kind, quirks)
+    if found is None:
+        return hosted_block(raw)
+    own.take("type")
+    cache = read_mark(own, quirks)
+    return msgspec.structs.replace(found, seal=_seal(own, maker, message), cache=cache)
+
+
+def _seal(own: Fields, maker: Origin, message: dict[str, msgspec.Raw]) -> Seal | None:
+    text = seal_text(own.rest(), message)
+    return Seal(text, maker) if text else None
+
+
+def read_mark(own: Fields, quirks: Quirks) -> CacheTtl:
+    """The cache mark of a part or a tool, where it is of the row's style."""
+    return read_control(own) if quirks.cache_style == "control" else read_breakpoint(own)
+
+
+def hosted_block(raw: msgspec.Raw) -> HostedBlock:
+    """A part, or a whole message, that has no neutral word."""
+    own, said = fields(raw), bytes(raw).decode()
+    name = word(own.get("type")) or word(own.get("role")) or next(iter(own), "")
+    return HostedBlock(said, WIRE, f"{name}: {said if len(said) <= 300 else said[:300] + '...'}")
+
+
+def _media(own: Fields, kind: str, quirks: Quirks) -> ImageBlock | DocumentBlock | None:
+    """The media of a part, taken out of it; None (and nothing taken) when it is not of a known form."""
+    if kind == "document_url" and quirks.file_part == kind and own.is_text(kind):
+        source, media = read_url(own.text(kind))
+        return DocumentBlock(source, media, own.text("document_name"))
+    if kind not in ("image_url", "input_audio", "file", "video_url") or bytes(own.peek_raw(kind))[:1] != b"{":
+        return None
+    inner = {name: msgspec.json.decode(value) for name, value in fields(own.peek_raw(kind)).items()}
+    known = {name: value for name, value in inner.items() if isinstance(value, str)}
+    found = _known_media(kind, known, quirks) if known.keys() == inner.keys() else None
+    if found:
+        own.take(kind)
+    return found
+
+
+def _known_media(kind: str, inner: dict[str, str], quirks: Quirks) -> ImageBlock | DocumentBlock | None:
+    match kind, inner:
+        case "image_url", {"url": url, **rest} if rest.keys() <= {"detail"}:
+            source, media = read_url(url)
+            return ImageBlock(source, media, rest.get("detail", ""))
+        case "input_audio", {"data": data, "format": sort, **rest} if not rest:
+            return DocumentBlock(Inline(data), MEDIA.get(sort, f"audio/{sort}"))
+        case "video_url", {"url": url, **rest} if not rest and quirks.video:
+            source, media = read_url(url)
+            return DocumentBlock(source, media or "video/mp4")
+        case "file", {"file_data": url, "filename": name, **rest} if not rest:
+            source, media = read_url(url)
+            return DocumentBlock(source, media or "application/pdf", name)
+        case "file", {"file_id": id, **rest} if rest.keys() <= {"filename"}:
+            return DocumentBlock(Uploaded(id, WIRE), "", rest.get("filename", ""))
+        case _:
+            return None

@@ -1,0 +1,273 @@
+"""A Chat Completions request as an Ask: the other direction, for translation, tests and the gateway. Pure.
+
+What has no neutral word is kept, not refused: unknown fields of a message, part or call ride in a seal, unknown parts are
+hosted blocks, unknown fields of the body are `extra`. A message that is nothing else is a hosted block as a whole.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript.ask import Ask, Cache, Extra, HostedTool, State, ToolSpec
+from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
+from evener.transcript.message import Message, Role
+from evener.transcript.origin import Origin, Seal
+from evener.transcript.transcript import Transcript
+from evener.wire.openai_chat.parts import hosted_block, read_mark, read_part
+from evener.wire.openai_chat.read_controls import read_choice, read_output, read_reasoning, read_settings
+from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, seal_text
+from evener.wire.openai_chat.tags import split
+from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields, message_id, raw_text, read_control, read_fields, reading
+from evener.wire.text import dumps, fields, text_in
+
+__all__ = ["read_request"]
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "user"}
+EMPTY = {"null": b"null", "empty": b'""', "absent": b""}
+
+Raws = dict[str, msgspec.Raw]
+
+
+def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
+    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    with reading("a Chat Completions request"):
+        return _Reader(read_fields(body), quirks, target or Origin()).ask()
+
+
+class _Reader:
+    def __init__(self, body: Fields, quirks: Quirks, target: Origin) -> None:
+        self.body = body
+        self.quirks = quirks
+        model = body.text("model") or target.model
+        self.target = Origin(WIRE, target.provider, target.endpoint, model, target.account)
+
+    def ask(self) -> Ask:
+        body, quirks = self.body, self.quirks
+        raws = body.items("messages")
+        opening = self._opening(raws)
+        messages = self._messages(raws[len(opening) :])
+        ask = Ask(
+            transcript=Transcript(messages, self._system(opening)),
+            target=self.target,
+            tools=tuple(self._tool(raw) for raw in (body.items("tools") if _list(body.peek_raw("tools")) else ())),
+            choice=read_choice(body, quirks),
+            settings=read_settings(body, quirks),
+            reasoning=read_reasoning(body, quirks),
+            output=read_output(body),
+            cache=self._cache(),
+            state=State(store=body.flag("store")) if bytes(body.peek_raw("store")) == b"true" else State(),
+            stream=self._stream(),
+        )
+        rest = body.rest_text()
+        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest),)) if rest else ask
+
+    def _stream(self) -> bool:
+        stream = self.body.flag("stream") or False
+        if stream and self.quirks.stream_usage:
+            options = read_fields(self.body.take("stream_options")) if self.body.has("stream_options") else None
+            if options is None:
+                self.body.put("stream_options", "null")  # counts were not asked for: say so, or we would
+            elif not options.flag("include_usage"):
+                self.body.put("stream_options", dumps({"include_usage": False, **options.rest()}).decode())
+            elif options.rest():
+                self.body.put("stream_options", options.rest_text())
+        return stream
+
+    def _cache(self) -> Cache:
+        key = self.body.text("prompt_cache_key")
+        ttl = read_control(self.body) if self.quirks.cache_style == "control" else ""
+        return Cache("provider", ttl, key) if ttl else Cache(key=key)
+
+    # The system prompt: the messages before anybody else speaks.
+
+    def _opening(self, raws: Sequence[msgspec.Raw]) -> list[Fields]:
+        opening: list[Fields] = []
+        for raw in raws:
+            own = read_fields(raw)
+            parts = own.peek_raw("content")
+            words = bytes(parts)[:1] == b'"' or (bytes(parts)[:1] == b"[" and all(_is_text(part) for part in _list(parts)))
+            if ROLES.get(own.peek("role")) != "system" or not words:
+                break
+            opening.append(own)
+        return opening
+
+    def _system(self, opening: Sequence[Fields]) -> list[TextBlock]:
+        found: list[TextBlock] = []
+        for own in opening:
+            content = own.take("content")
+            plain = len(opening) == 1 and own.peek("role") == self.quirks.system_role and len(own.rest()) == 1
+            if bytes(content)[:1] == b'"' or len(_list(content)) == 1:
+                message = {} if plain else dict(own.rest())
+            else:
+                message = dict(own.rest())
+            blocks = self._content(content, message)
+            found += (block for block in blocks if isinstance(block, TextBlock))
+        return found
+
+    # Messages.
+
+    def _messages(self, raws: Sequence[msgspec.Raw]) -> list[Message]:
+        messages: list[Message] = []
+        before = ""
+        for number, raw in enumerate(raws):
+            own = read_fields(raw)
+            role = own.text("role")
+            blocks = self._blocks(role, own, raw)
+            if role == before == "tool":
+                messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
+            else:
+                maker = self.target if role == "assistant" else None
+                messages.append(
+                    Message(ROLES.get(role, "user"), blocks, id=message_id(number, raw), created_at=None, origin=maker)
+                )
+            before = role
+        return messages
+
+    def _blocks(self, role: str, own: Fields, raw: msgspec.Raw) -> tuple[Block, ...]:
+        match ROLES.get(role):
+            case None if role != "function":
+                raise WireError(f"A message has the role {role!r}. Expected one of {', '.join(ROLES)}.")
+            case None:
+                return (hosted_block(raw),)
+            case "assistant":
+                return tuple(self._said(own, raw))
+            case "user" if role == "tool":
+                return (self._result(own),)
+            case "system" if role != self.quirks.system_role:
+                own.put("role", dumps(role).decode())
+        content = own.take("content")
+        blocks: tuple[Block, ...] = tuple(self._content(content, own.rest()))
+        lost = own.rest() and all(isinstance(block, HostedBlock) for block in blocks)
+        return (hosted_block(raw),) if lost else blocks
+
+    def _content(self, content: msgspec.Raw, message: Raws) -> list[ResultContent]:
+        """The blocks of a content. `message` holds fields that the first of them must carry."""
+        if bytes(content)[:1] == b'"':
+            return [self._text(text_in(content), {}, message)]
+        blocks: list[ResultContent] = []
+        for raw in _list(content):
+            block = read_part(raw, self.quirks, self.target, message)
+            message = message if isinstance(block, HostedBlock) else {}
+            blocks.append(block)
+        return blocks
+
+    def _text(self, text: str, own: Raws, message: Raws) -> TextBlock:
+        return TextBlock(text, seal=self._seal(own, message))
+
+    def _seal(self, own: Raws, message: Raws) -> Seal | None:
+        text = seal_text(own, message)
+        return Seal(text, self.target) if text else None
+
+    def _result(self, own: Fields) -> ToolResult:
+        content = own.take("content")
+        call = own.text("tool_call_id")
+        blocks = tuple(self._content(content, {})) if bytes(content) != b'""' else ()
+        return ToolResult(call, blocks, seal=self._seal({}, own.rest()))
+
+    # What the assistant said.
+
+    def _said(self, own: Fields, raw: msgspec.Raw) -> list[Block]:
+        makers = [*self._thoughts(own), *self._words(own)]
+        calls = own.items("tool_calls") if bytes(own.peek_raw("tool_calls")) not in (b"[]", b"null") else []
+        found = [(block, sealed) for block, sealed in (*makers, *((self._call(call)) for call in calls))]
+        message = own.rest()
+        blocks: list[Block] = []
+        for block, sealed in found:
+            if isinstance(block, HostedBlock):
+                blocks.append(block)
+                continue
+            seal = self._seal(sealed, message)
+            message = {}
+            blocks.append(msgspec.structs.replace(block, seal=seal) if seal else block)
+        return [hosted_block(raw)] if message else blocks
+
+    def _thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
+        """Reasoning in fields of the message. An empty one stays among the fields."""
+        details = own.peek_raw("reasoning_details")
+        field = next((name for name in ("reasoning_content", "reasoning") if own.peek(name)), "")
+        if bytes(details)[:1] == b"[" and bytes(details) != b"[]":
+            entries = [fields(raw) for raw in _list(details)]
+            texts = [text_in(entry.get("text")) or text_in(entry.get("summary")) for entry in entries]
+            own.take("reasoning_details")
+            return [(ReasoningBlock(own.peek(field) or "".join(texts)), {"reasoning_details": details})]
+        if not field:
+            return []
+        strange = field != self.quirks.reasoning_field and not (
+            field == "reasoning" and self.quirks.reasoning_field == "reasoning_details"
+        )
+        sealed = {FIELD: msgspec.Raw(dumps(field))} if strange else {}
+        return [(ReasoningBlock(own.text(field)), sealed)]
+
+    def _words(self, own: Fields) -> list[tuple[Block, Raws]]:
+        """The content in its blocks; an empty one stays among the fields unless the row would write the same."""
+        content = own.take("content")
+        found: list[tuple[Block, Raws]] = []
+        if bytes(content)[:1] == b'"' and bytes(content) != b'""':
+            text = text_in(content)
+            tagged = self.quirks.think_tags or self.quirks.reasoning_field == "tags"
+            pieces = split(text) if tagged else [("text", text)]
+            found += ((TextBlock(text) if kind == "text" else ReasoningBlock(text), {}) for kind, text in pieces)
+        elif bytes(content)[:1] == b"[" and bytes(content) != b"[]":
+            found += (self._said_part(raw) for raw in _list(content))
+        elif bytes(content) not in (EMPTY[self.quirks.empty_content], b"null"):
+            own.put("content", bytes(content).decode())
+        refusal = own.text("refusal") if own.peek("refusal") else ""
+        return [*found, *([(TextBlock(refusal), {FIELD: msgspec.Raw(REFUSAL)})] if refusal else [])]
+
+    def _said_part(self, raw: msgspec.Raw) -> tuple[Block, Raws]:
+        own = read_fields(raw)
+        match own.peek("type"):
+            case "text" if own.is_text("text"):
+                own.take("type")
+                cache = read_mark(own, self.quirks)
+                return TextBlock(own.text("text"), cache=cache), own.rest()
+            case "thinking" if bytes(own.peek_raw("thinking"))[:1] == b"[":
+                inner = [fields(one) for one in _list(own.peek_raw("thinking"))]
+                text = "".join(text_in(one.get("text")) for one in inner)
+                own.take("type")
+                return ReasoningBlock(text), own.rest()
+            case "refusal":
+                return TextBlock(own.text("refusal")), own.rest()
+            case _:
+                return hosted_block(raw), {}
+
+    def _call(self, raw: msgspec.Raw) -> tuple[ToolCall, Raws]:
+        own = read_fields(raw)
+        id = own.text("id")
+        if own.peek("type") == "custom":
+            custom = read_fields(own.take("custom"))
+            return ToolCall(id, custom.text("name"), custom.text("input")), own.rest()
+        own.take("type")
+        function = read_fields(own.take("function"))
+        arguments = function.take("arguments")
+        text = text_in(arguments) if bytes(arguments)[:1] == b'"' else raw_text(arguments, "{}")
+        call = ToolCall(id, function.text("name"), text)
+        if function.rest():
+            own.put("function", function.rest_text())
+        return call, own.rest()
+
+    # Tools.
+
+    def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
+        own = read_fields(raw)
+        if own.peek("type") not in ("", "function") or not own.has("function"):
+            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
+        own.take("type")
+        function = read_fields(own.take("function"))
+        cache = read_control(own) if self.quirks.cache_style == "control" else ""
+        schema = raw_text(function.take("parameters"), '{"type":"object","properties":{}}')
+        name, description, strict = function.text("name"), function.text("description"), function.flag("strict")
+        if function.rest():
+            own.put("function", function.rest_text())
+        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache)
+
+
+def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    return msgspec.json.decode(raw, type=list[msgspec.Raw] | None) or []
+
+
+def _is_text(raw: msgspec.Raw) -> bool:
+    own = read_fields(raw)
+    return own.peek("type") == "text" and own.is_text("text")

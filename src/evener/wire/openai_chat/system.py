@@ -1,0 +1,52 @@
+"""The system prompt as the first message or messages. Pure.
+
+Its parts are one message, joined by newlines; parts with a cache mark need a list. Parts that a request had in messages of
+their own say so in their seal, and stay apart.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from evener.transcript.ask import Ask
+from evener.transcript.loss import Loss
+from evener.wire.openai_chat.seals import opened
+from evener.wire.quirks import Quirks
+from evener.wire.text import OPERATOR, dumps
+
+__all__ = ["system_messages"]
+
+
+class _Group(msgspec.Struct):
+    """The parts of one message. `apart`: a request had it so."""
+
+    own: dict[str, object]
+    apart: bool = False
+    parts: list[bytes] = []
+    texts: list[str] = []
+    marked: bool = False
+
+
+def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses: list[Loss]) -> list[bytes]:
+    """The messages that hold the system prompt. `marks` are those of its parts, by number."""
+    groups: list[_Group] = []
+    for number, block in enumerate(ask.transcript.system_blocks):
+        sealed = opened(block.seal, ask, quirks)
+        if not groups or sealed.message:
+            own: dict[str, object] = {"role": quirks.system_role, **sealed.message}
+            groups.append(_Group(own, bool(sealed.message)))
+        group = groups[-1]
+        text = (OPERATOR if quirks.system_role == "user" and not number else "") + block.text
+        part = dumps({"type": "text", "text": text, **sealed.own})
+        group.marked = group.marked or number in marks or bool(sealed.own)
+        group.parts.append(part[:-1] + marks[number] + b"}" if number in marks else part)
+        group.texts.append(text)
+    if groups and quirks.system_role == "user":
+        losses.append(Loss("degraded", "system prompt", "this model takes none; sent as marked user text"))
+    return [_message(group) for group in groups]
+
+
+def _message(group: _Group) -> bytes:
+    if group.marked or (group.apart and len(group.parts) > 1):
+        return dumps(group.own)[:-1] + b',"content":[' + b",".join(group.parts) + b"]}"
+    return dumps({**group.own, "content": "\n".join(group.texts)})

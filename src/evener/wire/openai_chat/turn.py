@@ -1,0 +1,237 @@
+"""What is known of an answer so far: takes messages or deltas of one in, gives neutral deltas. Pure.
+
+A message of this wire has fields, not blocks in an order, so each field has its place: reasoning, what hosted tools did, the
+content with its parts, a refusal, speech, calls. Rules (sheet 6): a call is known by its index, and a new id is a new call even
+then; without an index an id, or a name, begins one. Reasoning that stands twice, as text and in details, is shown once.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from evener.transcript import delta as d
+from evener.transcript.reply import StopReason
+from evener.wire.openai_chat.chunks import Call, Function, Message, is_there
+from evener.wire.openai_chat.citations import citation
+from evener.wire.openai_chat.details import Details
+from evener.wire.openai_chat.parts import hosted_block
+from evener.wire.openai_chat.seals import FIELD, REFUSAL, seal_text
+from evener.wire.openai_chat.speech import Speech
+from evener.wire.openai_chat.tags import Tags
+from evener.wire.quirks import Quirks
+from evener.wire.text import dumps, fields, text_in, word
+
+__all__ = ["Turn"]
+
+Sealable = Literal["text", "reasoning", "call"]
+ROOM = 1_000_000
+REASONING, HOSTED, CONTENT, REFUSED, SPOKEN, MEDIA, CALLS = 0, 1, 2, ROOM, ROOM + 1, ROOM + 2, 2 * ROOM
+LEGACY = -1
+STOPS: dict[str, StopReason] = {
+    "stop": "done",
+    "tool_calls": "done",  # whether there are calls decides
+    "function_call": "done",
+    "": "done",
+    "length": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "context_full",
+    "content_filter": "refusal",
+    "sensitive": "refusal",
+}
+
+
+class _Call(msgspec.Struct):
+    """A call that has begun."""
+
+    slot: int
+    id: str = ""
+    name: str = ""
+    shown: tuple[str, str] | None = None
+    pieces: list[str] = []
+    own: dict[str, msgspec.Raw] = {}
+
+
+class Turn:
+    """One answer."""
+
+    def __init__(self, quirks: Quirks) -> None:
+        self.finish = ""
+        self.native = ""
+        self.fields: dict[str, msgspec.Raw] = {}  # of the message, to go back
+        self.calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._place = CONTENT - 1
+        self._kind = ""
+        self._kinds: dict[int, str] = {}  # of every slot that takes a seal, but calls
+        self._seals: dict[int, dict[str, msgspec.Raw]] = {}
+        self._tags = Tags() if quirks.think_tags else None
+        self._details = Details()
+        self._speech = Speech()
+        self._executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
+
+    def add(self, said: Message, found: list[d.Delta], *, whole: bool = False) -> None:
+        """Take a message in, or a delta of one."""
+        thought = said.reasoning_content or said.reasoning
+        if said.reasoning_details:
+            readable = self._details.add(said.reasoning_details, whole=whole)
+            thought = thought or readable
+            self._kinds[REASONING] = "reasoning"
+        if thought:
+            self._kinds[REASONING] = "reasoning"
+            found.append(d.ReasoningDelta(REASONING, thought))
+        text = said.content
+        if text:
+            if self._kind == "text" and self._tags is None and isinstance(text, str):
+                found.append(d.TextDelta(self._place, text))
+            else:
+                self._content(text, found)
+        if said.tool_calls:
+            for number, call in enumerate(said.tool_calls):
+                self._call(call, number if whole else None, found)
+        if said.refusal or said.annotations or said.audio or said.function_call or said.executed_tools:
+            self._add_rare(said, found)
+
+    def keep(self, own: dict[str, msgspec.Raw], names: Sequence[str], *, whole: bool) -> None:
+        """Keep these fields of a message and of its calls: they must go back as they came."""
+        self.fields |= _named(own, names)
+        for place, raw in enumerate(msgspec.json.decode(own.get("tool_calls", b"null"), type=list[msgspec.Raw] | None) or ()):
+            call = fields(raw)
+            number = place if whole else msgspec.json.decode(call.get("index", b"null"), type=int | None)
+            known = self._by_index.get(place if number is None else number)
+            if known:
+                known.own |= _named(call, names)
+
+    def end(self) -> list[d.Delta]:
+        """All that is certain only now, and why it ended."""
+        found: list[d.Delta] = []
+        for kind, piece in self._tags.close() if self._tags else ():
+            self._piece(kind, piece, found)
+        sort, sound = self._speech.sound()
+        found += [d.MediaAdded(MEDIA, sort, sound)] if sound else []
+        if self._executed:
+            told = msgspec.Raw(dumps({"executed_tools": list(self._executed.values())}))
+            found.append(d.HostedAdded(HOSTED, hosted_block(told)))
+        self._sealed(found)
+        found += (d.CallEnded(call.slot, "".join(call.pieces) or "{}") for call in self.calls)
+        native = self.native if self.native != self.finish else ""
+        return [*found, d.Stopped(self._why(), self.finish, native)]
+
+    def _why(self) -> StopReason:
+        known = STOPS.get(self.finish, "other")
+        if known != "done":
+            return known
+        return "tools" if self.calls else "refusal" if REFUSED in self._kinds else "done"
+
+    def _sealed(self, found: list[d.Delta]) -> None:
+        """A seal for each block that has fields of its own; those of the message ride on the first."""
+        self._seals[REASONING] = self._details.sealed()
+        self._seals[REFUSED] = {FIELD: msgspec.Raw(REFUSAL)}
+        self._seals[SPOKEN] = self._speech.sealed()
+        kinds = self._kinds | {call.slot: "call" for call in self.calls}
+        self._seals |= {call.slot: call.own for call in self.calls}
+        message = self.fields
+        for slot in sorted(kinds):
+            text = seal_text(self._seals.get(slot, {}), message)
+            message = {}
+            if text:
+                found.append(d.SealAdded(slot, _sealable(kinds[slot]), text))
+
+    def _slot(self, kind: str) -> int:
+        """The place of content of this kind: a new one when the kind changes."""
+        if kind != self._kind:
+            self._kind = kind
+            self._place += 1
+            if kind != "hosted":
+                self._kinds[self._place] = kind
+        return self._place
+
+    def _content(self, content: str | list[msgspec.Raw], found: list[d.Delta]) -> None:
+        if isinstance(content, list):
+            for raw in content:
+                self._part(raw, found)
+        elif self._tags is None:
+            found.append(d.TextDelta(self._slot("text"), content))
+        else:
+            for kind, piece in self._tags.feed(content):
+                self._piece(kind, piece, found)
+
+    def _piece(self, kind: str, text: str, found: list[d.Delta]) -> None:
+        slot = self._slot(kind)
+        found.append(d.TextDelta(slot, text) if kind == "text" else d.ReasoningDelta(slot, text))
+
+    def _part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """A part of the content: words, thoughts, or something only this wire knows."""
+        own = fields(raw.copy())
+        match word(own.pop("type", None)):
+            case "text":
+                kind, text = "text", text_in(own.pop("text", None))
+            case "thinking":
+                inner = msgspec.json.decode(own.pop("thinking", b"[]"), type=list[msgspec.Raw])
+                kind, text = "reasoning", "".join(text_in(fields(one).get("text")) for one in inner)
+            case _:
+                self._kind = ""
+                found.append(d.HostedAdded(self._slot("hosted"), hosted_block(raw.copy())))
+                return
+        slot = self._slot(kind)
+        if text:
+            self._piece(kind, text, found)
+        self._seals.setdefault(slot, {}).update({name: value for name, value in own.items() if is_there(value)})
+
+    def _call(self, call: Call, number: int | None, found: list[d.Delta]) -> None:
+        function = call.function or Function()
+        name, arguments = function.name or "", function.arguments
+        custom = call.custom if not name and call.custom and (call.custom.name or call.custom.input) else None
+        if custom:
+            name, arguments = custom.name or "", custom.input
+        opened = self._find(call, name, number)
+        if custom:
+            opened.own["type"] = msgspec.Raw(b'"custom"')
+        opened.id, opened.name = opened.id or call.id or "", opened.name or name
+        if opened.shown != (opened.id, opened.name):
+            opened.shown = (opened.id, opened.name)
+            found.append(d.CallStarted(opened.slot, opened.id, opened.name))
+        text = dumps(arguments).decode() if isinstance(arguments, dict) else arguments
+        if text:
+            opened.pieces.append(text)
+            found.append(d.ArgumentsDelta(opened.slot, text))
+
+    def _find(self, call: Call, name: str, number: int | None) -> _Call:
+        """The call that this is a piece of, or a new one. `number` is its place in a whole list of calls."""
+        index = call.index if number is None else number
+        if index is not None:
+            known = self._by_index.get(index)
+            if known and number is None and not (call.id and known.id and call.id != known.id):
+                return known
+        else:
+            index = len(self.calls)
+            known = next((one for one in reversed(self.calls) if one.id == call.id), None) if call.id else None
+            if known or (self.calls and not call.id and not name):
+                return known or self.calls[-1]
+        opened = _Call(CALLS + len(self.calls))
+        self.calls.append(opened)
+        self._by_index[index] = opened
+        return opened
+
+    def _add_rare(self, said: Message, found: list[d.Delta]) -> None:
+        if said.refusal:
+            self._kinds[REFUSED] = "text"
+            found.append(d.TextDelta(REFUSED, said.refusal))
+        for raw in said.annotations or ():
+            found.append(d.CitationAdded(self._slot("text"), citation(raw)))
+        words = self._speech.add(dumps(said.audio)) if said.audio else ""
+        if words:
+            self._kinds[SPOKEN] = "text"
+            found.append(d.TextDelta(SPOKEN, words))
+        if said.function_call and (said.function_call.name or said.function_call.arguments):
+            self._call(Call(LEGACY, function=said.function_call), None, found)
+        for raw in said.executed_tools or ():
+            self._executed[bytes(fields(raw).get("index", b"")) or bytes(raw)] = raw.copy()
+
+
+def _named(own: dict[str, msgspec.Raw], names: Sequence[str]) -> dict[str, msgspec.Raw]:
+    return {name: own[name].copy() for name in names if name in own and is_there(own[name])}
+
+
+def _sealable(kind: str) -> Sealable:
+    return "text" if kind == "text" else "reasoning" if kind == "reasoning" else "call"

@@ -1,0 +1,57 @@
+"""What the two wires of one maker say alike: sampling, the shape of the answer, and which tools are meant. Pure."""
+
+import msgspec
+
+from evener.transcript.ask import Ask, ToolSpec
+from evener.transcript.loss import Loss
+from evener.wire.names import wire_name
+from evener.wire.quirks import Quirks
+from evener.wire.request import within
+
+__all__ = ["answer_shape", "heat", "meant_tools"]
+
+Body = dict[str, object]
+
+
+def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """The fields `temperature` and `top_p`."""
+    settings = ask.settings
+    thinks = ask.reasoning.mode != "off" and (ask.reasoning.effort or quirks.default_effort) != "off"
+    refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and thinks)
+    body: Body = {}
+    for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p)):
+        if value is not None and refused:
+            losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
+        elif value is not None:
+            body[name] = within(name, value, 2 if name == "temperature" else 1, losses) if value > 0 else value
+    return body
+
+
+def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """The format that the answer must have; empty when nothing is asked for, or nothing can be."""
+    output = ask.output
+    if output is None:
+        return {}
+    if output.schema and quirks.output_schema:
+        shape: Body = {"type": "json_schema", "name": wire_name(output.name, quirks.name_length)}
+        if output.description:
+            shape["description"] = output.description
+        shape["schema"] = msgspec.Raw(output.schema.encode())
+        if output.strict is not None:
+            shape["strict"] = output.strict
+        return shape
+    if not quirks.json_mode:
+        losses.append(Loss("degraded", "output schema", "this endpoint has no such mode; ask for the shape in the prompt"))
+        return {}
+    if output.schema:
+        losses.append(Loss("degraded", "output schema", "this endpoint takes none; any JSON object is asked for"))
+    return {"type": "json_object"}
+
+
+def meant_tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> list[str]:
+    """The tools that a choice names and that are offered, by their names on the wire."""
+    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
+    names = [wire_name(name, quirks.name_length) for name in ask.choice.names if name in known]
+    if len(names) < len(ask.choice.names):
+        losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+    return names

@@ -1,0 +1,1 @@
+"""Tests of the benchmarks: that they run and read what they measure. No figure is tested."""

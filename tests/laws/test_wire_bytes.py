@@ -1,0 +1,151 @@
+"""Laws of reading: any chunking gives the same, and whatever the bytes are, only our errors come out, soon."""
+
+import json
+import time
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evener.errors import EvenerError, ProviderError
+from evener.transcript import Origin, ReasoningBlock, Reply, TextBlock, ToolCall
+from evener.transcript.delta import Delta, Failed, Stopped
+from evener.wire import CODECS, Quirks, assemble
+from evener.wire.sse import SseReader
+from tests.laws.hostile import BYTES, VALUES, documents, events, spoilt
+from tests.laws.streams import WRITERS, Stream, cut, streams
+
+QUIRKS = Quirks()
+law = settings(max_examples=120, deadline=None)
+wires = pytest.mark.parametrize("wire", [wire for wire in CODECS if documents(wire, "response.json")])
+HEADERS = {"retry-after": "nan", "retry-after-ms": "1e999", "x-should-retry": "perhaps"}
+
+
+def deltas_of(wire: str, pieces: Iterable[bytes]) -> list[Delta]:
+    decoder = CODECS[wire].decoder(QUIRKS)
+    return [delta for piece in pieces for delta in decoder.feed(piece)] + decoder.close()
+
+
+def plain(deltas: Iterable[Delta]) -> list[object]:
+    return [(type(delta.error), str(delta.error)) if isinstance(delta, Failed) else delta for delta in deltas]
+
+
+def said(reply: Reply) -> list[tuple[str, str]]:
+    found = []
+    for block in reply.blocks:
+        match block:
+            case TextBlock(text):
+                found.append(("text", text))
+            case ReasoningBlock(text):
+                found.append(("reasoning", text))
+            case ToolCall(raw=raw):
+                found.append(("call", raw))
+            case _:
+                raise AssertionError(block.kind)
+    return found
+
+
+@pytest.mark.parametrize("wire", WRITERS)
+@law
+@given(data=st.data())
+def test_a_stream_in_any_framing_cut_anywhere_says_the_same(wire: str, data: st.DataObject) -> None:
+    stream: Stream = data.draw(streams(wire))
+    whole = deltas_of(wire, [stream.data])
+    assert plain(deltas_of(wire, data.draw(cut(stream.data)))) == plain(whole)
+    assert plain(deltas_of(wire, (bytes((byte,)) for byte in stream.data))) == plain(whole)
+    spoken = [(kind, text) for kind, text in stream.said if text or kind != "text"]
+    assert [(kind, text) for kind, text in said(assemble(whole)) if text or kind != "text"] == spoken
+
+
+@pytest.mark.parametrize("wire", CODECS)
+@law
+@given(st.binary(max_size=60) | st.sampled_from(BYTES) | st.sampled_from(VALUES).map(str.encode), st.data())
+def test_any_bytes_cut_anywhere_give_the_same_deltas_and_one_end(wire: str, noise: bytes, data: st.DataObject) -> None:
+    stream = b"data: " + noise + data.draw(st.sampled_from([b"", b"\n\n", b"\r\r", b"\n\ndata: [DONE]\n\n"]))
+    whole = deltas_of(wire, [stream])
+    assert plain(deltas_of(wire, data.draw(cut(stream)))) == plain(whole)
+    assert sum(isinstance(delta, Failed | Stopped) for delta in whole) == 1
+    assert isinstance(whole[-1], Failed | Stopped)
+
+
+@law
+@given(st.lists(st.sampled_from([b"data", b":", b" ", b"\r", b"\n", b"\r\n", b"x", b"event: y", b"\xef\xbb\xbf"])), st.data())
+def test_events_are_split_the_same_wherever_the_bytes_are_cut(parts: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(parts)
+
+    def split(pieces: Iterable[bytes]) -> list[bytes]:
+        reader = SseReader()
+        return [event for piece in pieces for event in reader.feed(piece)] + reader.close()
+
+    assert split(data.draw(cut(stream))) == split([stream])
+
+
+@wires
+@law
+@given(data=st.data())
+def test_a_spoilt_answer_is_a_reply_or_our_error(wire: str, data: st.DataObject) -> None:
+    body = data.draw(st.sampled_from(documents(wire, "response.json")).flatmap(spoilt) | st.binary(max_size=60))
+    try:
+        reply = CODECS[wire].decode(body, QUIRKS)
+    except EvenerError as error:
+        assert len(str(error)) < 2000
+    else:
+        assert isinstance(reply, Reply)
+
+
+@wires
+@law
+@given(data=st.data())
+def test_a_spoilt_event_never_makes_a_decoder_raise(wire: str, data: st.DataObject) -> None:
+    seen = data.draw(st.sampled_from(events(wire)))
+    bad = data.draw(st.integers(0, len(seen) - 1))
+    frames = [data.draw(spoilt(event)) if place == bad else json.dumps(event).encode() for place, event in enumerate(seen)]
+    deltas = deltas_of(wire, (b"data: " + frame + b"\n\n" for frame in frames))
+    assert sum(isinstance(delta, Failed | Stopped) for delta in deltas) == 1
+    try:
+        assert isinstance(assemble(deltas), Reply)
+    except EvenerError as error:
+        assert len(str(error)) < 2000
+
+
+@wires
+@law
+@given(data=st.data())
+def test_a_spoilt_request_is_an_ask_that_can_be_sent_or_our_error(wire: str, data: st.DataObject) -> None:
+    codec = CODECS[wire]
+    body = data.draw(st.sampled_from(documents(wire, "request.json")).flatmap(spoilt) | st.binary(max_size=60))
+    try:
+        ask = codec.read_request(body, QUIRKS, Origin(wire, "p"))
+        sent = codec.encode(ask, QUIRKS, None).body
+    except EvenerError as error:
+        assert len(str(error)) < 2000
+    else:
+        assert isinstance(json.loads(sent), dict)
+
+
+@pytest.mark.parametrize("wire", CODECS)
+@law
+@given(data=st.data(), status=st.integers(100, 999))
+def test_any_refusal_is_a_provider_error(wire: str, data: st.DataObject, status: int) -> None:
+    said = {"error": {"message": "m", "type": "t", "code": "c", "details": {"error_code": "x"}}, "message": "n", "request_id": "r"}
+    body = data.draw(spoilt(said) | st.binary(max_size=60))
+    error = CODECS[wire].fault(status, HEADERS, body)
+    assert isinstance(error, ProviderError)
+    assert error.status == status
+    assert len(str(error)) < 2000
+
+
+@wires
+@pytest.mark.parametrize("depth", [100_000, 1_000_000])
+def test_a_large_or_deep_document_is_refused_soon(wire: str, depth: int) -> None:
+    codec = CODECS[wire]
+    began = time.perf_counter()
+    for body in (b"[" * depth, b'{"a":' * depth, b'{"content":' + b"[" * depth, b'"' + b"\\ud800" * depth, b"9" * depth):
+        for read in (lambda body: codec.decode(body, QUIRKS), lambda body: codec.read_request(body, QUIRKS, Origin(wire))):
+            with pytest.raises(EvenerError):
+                read(body)
+        assert isinstance(codec.fault(400, {}, body), ProviderError)
+        (failed,) = deltas_of(wire, [b"data: ", body, b"\n\n"])
+        assert isinstance(failed, Failed)
+    assert time.perf_counter() - began < 5
