@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench docs clean
 
 # The first Python on the PATH that is new enough. Yours instead: make PYTHON=/path/to/python3 setup
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -39,6 +39,9 @@ check: $(DEV) ## lint, formatting, types, and the tests of the tree's shape
 
 bench: $(DEV) ## print the benchmark figures
 	@$(BIN)/python -m bench
+
+docs: $(DEV) ## write what docs/protocol.md says of the code anew
+	@$(BIN)/python scripts/protocol.py
 
 clean: ## delete .venv, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,7 +1,7 @@
 """Makes bad inputs out of good ones, and out of nothing. Pure: the same random source gives the same bytes."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
@@ -39,8 +39,9 @@ HUGE: tuple[Callable[[int], bytes], ...] = (
 
 SIZES = (100, 1_000, 5_000, 100_000, 1_000_000)
 ROUNDS = (1, 1, 1, 2, 3, 6)
-HUGE_ONE_IN = 40
+HUGE_ONE_IN = 80
 CROSSED_ONE_IN = 15
+STOP_ONE_IN = 5
 
 
 def mutated(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
@@ -150,12 +151,11 @@ def _value(data: bytes, random: Random) -> bytes:
 
 
 def _changed(value: object, random: Random) -> bytes:
-    places = list(_places(value))
-    if not places:
+    place, other = _place_in(value, random), _place_in(value, random)
+    if place is None or other is None:
         return _dumped(random.choice(PLAIN))
-    place = random.choice(places)
     if random.randrange(HUGE_ONE_IN):
-        random.choice(CHANGES)(place, random.choice(places), random)
+        random.choice(CHANGES)(place, other, random)
         return _dumped(value)
     place.put(MARK)
     huge = random.choice(HUGE)(random.choice(SIZES))
@@ -191,17 +191,15 @@ class _Place(msgspec.Struct, frozen=True):
                 del inside[number]
 
 
-def _places(value: object) -> Iterator[_Place]:
-    """Every place in a value."""
-    match value:
-        case dict():
-            for key, inner in value.items():
-                yield _Place(value, key)
-                yield from _places(inner)
-        case list():
-            for number, inner in enumerate(value):
-                yield _Place(value, number)
-                yield from _places(inner)
+def _place_in(value: object, random: Random) -> _Place | None:
+    """A place at any depth of a value; None when it holds nothing."""
+    found = None
+    while value and isinstance(value, (dict, list)):
+        found = _Place(value, random.choice(tuple(value)) if isinstance(value, dict) else random.randrange(len(value)))
+        value = found.get()
+        if not random.randrange(STOP_ONE_IN):
+            break
+    return found
 
 
 def _renamed(place: _Place, _: _Place, random: Random) -> None:

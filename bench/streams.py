@@ -297,7 +297,7 @@ def _gemini_text(count: int) -> Iterator[dict[str, object]]:
 def _gemini_arguments(count: int) -> Iterator[dict[str, object]]:
     for number, text in enumerate(words(count, 12), 1):
         signed = {"thoughtSignature": SIGNATURE} if number == len(FRAGMENTS) else {}
-        call = {"functionCall": {"name": "write_note", "args": json.loads(ARGUMENTS)}, **signed}
+        call: dict[str, object] = {"functionCall": {"name": "write_note", "args": json.loads(ARGUMENTS)}, **signed}
         yield {"text": text} if number % len(FRAGMENTS) else call
 
 

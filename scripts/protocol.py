@@ -139,7 +139,7 @@ def printed(before: str, language: str) -> str:
             shown = StringIO()
             with redirect_stdout(shown):
                 exec(code, names)
-    return f"```{language}\n{shown.getvalue()}```\n"
+    return f"```{language}\n{shown.getvalue().rstrip()}\n```\n"
 
 
 # What the codecs do.
@@ -279,7 +279,7 @@ def features(_before: str) -> str:
 def _features(row: Provider) -> Iterator[str]:
     plain = asked(row.wire)
     yield f"`{row.name}`"
-    yield f"`{row.wire}`"
+    yield f"`wire/{row.wire}/`"
     yield "Yes" if row.quirks.framing == "sse" or _is_read("framing") else f"No: `{row.quirks.framing}` is not cut yet"
     kept = [name for name in tuple(CHOICES)[:4] if not _lost(row, replace(plain, choice=CHOICES[name]))]
     yield "Full" if len(kept) == 4 else f"Partial: {', '.join(kept)}"

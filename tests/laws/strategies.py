@@ -180,7 +180,7 @@ def histories(draw: DrawFn, *, max_exchanges: int = 3) -> list[Message]:
     for _ in range(draw(st.integers(0, max_exchanges))):
         spoken = writer.message("assistant", writer.said())
         made += [spoken, *writer.came_back(spoken.calls)]
-    if made and draw(st.booleans()):
+    if draw(st.booleans()) and made:
         made.append(writer.message("assistant", writer.words()))
     return made
 

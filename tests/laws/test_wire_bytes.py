@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,7 +122,7 @@ def test_a_spoilt_request_is_an_ask_that_can_be_sent_or_our_error(wire: str, dat
     except EvenerError as error:
         assert len(str(error)) < 2000
     else:
-        assert isinstance(json.loads(sent), dict)
+        assert msgspec.json.decode(sent, type=dict[str, msgspec.Raw])
 
 
 @pytest.mark.parametrize("wire", CODECS)
@@ -142,9 +143,10 @@ def test_a_large_or_deep_document_is_refused_soon(wire: str, depth: int) -> None
     codec = CODECS[wire]
     began = time.perf_counter()
     for body in (b"[" * depth, b'{"a":' * depth, b'{"content":' + b"[" * depth, b'"' + b"\\ud800" * depth, b"9" * depth):
-        for read in (lambda body: codec.decode(body, QUIRKS), lambda body: codec.read_request(body, QUIRKS, Origin(wire))):
-            with pytest.raises(EvenerError):
-                read(body)
+        with pytest.raises(EvenerError):
+            codec.decode(body, QUIRKS)
+        with pytest.raises(EvenerError):
+            codec.read_request(body, QUIRKS, Origin(wire))
         assert isinstance(codec.fault(400, {}, body), ProviderError)
         (failed,) = deltas_of(wire, [b"data: ", body, b"\n\n"])
         assert isinstance(failed, Failed)

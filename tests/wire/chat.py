@@ -43,7 +43,7 @@ ROWS = {
 }
 """The row that stands for each provider of the recordings."""
 
-TAGGED = ("crusoe", "groq", "huggingface", "ollama")
+TAGGED = ("cerebras", "crusoe", "groq", "huggingface", "ollama")
 """Whose answers may begin with their reasoning, between tags."""
 APART = ("google_openai_compat",)
 """Who counts reasoning only in the total."""
@@ -76,14 +76,21 @@ class Said:
 def whole(body: Json, provider: str) -> Said:
     """What an answer's JSON states."""
     choice = body["choices"][0]
-    said = Said(body["id"], body["model"], finish=choice["finish_reason"])
     message = choice["message"]
-    _content(said, message.get("content"))
-    _thoughts(said, message)
+    said = spoken(message, provider)
+    said.id, said.model, said.finish = body["id"], body["model"], choice["finish_reason"]
     said.calls = [(one["id"], one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls") or []]
     said.cited = [(one["url_citation"]["url"], one["url_citation"]["title"]) for one in message.get("annotations") or []]
     said.executed = len(message.get("executed_tools") or [])
     said.usage = counts(body["usage"], provider)
+    return said
+
+
+def spoken(message: Json, provider: str) -> Said:
+    """The words and thoughts of a message, in an answer or in a request."""
+    said = Said()
+    _content(said, message.get("content"))
+    _thoughts(said, message)
     return _untagged(said, provider)
 
 
@@ -116,7 +123,8 @@ def counts(usage: Json, provider: str) -> tuple[int, int, int, int]:
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     output = usage["completion_tokens"]
     if provider in APART:
-        output, thought = usage["total_tokens"] - usage["prompt_tokens"], usage["total_tokens"] - usage["prompt_tokens"] - output
+        thought = usage["total_tokens"] - usage["prompt_tokens"] - output
+        output += thought
     return usage["prompt_tokens"], cached, output, thought
 
 

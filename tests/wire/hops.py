@@ -5,6 +5,7 @@ Every request is judged by `check_request` and by the vendors' types, and everyt
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +38,8 @@ PROVIDERS = {
     "openai_chat": "openai-chat",
     "gemini": "google",
 }
+IN_PATH = re.compile(r"models/([^:/]+):")
+UNUSABLE = {"not_a_completion", "error_in_stream", "compact"}
 VENDORS = {"anthropic_messages": "anthropic", "openai_responses": "openai", "openai_chat": "openai", "gemini": "google"}
 MODELS = {
     "anthropic_messages": (
@@ -73,10 +76,11 @@ def aimed(ask: Ask, wire: str, model: str) -> Ask:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A conversation that a provider accepted."""
+    """A conversation that a provider accepted: the wire's own maker, or an imitator whose words the maker's SDK lacks."""
 
     id: str
     ask: Ask
+    makers: bool
 
 
 @cache
@@ -85,12 +89,13 @@ def recorded(wire: str) -> tuple[Recorded, ...]:
     found = []
     for exchange in exchanges(wire):
         if exchange.request is not None and exchange.status == 200 and "not_a_completion" not in exchange.tags:
-            found.append(Recorded(exchange.id, _read(wire, exchange)))
+            found.append(Recorded(exchange.id, _read(wire, exchange), exchange.provider == VENDORS[wire]))
     return tuple(found)
 
 
 def _read(wire: str, exchange: Exchange) -> Ask:
-    model = str((exchange.request or {}).get("model") or MODELS[wire][0])
+    pathed = IN_PATH.search(exchange.path)
+    model = str((exchange.request or {}).get("model") or (pathed[1] if pathed else MODELS[wire][0]))
     maker = origin(rows().provider(PROVIDERS[wire]), model)
     return CODECS[wire].read_request(json.dumps(exchange.request).encode(), quirks_of(wire, model), maker)
 
@@ -101,12 +106,7 @@ def replies(wire: str) -> tuple[Reply, ...]:
     codec = CODECS[wire]
     found = []
     for exchange in exchanges(wire):
-        if (
-            exchange.provider != VENDORS[wire]
-            or exchange.status != 200
-            or "not_a_completion" in exchange.tags
-            or "error_in_stream" in exchange.tags
-        ):
+        if exchange.provider != VENDORS[wire] or exchange.status != 200 or exchange.tags & UNUSABLE:
             continue
         if exchange.sse is not None:
             decoder = codec.decoder(Quirks())
@@ -119,11 +119,13 @@ def replies(wire: str) -> tuple[Reply, ...]:
 # Judging.
 
 
-def complaints(wire: str, encoded: Encoded, issued: dict[str, str] | None = None) -> list[str]:
-    """What the wire's API or the vendor's types would refuse."""
+def complaints(
+    wire: str, encoded: Encoded, model: str, issued: dict[str, str] | None = None, *, typed: bool = True
+) -> list[str]:
+    """What the wire's API would refuse, and, with `typed`, the types of its maker's SDK."""
     body = json.loads(encoded.body)
-    found = [f"{one.path}: {one.rule}: {one.message}" for one in check_request(wire, body, issued=issued)]
-    return found + [f"types: {error}" for error in oracle_errors(wire, body)]
+    found = [f"{one.path}: {one.rule}: {one.message}" for one in check_request(wire, body, issued=issued, model=model)]
+    return found + ([f"types: {error}" for error in oracle_errors(wire, body)] if typed else [])
 
 
 def strings(value: object) -> Iterator[str]:
@@ -155,7 +157,7 @@ def unaccounted(ask: Ask, encoded: Encoded) -> list[str]:
 def _is_there(block: Block, said: str) -> bool:
     match block:
         case TextBlock(text):
-            return text.strip() in said
+            return text.strip() in said or json.dumps(text.strip(), ensure_ascii=False)[1:-1] in said or _parsed(text) in said
         case ReasoningBlock(seal=seal):
             return seal is not None and all(one in said for one in strings(json.loads(seal.data)))
         case ToolCall(name=name):
@@ -166,6 +168,14 @@ def _is_there(block: Block, said: str) -> bool:
             return all(one in said for one in strings(json.loads(raw)))
         case _:
             return True  # media: a placeholder is always reported
+
+
+def _parsed(text: str) -> str:
+    """The strings of a text that is JSON itself: a wire may want it as an object."""
+    try:
+        return "\0".join(strings(json.loads(text)))
+    except ValueError:
+        return text
 
 
 # Damage.
@@ -260,7 +270,7 @@ def moves(source: str, target: str) -> Iterator[str]:
     rng = random.Random(f"{source} {target}")
     for one in recorded(source):
         ask = one.ask if source == target else aimed(one.ask, target, rng.choice(MODELS[target]))
-        yield from _judged(one.id, ask, target, whole=True)
+        yield from _judged(one.id, ask, target, whole=True, typed=source != target or one.makers)
 
 
 def damaged_moves(source: str, target: str, count: int, seed: int) -> Iterator[str]:
@@ -272,12 +282,12 @@ def damaged_moves(source: str, target: str, count: int, seed: int) -> Iterator[s
         ask = replace(one.ask, transcript=history)
         if source != target:
             ask = aimed(ask, target, rng.choice(MODELS[target]))
-        yield from _judged(f"{one.id} (damage {seed}/{number})", ask, target, whole=False)
+        yield from _judged(f"{one.id} (damage {seed}/{number})", ask, target, whole=False, typed=source != target or one.makers)
 
 
-def _judged(id: str, ask: Ask, target: str, *, whole: bool) -> Iterator[str]:
+def _judged(id: str, ask: Ask, target: str, *, whole: bool, typed: bool) -> Iterator[str]:
     encoded = CODECS[target].encode(ask, quirks_of(target, ask.target.model), None)
-    for complaint in complaints(target, encoded):
+    for complaint in complaints(target, encoded, ask.target.model, typed=typed):
         yield f"{id} on {target} {ask.target.model}: {complaint}"
     if whole:
         for missing in unaccounted(ask, encoded):
@@ -298,7 +308,7 @@ def walk(hops: int, seed: int) -> Iterator[str]:
         if encoded.body != CODECS[wire].encode(ask, quirks_of(wire, model), None).body:
             yield f"walk {seed}, hop {hop}: {wire} gives other bytes with prior"
         priors[wire] = encoded
-        for complaint in complaints(wire, encoded, issued if wire == "anthropic_messages" else None):
+        for complaint in complaints(wire, encoded, model, issued if wire == "anthropic_messages" else None):
             yield f"walk {seed}, hop {hop} on {wire} {model}: {complaint}"
         for missing in unaccounted(ask, encoded):
             yield f"walk {seed}, hop {hop} on {wire} {model}: lost in silence: {missing}"

@@ -1,7 +1,7 @@
 """Sees that every call has an id of its own and exactly one result, right after it. Pure; a part of repair."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from evener.transcript.blocks import Block, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
-__all__ = ["Expected", "Names", "answered", "with_unique_ids"]
+__all__ = ["Expected", "Names", "answered", "fresh_id", "with_unique_ids"]
 
 NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
 
@@ -38,22 +38,23 @@ class Expected:
 
     def only(self, message: Message, losses: list[Loss]) -> Message | None:
         """The message without results that nobody waits for; None when nothing else was in it."""
-        left = self._open.copy()
+        taken: Counter[str] = Counter()
         kept: list[Block] = []
         for block in message.blocks:
             if isinstance(block, ToolResult):
-                if not self._is_due(block.call_id, left):
+                if not self._is_due(block.call_id, taken):
                     why = f"no open call {block.call_id!r} stands before it"
                     losses.append(Loss("repaired", "tool_result", why, message.id))
                     continue
-                left[block.call_id] -= 1
+                taken[block.call_id] += 1
             kept.append(block)
         if len(kept) == len(message.blocks):
             return message
         return replace(message, blocks=tuple(kept)) if kept else None
 
-    def _is_due(self, call_id: str, left: Counter[str]) -> bool:
-        return left[call_id] > 0 or (self._elsewhere and bool(call_id) and left[call_id] == 0)
+    def _is_due(self, call_id: str, taken: Counter[str]) -> bool:
+        left = self._open[call_id] - taken[call_id]
+        return left > 0 or (self._elsewhere and left == 0 and call_id != "")
 
 
 def with_unique_ids(message: Message, used: set[str], names: Names, losses: list[Loss]) -> Message:
@@ -61,7 +62,7 @@ def with_unique_ids(message: Message, used: set[str], names: Names, losses: list
     blocks: list[Block] = []
     for place, block in enumerate(message.blocks):
         if isinstance(block, ToolCall):
-            fresh = _fresh_id(block.id or _made_id(message.id, place), used)
+            fresh = fresh_id(block.id or _made_id(message.id, place), used)
             used.add(fresh)
             names.append((block.id, fresh))
             if fresh != block.id:
@@ -72,7 +73,8 @@ def with_unique_ids(message: Message, used: set[str], names: Names, losses: list
     return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
 
 
-def _fresh_id(wanted: str, used: set[str]) -> str:
+def fresh_id(wanted: str, used: Container[object]) -> str:
+    """The id that is wanted, or one like it that nobody uses."""
     fresh, number = wanted, 2
     while fresh in used:
         fresh, number = f"{wanted}_{number}", number + 1

@@ -6,6 +6,7 @@ settled when the assistant speaks again: no later message can change it. The rul
     empty text                      dropped (kept in an assistant's message when sealed); a message left with nothing is dropped
     a block in the wrong role       dropped (a call by the user, a result by the assistant, reasoning by anyone else)
     the same message twice          dropped the second time; a sealed thing goes the second time without its seal
+    other messages under one id     renamed
     consecutive same-role messages  merged, the same reasoning kept once; system messages stay apart
     a hosted block without its pair replaced by its line, and so is one in the wrong role
     reasoning with nothing after it dropped
@@ -30,7 +31,7 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
-from evener.transcript.calls import Expected, Names, answered, with_unique_ids
+from evener.transcript.calls import Expected, Names, answered, fresh_id, with_unique_ids
 from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -67,8 +68,8 @@ class Exchange(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
 
 
-Seen = tuple[str, str, tuple[Block, ...]]
-"""What makes a message the same as one before: its id, its role and all that it says."""
+Seen = str | tuple[str, str, tuple[Block, ...]]
+"""An id that a message has, or what makes a message the same as one before: its id, its role and all that it says."""
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -120,7 +121,7 @@ class _Fold:
     def __init__(self, state: Repair) -> None:
         self.rules = state.rules
         self.open, self.held, self.losses = list(state.open), list(state.held), list(state.losses)
-        self.seen, self.named = set(state.seen), set(state.named)
+        self.seen, self.named = set[Seen](state.seen), set(state.named)
         self.used, self.awaited = set(state.used_ids), set(state.awaited)
         self.expected = Expected(self.open, elsewhere=self.rules.past_elsewhere)
         self.settled: list[Exchange] = []
@@ -187,7 +188,11 @@ class _Fold:
         if same in self.seen:
             losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
             return None
-        self.seen.add(same)
+        fresh = fresh_id(message.id, self.seen)
+        if fresh != message.id:
+            losses.append(Loss("renamed", "message id", f"another message has it; here it is {fresh!r}", message.id))
+            message = replace(message, id=fresh)
+        self.seen |= {same, fresh}
         cleaned = _cleaned(message, self.named, losses)
         return self.expected.only(cleaned, losses) if cleaned and cleaned.role == "user" else cleaned
 

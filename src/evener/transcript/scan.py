@@ -77,8 +77,12 @@ def short(text: str) -> str:
 
 def _backslashes_before(body: bytes, end: int) -> int:
     start = end
-    while start and body[start - 1 : start] == b"\\":
-        start -= 1
+    while start:
+        piece = body[max(0, start - 4096) : start]
+        rest = len(piece.rstrip(b"\\"))
+        start -= len(piece) - rest
+        if rest:
+            break
     return end - start
 
 

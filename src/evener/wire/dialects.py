@@ -14,7 +14,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """What one wire takes. `known` lists the only keywords it takes; without it, all but the `banned` ones.
 
     `strict`: objects are closed and every value has a type. `all_required`: also, every property is required.
-    `refs`: anywhere, only alone in their schema, or nowhere. `enums`: what an enum may list.
+    `refs`: anywhere, only alone in their schema, or nowhere. `enums`: what an enum may list. `nullable`: null is a flag and no
+    type. `whole_lists`: a list says what it holds, only described properties are required, and only texts have enums.
     """
 
     strict: bool = False
@@ -28,6 +29,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     formats: frozenset[str] = frozenset()
     most_min_items: int | None = None
     nullable: bool = False
+    whole_lists: bool = False
 
     def takes(self, keyword: str) -> bool:
         """Whether a keyword may stay."""
@@ -69,4 +71,5 @@ GEMINI_SUBSET = Dialect(
     refs="none",
     enums="text",
     nullable=True,
+    whole_lists=True,
 )

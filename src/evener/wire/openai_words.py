@@ -1,9 +1,9 @@
 """What the two wires of one maker say alike: sampling, the shape of the answer, and which tools are meant. Pure."""
 
-import msgspec
-
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss
+from evener.wire.dialects import OPENAI_STRICT
+from evener.wire.enforced import enforced
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
@@ -19,11 +19,11 @@ def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     thinks = ask.reasoning.mode != "off" and (ask.reasoning.effort or quirks.default_effort) != "off"
     refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and thinks)
     body: Body = {}
-    for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p)):
+    for name, value, most in (("temperature", settings.temperature, 2), ("top_p", settings.top_p, 1)):
         if value is not None and refused:
             losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
         elif value is not None:
-            body[name] = within(name, value, 2 if name == "temperature" else 1, losses) if value > 0 else value
+            body[name] = within(name, value, most, losses) if value > 0 else value  # below 0 is nobody's value
     return body
 
 
@@ -36,9 +36,9 @@ def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         shape: Body = {"type": "json_schema", "name": wire_name(output.name, quirks.name_length)}
         if output.description:
             shape["description"] = output.description
-        shape["schema"] = msgspec.Raw(output.schema.encode())
-        if output.strict is not None:
-            shape["strict"] = output.strict
+        shape["schema"], strict = enforced(output.schema, output.strict, OPENAI_STRICT, quirks, "the answer", losses)
+        if strict is not None:
+            shape["strict"] = strict
         return shape
     if not quirks.json_mode:
         losses.append(Loss("degraded", "output schema", "this endpoint has no such mode; ask for the shape in the prompt"))

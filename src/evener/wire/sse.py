@@ -22,8 +22,8 @@ DATA = b"data: "
 class SseReader:
     """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data.
 
-    Nearly all events of a stream open with the same lines, up to `data: `. What opens so and then has no line end is data;
-    only other events are taken apart line by line.
+    Nearly all events of a stream open with the same lines, up to `data: `. Splitting at a blank line and that opening gives
+    their data at once; only pieces that still hold a line end are taken apart line by line.
     """
 
     __slots__ = ("_before", "_buffer", "_cr", "_first", "_max", "_opening", "_searched")
@@ -45,18 +45,17 @@ class SseReader:
             data = self._completed(data)
         opening = self._opening
         start = len(opening)
-        piece = data[start:-2]
-        if LF not in piece and data[:start] == opening:
-            return [piece]
+        if data[:start] != opening:
+            return self._taken_apart(data[:-2])
+        rest = data[start:-2]
+        if LF not in rest:
+            return [rest]
         found: list[bytes] = []
-        for event in data[:-2].split(BLANK):
-            piece = event[start:]
-            if LF not in piece and event[:start] == opening:
+        for piece in rest.split(BLANK + opening):
+            if LF in piece:
+                found += self._taken_apart(opening + piece)
+            else:
                 found.append(piece)
-            elif event:
-                self._take_apart(event, found)
-                opening = self._opening
-                start = len(opening)
         return found
 
     def close(self) -> list[bytes]:
@@ -89,16 +88,23 @@ class SseReader:
         self._searched = max(0, len(buffer) - 1)
         return complete
 
-    def _take_apart(self, event: bytes, found: list[bytes]) -> None:
-        """Add the data of an event of any form. An opening that comes twice running is the one to look for from now on."""
-        data = event_data(event)
-        if data is None:
-            return
-        found.append(data)
-        opening = event[: len(event) - len(data)]
+    def _taken_apart(self, text: bytes) -> list[bytes]:
+        """The data of events of any form. An opening that comes twice running is the one to look for from now on."""
+        found: list[bytes] = []
+        for event in text.split(BLANK):
+            start = len(self._opening)
+            data: bytes | None = event[start:]
+            if LF in event[start:] or event[:start] != self._opening:
+                data = event_data(event)
+                self._learn(event[: len(event) - len(data or b"")])
+            if data is not None:
+                found.append(data)
+        return found
+
+    def _learn(self, opening: bytes) -> None:
         if opening == self._before and is_opening(opening):
             self._opening = opening
-        self._before = opening
+        self._before = opening or self._before
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         if self._cr:

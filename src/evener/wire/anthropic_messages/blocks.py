@@ -1,7 +1,5 @@
 """Writes one exchange as Anthropic messages: bytes without cache marks, and the places where marks may go. Pure."""
 
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -25,16 +23,16 @@ from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
+from evener.wire.media import plain_text
 from evener.wire.names import wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import UNREADABLE, as_object, dumps, fields, merged, must_fetch, placeholder
+from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, merged, must_fetch, placeholder
 
 __all__ = ["WIRE", "render"]
 
 WIRE = "anthropic_messages"
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
-OPERATOR = "[instruction from the operator, not from the user]\n"
 
 
 def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Fragment:
@@ -238,11 +236,8 @@ def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
 
 
 def _text_source(data: str) -> dict[str, object] | None:
-    try:
-        text = b64decode(data, validate=True).decode()
-    except (Base64Error, UnicodeDecodeError):
-        return None
-    return {"type": "text", "media_type": "text/plain", "data": text}
+    text = plain_text(data)
+    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
 
 
 def _source(source: Source, media_type: str) -> dict[str, object] | None:

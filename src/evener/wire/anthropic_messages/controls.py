@@ -4,10 +4,12 @@ import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, OutputSchema
 from evener.transcript.loss import Loss
+from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.efforts import BUDGETS, SCALE, nearest_effort
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
+from evener.wire.schemas import transform
 from evener.wire.text import dict_of
 
 __all__ = ["choice", "output_format", "sampling", "thinking", "why_mute"]
@@ -152,4 +154,6 @@ def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss
     if not output.schema or not quirks.output_schema:
         losses.append(Loss("degraded", "output schema", "this wire has no such mode; ask for the shape in the prompt"))
         return {}
-    return {"format": {"type": "json_schema", "schema": msgspec.Raw(output.schema.encode())}}
+    fitted, lost = transform(output.schema, ANTHROPIC_STRICT, "the answer")
+    losses += lost
+    return {"format": {"type": "json_schema", "schema": msgspec.Raw(fitted.encode())}} if fitted else {}

@@ -301,10 +301,17 @@ class _Events:
         if delta is None or event.type != "content_block_delta":
             found += self._rare(event, frame)
             return self._over
-        if delta.type == "text_delta":
-            found.append(d.TextDelta(event.index, delta.text))
-        else:
-            found += self._delta(event.index, delta, frame)
+        match delta.type:
+            case "text_delta":
+                found.append(d.TextDelta(event.index, delta.text))
+            case "thinking_delta":
+                found.append(d.ReasoningDelta(event.index, delta.thinking))
+            case "input_json_delta" if opened := self._turn.open.get(event.index):
+                opened.pieces.append(delta.partial_json)
+                if opened.kind == "tool_use":
+                    found.append(d.ArgumentsDelta(event.index, delta.partial_json))
+            case _:
+                found += self._delta(event.index, delta, frame)
         return False
 
     def end(self) -> None:
@@ -313,11 +320,6 @@ class _Events:
     def _delta(self, index: int, delta: _Delta, frame: bytes) -> list[d.Delta]:
         opened = self._turn.open.get(index)
         match delta.type:
-            case "input_json_delta" if opened:
-                opened.pieces.append(delta.partial_json)
-                return [d.ArgumentsDelta(index, delta.partial_json)] if opened.kind == "tool_use" else []
-            case "thinking_delta":
-                return [d.ReasoningDelta(index, delta.thinking)]
             case "signature_delta" if opened:
                 opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
                 return []

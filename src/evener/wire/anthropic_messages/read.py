@@ -24,7 +24,6 @@ from evener.transcript.ask import (
 )
 from evener.transcript.blocks import (
     Block,
-    CacheTtl,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
@@ -44,7 +43,7 @@ from evener.transcript.transcript import Transcript
 from evener.wire.anthropic_messages.blocks import WIRE
 from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
+from evener.wire.reading import Fields, message_id, raw_text, read_control, read_fields, reading
 
 __all__ = ["read_request"]
 
@@ -92,7 +91,7 @@ class _Reader:
         parts = []
         for raw in self.body.items("system"):
             own = read_fields(raw)
-            cache = _mark(own)
+            cache = read_control(own)
             if own.text("type") != "text":
                 raise WireError("Expected text blocks in `system`. Move anything else into a message.")
             parts.append(TextBlock(own.text("text"), seal=self._seal(own), cache=cache))
@@ -115,7 +114,7 @@ class _Reader:
         match own.peek("type"):
             case "text":
                 own.take("type")
-                cache = _mark(own)
+                cache = read_control(own)
                 return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
             case "thinking":
                 own.take("type")
@@ -132,13 +131,13 @@ class _Reader:
 
     def _call(self, own: Fields) -> ToolCall:
         own.take("type")
-        cache = _mark(own)
+        cache = read_control(own)
         arguments = raw_text(own.take("input"), "{}")
         return ToolCall(own.text("id"), own.text("name"), arguments, self._seal(own), cache)
 
     def _result(self, own: Fields) -> ToolResult:
         own.take("type")
-        cache = _mark(own)
+        cache = read_control(own)
         content: tuple[ResultContent, ...]
         if own.is_text("content"):
             text = own.text("content")
@@ -153,7 +152,7 @@ class _Reader:
         if own.peek("type") != "text":
             return self._media(raw)
         own.take("type")
-        cache = _mark(own)
+        cache = read_control(own)
         return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
 
     def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
@@ -164,7 +163,7 @@ class _Reader:
             return hosted_block(own.rest())
         for name in ("type", "source"):
             own.take(name)
-        cache = _mark(own)
+        cache = read_control(own)
         if kind == "image":
             return ImageBlock(source[0], source[1], seal=self._seal(own), cache=cache)
         return DocumentBlock(source[0], source[1], own.text("title"), self._seal(own), cache)
@@ -181,7 +180,7 @@ class _Reader:
         own = read_fields(raw)
         if own.peek("type") not in ("", "custom"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
-        cache = _mark(own)
+        cache = read_control(own)
         schema = raw_text(own.take("input_schema"), '{"type":"object","properties":{}}')
         name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache)
@@ -227,7 +226,7 @@ class _Reader:
     def _cache(self) -> Cache:
         if not self.body.has("cache_control"):
             return Cache()
-        return Cache("provider", _mark(self.body) or "5m")
+        return Cache("provider", read_control(self.body) or "5m")
 
     def _output(self) -> tuple[OutputSchema | None, tuple[Extra, ...]]:
         """The output schema, and all that is left of the body."""
@@ -244,18 +243,6 @@ class _Reader:
                 self.body.put("output_config", own.rest_text())
         rest = self.body.rest_text()
         return output, (Extra(WIRE, rest),) if rest else ()
-
-
-def _mark(own: Fields) -> CacheTtl:
-    """The cache mark of a block; anything but the known form stays where it is."""
-    if not own.has("cache_control"):
-        return ""
-    mark = read_fields(own.peek_raw("cache_control"))
-    ttl = mark.text("ttl") or "5m"
-    if mark.text("type") != "ephemeral" or ttl not in ("5m", "1h") or mark.rest_text():
-        return ""
-    own.take("cache_control")
-    return "5m" if ttl == "5m" else "1h"
 
 
 def _source(raw: msgspec.Raw) -> tuple[Source, str] | None:

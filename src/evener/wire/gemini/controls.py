@@ -137,7 +137,7 @@ def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> 
         if wanted.mode in ("required", "named"):
             losses.append(Loss("dropped", "tool choice", "there are no functions to choose from"))
         return {}
-    if wanted.parallel is not None:
+    if wanted.parallel is False:
         losses.append(Loss("dropped", "parallel switch", "this wire has none"))
     mode, names = _mode(ask, quirks, losses)
     if mode == "AUTO" and not wanted.stated:

@@ -6,6 +6,7 @@ snapshots, the last one counts. There is no end mark: a turn is complete when a 
 """
 
 from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -16,16 +17,19 @@ from evener.transcript.usage import Usage
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.gemini.grounding import citations
-from evener.wire.gemini.hosted import hosted_block
-from evener.wire.gemini.parts import NOBODYS, SIGNATURE, Raws, as_list, sealed_text
+from evener.wire.gemini.hosted import HOSTED, hosted_block
+from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, sealed_text
 from evener.wire.names import made_id
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
-from evener.wire.text import fields
+from evener.wire.text import dumps, fields
 
 __all__ = ["decode", "decoder"]
 
 NOTHING = msgspec.Raw(b"")
+C = TypeVar("C")
+HALF = {"partialArgs", "willContinue"}
+"""What a call has that is not whole; only asked for by those who put it together themselves."""
 THOUGHT = '{"thought":true}'
 STOPS: dict[str, StopReason] = {
     "MAX_TOKENS": "length",
@@ -45,12 +49,37 @@ PLAIN = ("STOP", "UNEXPECTED_TOOL_CALL", "")
 """Reasons that say nothing of calls: whether there are some decides (recorded)."""
 
 
-class _Text(msgspec.Struct, forbid_unknown_fields=True):
-    """A part that is text and nothing else: the common one. Any other field makes it another kind of part."""
+class _Call(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    id: str | None = None
+    args: msgspec.Raw = NOBODYS
+
+
+class _AnyCall(msgspec.Struct):
+    name: str
+    id: str | None = None
+    args: msgspec.Raw = NOBODYS
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
+    """A part that is text or a call and nothing else. Any other field makes it another kind of part."""
 
     text: str | None = None
     thought: bool | None = None
     thoughtSignature: str | None = None  # noqa: N815 - here and below, the wire's own spelling
+    functionCall: _Call | None = None  # noqa: N815
+
+
+class _Parts(msgspec.Struct):
+    parts: list[_Part] | None = None
+
+
+class _Plain(msgspec.Struct, forbid_unknown_fields=True):
+    """The first candidate as most chunks have it: content and nothing beside it."""
+
+    content: _Parts | None = None
+    finishReason: str | None = None  # noqa: N815
+    index: Literal[0] | None = None
 
 
 class _Content(msgspec.Struct):
@@ -58,6 +87,8 @@ class _Content(msgspec.Struct):
 
 
 class _Candidate(msgspec.Struct):
+    """Any candidate. What stands beside its content is kept as it came."""
+
     content: _Content | None = None
     finishReason: str | None = None  # noqa: N815
     finishMessage: str | None = None  # noqa: N815
@@ -83,8 +114,8 @@ class _Feedback(msgspec.Struct):
     blockReasonMessage: str | None = None  # noqa: N815
 
 
-class _Chunk(msgspec.Struct):
-    candidates: list[_Candidate] | None = None
+class _Chunk(msgspec.Struct, Generic[C]):
+    candidates: list[C] | None = None
     usageMetadata: _Usage | None = None  # noqa: N815
     promptFeedback: _Feedback | None = None  # noqa: N815
     modelVersion: str | None = None  # noqa: N815
@@ -92,20 +123,15 @@ class _Chunk(msgspec.Struct):
     error: msgspec.Raw = NOTHING
 
 
-class _Call(msgspec.Struct):
-    name: str = ""
-    id: str | None = None
-    args: msgspec.Raw = NOBODYS
-
-
 class _Blob(msgspec.Struct):
     data: str
     mimeType: str = ""  # noqa: N815
 
 
-_chunks = msgspec.json.Decoder(_Chunk)
-_texts = msgspec.json.Decoder(_Text)
-_calls = msgspec.json.Decoder(_Call)
+_plain = msgspec.json.Decoder(_Chunk[_Plain])
+_chunks = msgspec.json.Decoder(_Chunk[_Candidate])
+_parts = msgspec.json.Decoder(_Part)
+_calls = msgspec.json.Decoder(_AnyCall)
 _blobs = msgspec.json.Decoder(_Blob)
 
 
@@ -119,23 +145,53 @@ class _Turn:
         self.called = False
         self.said: list[tuple[int, str]] = []  # all text, with the number of its block
 
-    def part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """One part."""
-        try:
-            part = _texts.decode(raw)
-        except msgspec.ValidationError:
-            self._other(raw, found)
-            return
+    def part(self, part: _Part, found: list[d.Delta]) -> None:
+        """A part that is text or a call."""
         text = part.text or ""
         kind = "reasoning" if part.thought else "text"
-        if part.thoughtSignature:
-            self._sealed(kind, text, fields(raw), found)
+        if part.functionCall:
+            self._call(part.functionCall, _call_seal(part.functionCall, part), found)
+        elif part.thoughtSignature:
+            beside = {"thought": True, SIGNATURE: part.thoughtSignature} if part.thought else {SIGNATURE: part.thoughtSignature}
+            self._sealed(kind, text, dumps(beside).decode(), found)
         elif text:
             if self.open != kind:
                 self._next(kind)
                 if part.thought:
                     found.append(d.SealAdded(self.index, "reasoning", THOUGHT))
             self._show(kind, text, found)
+
+    def any_part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """A part of any kind. What nobody here knows is kept as it is."""
+        own = fields(raw)
+        try:
+            self.part(_parts.decode(raw), found)
+        except msgspec.ValidationError:
+            try:
+                self._with_more(own, found)
+            except msgspec.ValidationError:
+                found.append(d.HostedAdded(self._next(""), hosted_block(raw)))
+
+    def _with_more(self, own: Raws, found: list[d.Delta]) -> None:
+        """A part with fields of its own: what is not its data rides in the seal."""
+        data = [name for name in (*KNOWN, *HOSTED) if name in own]
+        match data:
+            case ["text"]:
+                thought = bytes(own.get("thought", b"")) == b"true"
+                text = msgspec.json.decode(own.pop("text"), type=str)
+                self._sealed("reasoning" if thought else "text", text, sealed_text(own), found)
+            case ["functionCall"]:
+                raw = own.pop("functionCall")
+                call, inner = _calls.decode(raw), fields(raw)
+                if inner.keys() & HALF:
+                    raise msgspec.ValidationError("the call is not whole")
+                kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args")}
+                kept |= {} if call.id else {"id": NOBODYS}
+                self._call(call, sealed_text(own, "functionCall", kept), found)
+            case ["inlineData"]:
+                self._media(own, found)
+            case _:
+                raise msgspec.ValidationError("only its provider knows it")
 
     def _next(self, kind: str) -> int:
         """Begin a block."""
@@ -150,45 +206,21 @@ class _Turn:
             found.append(d.TextDelta(self.index, text))
             self.said.append((self.index, text))
 
-    def _sealed(self, kind: str, text: str, own: Raws, found: list[d.Delta]) -> None:
+    def _sealed(self, kind: str, text: str, seal: str, found: list[d.Delta]) -> None:
         """Text with fields of its own: a block that nothing is added to."""
         self._next("")
-        own.pop("text", None)
         if text:
             self._show(kind, text, found)
-        found.append(d.SealAdded(self.index, "reasoning" if kind == "reasoning" else "text", sealed_text(own)))
+        found.append(d.SealAdded(self.index, "reasoning" if kind == "reasoning" else "text", seal))
 
-    def _other(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """A part that is not just text. What nobody here knows is kept as it is."""
-        own = fields(raw)
-        try:
-            if "functionCall" in own:
-                self._call(own, found)
-            elif "inlineData" in own:
-                self._media(own, found)
-            elif "text" in own and own.keys() & {SIGNATURE, "thought", "partMetadata"}:
-                text = msgspec.json.decode(own["text"], type=str)
-                self._sealed("reasoning" if bytes(own.get("thought", b"")) == b"true" else "text", text, own, found)
-            else:
-                found.append(d.HostedAdded(self._next(""), hosted_block(raw)))
-        except msgspec.ValidationError:
-            found.append(d.HostedAdded(self._next(""), hosted_block(raw)))
-
-    def _call(self, own: Raws, found: list[d.Delta]) -> None:
-        raw = own.pop("functionCall")
-        call, inner = _calls.decode(raw), fields(raw)
-        if inner.keys() & {"partialArgs", "willContinue"} or not call.name:
-            raise msgspec.ValidationError("a call that is not whole")
-        kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args")}
+    def _call(self, call: "_Call | _AnyCall", seal: str, found: list[d.Delta]) -> None:
         index = self._next("")
-        if not call.id:
-            kept["id"] = NOBODYS
         self.called = True
-        found.append(d.CallStarted(index, call.id or made_id(self.id or bytes(raw).decode(), index), call.name))
-        seal = sealed_text(own, "functionCall", kept)
+        raw = "{}" if call.args == NOBODYS else bytes(call.args).decode()
+        found.append(d.CallStarted(index, call.id or made_id(self.id or call.name + raw, index), call.name))
         if seal:
             found.append(d.SealAdded(index, "call", seal))
-        found.append(d.CallEnded(index, "{}" if call.args == NOBODYS else bytes(call.args).decode()))
+        found.append(d.CallEnded(index, raw))
 
     def _media(self, own: Raws, found: list[d.Delta]) -> None:
         raw = own.pop("inlineData")
@@ -199,6 +231,15 @@ class _Turn:
         seal = sealed_text(own, "inlineData", kept)
         if seal:
             found.append(d.SealAdded(index, "media", seal))
+
+
+def _call_seal(call: _Call, part: _Part) -> str:
+    seal: dict[str, object] = {} if call.id else {"functionCall": {"id": None}}
+    if part.thought is not None:
+        seal["thought"] = part.thought
+    if part.thoughtSignature:
+        seal[SIGNATURE] = part.thoughtSignature
+    return dumps(seal).decode() if seal else ""
 
 
 def _usage(read: _Usage) -> Usage:
@@ -242,20 +283,38 @@ class _Events:
 
     def read(self, frame: bytes, found: list[d.Delta]) -> bool:
         """One chunk; only an error is the last."""
+        try:
+            chunk = _plain.decode(frame)
+        except msgspec.ValidationError:
+            return self._rare(frame, found)
+        if chunk.error or not chunk.candidates or len(chunk.candidates) > 1:
+            return self._rare(frame, found)
+        if not self.begun:
+            self._begin(chunk, found)
+        candidate = chunk.candidates[0]
+        if candidate.content and candidate.content.parts:
+            for part in candidate.content.parts:
+                self._turn.part(part, found)
+        if candidate.finishReason:
+            self._finish = (candidate.finishReason, "")
+        if chunk.usageMetadata:
+            found.append(d.UsageReported(_usage(chunk.usageMetadata)))
+        return False
+
+    def _rare(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """A chunk that holds more than text and calls."""
         chunk = _chunks.decode(frame)
         if chunk.error and chunk.error != NOBODYS:
             found.append(d.Failed(_error(frame)))
             return True
         if not self.begun:
             self._begin(chunk, found)
-        candidates = chunk.candidates
-        if candidates:
-            self._candidate(candidates[0], found)
-            if len(candidates) > 1 or candidates[0].index:
-                found += _others(frame)
-        elif chunk.promptFeedback and chunk.promptFeedback.blockReason:
-            why = chunk.promptFeedback
-            self._stop = d.Stopped("refusal", why.blockReason or "", why.blockReasonMessage or "")
+        feedback = chunk.promptFeedback
+        if chunk.candidates:
+            for number, candidate in enumerate(chunk.candidates):
+                self._candidate(candidate, number, frame, found)
+        elif feedback and feedback.blockReason:
+            self._stop = d.Stopped("refusal", feedback.blockReason, feedback.blockReasonMessage or "")
         elif not chunk.usageMetadata:
             found.append(d.Notice("chunk", frame.decode()))
         if chunk.usageMetadata:
@@ -274,19 +333,21 @@ class _Events:
             return d.Stopped("tools", reason, detail)
         return d.Stopped("done" if reason == "STOP" else STOPS.get(reason, "other"), reason, detail)
 
-    def _begin(self, chunk: _Chunk, found: list[d.Delta]) -> None:
+    def _begin(self, chunk: "_Chunk[_Plain] | _Chunk[_Candidate]", found: list[d.Delta]) -> None:
         stated = (chunk.candidates, chunk.usageMetadata, chunk.promptFeedback, chunk.responseId, chunk.modelVersion)
         self.begun = any(one is not None for one in stated)
         if self.begun:
             self._turn.id = chunk.responseId or ""
             found.append(d.Started(self._turn.id, chunk.modelVersion or ""))
 
-    def _candidate(self, candidate: _Candidate, found: list[d.Delta]) -> None:
+    def _candidate(self, candidate: _Candidate, number: int, frame: bytes, found: list[d.Delta]) -> None:
+        """A candidate; a reply is the first one, so others are handed on as they came."""
         if candidate.index:
+            every = msgspec.json.decode(fields(frame)["candidates"], type=list[msgspec.Raw])
+            found.append(d.Notice("candidate", bytes(every[number]).decode()))
             return
-        if candidate.content and candidate.content.parts:
-            for raw in candidate.content.parts:
-                self._turn.part(raw, found)
+        for raw in (candidate.content.parts if candidate.content else None) or ():
+            self._turn.any_part(raw, found)
         if candidate.finishReason:
             self._finish = (candidate.finishReason, candidate.finishMessage or "")
         found += self._notices(candidate)
@@ -307,16 +368,6 @@ class _Events:
                 found += citations(name, raw, self._turn.said)
                 found.append(d.Notice(name, bytes(raw).decode()))
         return found
-
-
-def _others(frame: bytes) -> list[d.Delta]:
-    """Candidates beside the first: a reply is one, so these are handed on as they came."""
-    every = msgspec.json.decode(fields(frame)["candidates"], type=list[msgspec.Raw])
-    return [d.Notice("candidate", bytes(raw).decode()) for raw in every if _index(raw)]
-
-
-def _index(raw: msgspec.Raw) -> int:
-    return msgspec.json.decode(raw, type=_Candidate).index or 0
 
 
 def _error(frame: bytes) -> EvenerError:

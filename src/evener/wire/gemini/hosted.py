@@ -8,19 +8,20 @@ from evener.transcript.blocks import HostedBlock
 from evener.wire.gemini.parts import WIRE, camel_fields
 from evener.wire.text import word
 
-__all__ = ["CIRCULATED", "hosted_block"]
+__all__ = ["CIRCULATED", "HOSTED", "hosted_block"]
 
 CIRCULATED = ("toolCall", "toolResponse")
 """What the provider's own tools were asked and gave back: parts that only some endpoints hand out and take back (sheet 3)."""
 
 BEGINNINGS = ("executableCode", "toolCall")
 ENDS = ("codeExecutionResult", "toolResponse")
+HOSTED = (*BEGINNINGS, *ENDS)
 
 
 def hosted_block(raw: msgspec.Raw) -> HostedBlock:
     """A part of the provider's own."""
     own = camel_fields(raw)
-    kind = next((name for name in (*BEGINNINGS, *ENDS) if name in own), "")
+    kind = next((name for name in HOSTED if name in own), "")
     inner = camel_fields(own[kind]) if kind and bytes(own[kind])[:1] == b"{" else {}
     whose: Literal["", "assistant"] = "assistant" if kind else ""
     name = word(inner.get("id"))

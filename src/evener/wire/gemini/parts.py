@@ -14,6 +14,7 @@ from evener.transcript.origin import Seal
 from evener.wire.text import dumps, fields
 
 __all__ = [
+    "KNOWN",
     "NOBODYS",
     "SIGNATURE",
     "WIRE",
@@ -32,6 +33,8 @@ __all__ = [
 
 WIRE = "gemini"
 SIGNATURE = "thoughtSignature"
+KNOWN = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
+"""The data fields that have a neutral word: a part has one."""
 NOBODYS = msgspec.Raw(b"null")
 SNAKE = re.compile(r"_([a-z0-9])")
 FILES = re.compile(r"https://[^/]+/(?:upload/)?v\d\w*/files/[\w-]+|(?!https?:)\w+:.*")

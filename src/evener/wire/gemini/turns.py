@@ -21,8 +21,9 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
-from evener.wire.gemini.hosted import hosted_block
+from evener.wire.gemini.hosted import HOSTED, hosted_block
 from evener.wire.gemini.parts import (
+    KNOWN,
     NOBODYS,
     WIRE,
     Raws,
@@ -41,7 +42,6 @@ from evener.wire.text import dumps
 __all__ = ["Turns"]
 
 ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
-KNOWN = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
 STANDARD = str.maketrans("-_", "+/")
 """This wire takes both alphabets of base64, other wires only the one with plus and slash."""
 PLAIN = ("output", "error")
@@ -77,7 +77,7 @@ class Turns:
 
     def _block(self, place: int, raw: msgspec.Raw) -> Block:
         own = Fields(camel_fields(raw))
-        found = [name for name in KNOWN if own.has(name)]
+        found = [name for name in (*KNOWN, *HOSTED) if own.has(name)]
         match found:
             case ["text"] if own.is_text("text"):
                 return self._text(own)

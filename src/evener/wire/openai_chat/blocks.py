@@ -27,6 +27,7 @@ from evener.wire.fold import Fragment
 from evener.wire.names import nine_id, short_id, wire_name
 from evener.wire.openai_chat.parts import Part, is_text, line, media_part, text_part
 from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, opened, why_foreign
+from evener.wire.openai_chat.system import marks_move
 from evener.wire.openai_chat.thoughts import Thoughts
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
@@ -90,9 +91,8 @@ def write_message(page: Page, turn: Turn) -> None:
 
 
 def _listed(page: Page, own: dict[str, object]) -> bool:
-    """Whether a moving mark may come to stand here: then the content is a list from the beginning."""
-    moves = page.ask.cache.mode in ("moving", "provider") and page.quirks.cache_style == "control"
-    return moves and page.quirks.cache_marks > 0 and own["role"] in ("user", "tool")
+    """Whether a mark may come to stand here one day: then the content is a list from the beginning, and never changes."""
+    return marks_move(page.quirks) and own["role"] in ("user", "tool")
 
 
 def _joined(page: Page, parts: list[Part]) -> list[Part]:

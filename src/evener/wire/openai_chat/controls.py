@@ -62,6 +62,9 @@ def _effort(level: str | None, quirks: Quirks, losses: list[Loss]) -> Body:
     if not quirks.effort:
         losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
         return {}
+    if quirks.efforts == ("off",) and level != "off":
+        losses.append(Loss("dropped", "reasoning effort", "this model can only be told not to reason"))
+        return {}
     return {"reasoning_effort": _word(level, quirks, losses)}
 
 

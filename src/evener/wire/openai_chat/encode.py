@@ -9,11 +9,13 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded
+from evener.wire.dialects import OPENAI_STRICT
+from evener.wire.enforced import enforced
 from evener.wire.fold import Fragment, Key, chained, extended, opened
 from evener.wire.marks import Marks, breakpoint_mark, choose_marks, control_mark, control_value, drawn
 from evener.wire.openai_chat import controls
 from evener.wire.openai_chat.blocks import WIRE, render
-from evener.wire.openai_chat.system import system_messages
+from evener.wire.openai_chat.system import marks_move, system_messages
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     bounded,
@@ -34,6 +36,7 @@ __all__ = ["encode"]
 
 PATH = "/chat/completions"
 TTLS = {"breakpoint": ("30m",), "control": ("5m", "1h")}
+JSON_NOTE = "Answer with one JSON object and nothing else."
 NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
 
 
@@ -42,7 +45,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     frame = frame_of(ask, quirks, prior, _tool, _part)
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((quirks, ask.target, ask.foreign_reasoning, ask.cache.mode), rules, seed)
+    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
@@ -52,7 +55,8 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     mark = control_mark if quirks.cache_style == "control" else breakpoint_mark
     messages = drawn(fragments, marks, mark)
-    system = system_messages(ask, quirks, {number: mark(ttl) for number, ttl in marks.system.items()}, losses)
+    note = _json_note(ask, head, fragments, losses)
+    system = system_messages(ask, quirks, {number: mark(ttl) for number, ttl in marks.system.items()}, losses, note)
     if messages or not system or quirks.first_user:
         bounded(messages, fragments, quirks, losses, prefill=quirks.prefill)
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
@@ -81,11 +85,9 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"] = msgspec.Raw(tool.schema.encode())
-    if tool.strict is not None and quirks.strict:
-        own["strict"] = tool.strict
-    elif tool.strict:
-        losses.append(Loss("dropped", f"strict on tool {tool.name}", "this endpoint does not enforce schemas"))
+    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, f"tool {tool.name}", losses)
+    if strict is not None:
+        own["strict"] = strict
     extra = with_tool_extra({}, tool, WIRE, losses)
     inner = extra.pop("function", None)
     return dumps(
@@ -114,6 +116,17 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     return with_extra(body, ask, WIRE, NESTED, losses)
 
 
+def _json_note(ask: Ask, head: dict[str, object], fragments: list[Fragment], losses: list[Loss]) -> str:
+    """JSON mode is refused unless somebody speaks of JSON (sheet 5); what is said later must not change the prompt."""
+    if head.get("response_format") != {"type": "json_object"}:
+        return ""
+    opening = (ask.transcript.system or "").lower().encode() + (fragments[0].data.lower() if fragments else b"")
+    if b"json" in opening:
+        return ""
+    losses.append(Loss("added", "system prompt", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
+    return JSON_NOTE
+
+
 def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
     """What the provider is asked to keep: the answer, or the prompt in a cache."""
     body: dict[str, object] = {}
@@ -129,7 +142,7 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
             body["prompt_cache_key"] = ask.cache.key
         else:
             losses.append(Loss("dropped", "cache key", "this endpoint has none"))
-    if ask.cache.mode == "provider" and quirks.cache_style == "control" and quirks.cache_provider and quirks.cache_marks:
+    if ask.cache.mode == "provider" and quirks.cache_provider and marks_move(quirks):
         body["cache_control"] = control_value(ask.cache.ttl)
     return body
 
@@ -137,7 +150,7 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
 def _marks(ask: Ask, fragments: list[Fragment], marked: tuple[int, ...], quirks: Quirks, losses: list[Loss]) -> Marks:
     """The cache marks. In the style of breakpoints only content takes them, and what moves is cached by itself (sheet 3)."""
     control = quirks.cache_style == "control"
-    if ask.cache.mode in ("moving", "provider") and (not control or not quirks.cache_marks):
+    if ask.cache.mode in ("moving", "provider") and not marks_move(quirks):
         return Marks()
     marks = choose_marks(ask, fragments, marked, quirks, losses, TTLS[quirks.cache_style])
     if marks.tools and not control:

@@ -157,7 +157,7 @@ def _known_media(kind: str, inner: dict[str, str], quirks: Quirks) -> ImageBlock
         case "image_url", {"url": url, **rest} if rest.keys() <= {"detail"}:
             source, media = read_url(url)
             return ImageBlock(source, media, rest.get("detail", ""))
-        case "input_audio", {"data": data, "format": sort, **rest} if not rest:
+        case "input_audio", {"data": data, "format": sort, **rest} if not rest and sort in quirks.audio_formats:
             return DocumentBlock(Inline(data), MEDIA.get(sort, f"audio/{sort}"))
         case "video_url", {"url": url, **rest} if not rest and quirks.video:
             source, media = read_url(url)

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 import msgspec
 
 from evener.transcript.ask import Ask
+from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.wire.openai_chat.seals import opened
 from evener.wire.quirks import Quirks
 from evener.wire.text import OPERATOR, dumps
 
-__all__ = ["system_messages"]
+__all__ = ["marks_move", "system_messages"]
 
 
 class _Group(msgspec.Struct):
@@ -24,21 +25,22 @@ class _Group(msgspec.Struct):
     apart: bool = False
     parts: list[bytes] = []
     texts: list[str] = []
-    marked: bool = False
+    listed: bool = False
 
 
-def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses: list[Loss]) -> list[bytes]:
-    """The messages that hold the system prompt. `marks` are those of its parts, by number."""
+def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses: list[Loss], note: str = "") -> list[bytes]:
+    """The messages that hold the system prompt. `marks` are those of its parts, by number; `note` is said after them."""
     groups: list[_Group] = []
-    for number, block in enumerate(ask.transcript.system_blocks):
+    for number, block in enumerate((*ask.transcript.system_blocks, *([TextBlock(note)] if note else ()))):
         sealed = opened(block.seal, ask, quirks)
         if not groups or sealed.message:
             own: dict[str, object] = {"role": quirks.system_role, **sealed.message}
+            own |= {"role": "user"} if quirks.system_role == "user" else {}
             groups.append(_Group(own, bool(sealed.message)))
         group = groups[-1]
         text = (OPERATOR if quirks.system_role == "user" and not number else "") + block.text
         part = dumps({"type": "text", "text": text, **sealed.own})
-        group.marked = group.marked or number in marks or bool(sealed.own)
+        group.listed = group.listed or bool(block.cache or sealed.own) or marks_move(quirks)
         group.parts.append(part[:-1] + marks[number] + b"}" if number in marks else part)
         group.texts.append(text)
     if groups and quirks.system_role == "user":
@@ -46,7 +48,12 @@ def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses
     return [_message(group) for group in groups]
 
 
+def marks_move(quirks: Quirks) -> bool:
+    """Whether we place cache marks ourselves, so that any content may get one."""
+    return quirks.cache_style == "control" and quirks.cache_marks > 0
+
+
 def _message(group: _Group) -> bytes:
-    if group.marked or (group.apart and len(group.parts) > 1):
+    if group.listed or (group.apart and len(group.parts) > 1):
         return dumps(group.own)[:-1] + b',"content":[' + b",".join(group.parts) + b"]}"
     return dumps({**group.own, "content": "\n".join(group.texts)})

@@ -180,6 +180,12 @@ class Turn:
 
     def _call(self, call: Call, number: int | None, found: list[d.Delta]) -> None:
         function = call.function or Function()
+        if function.arguments and not (call.id or function.name or number is not None) and isinstance(function.arguments, str):
+            known = self._by_index.get(call.index) if call.index is not None else None
+            if known:
+                known.pieces.append(function.arguments)
+                found.append(d.ArgumentsDelta(known.slot, function.arguments))
+                return
         name, arguments = function.name or "", function.arguments
         custom = call.custom if not name and call.custom and (call.custom.name or call.custom.input) else None
         if custom:

@@ -33,12 +33,11 @@ from evener.wire.fold import Fragment
 from evener.wire.names import short_id, wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import UNREADABLE, as_object, dumps, fields, merged, must_fetch, placeholder
+from evener.wire.text import ERROR, dumps, fields, merged, must_fetch, placeholder
 
 __all__ = ["WIRE", "TextSeal", "render", "system_item", "text_seal"]
 
 WIRE = "openai_responses"
-ERROR = "ERROR: "
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
 
@@ -179,10 +178,7 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
 
 
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
-    raw = call.raw
-    if as_object(raw) is None:
-        page.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
-        raw = dumps({UNREADABLE: raw}).decode()
+    raw = page.arguments(call)
     own = {name: value for name, value in merged({}, page.opens(call.seal)).items() if _goes(page, name)}
     if not page.quirks.call_status:
         own.pop("status", None)

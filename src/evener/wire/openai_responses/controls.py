@@ -1,13 +1,10 @@
 """Reasoning, tool choice, output format and state: the neutral words in those of Responses. Pure tables and small functions."""
 
-import msgspec
-
-from evener.transcript.ask import Ask, ToolSpec
+from evener.transcript.ask import Ask
 from evener.transcript.loss import Loss
 from evener.wire.efforts import effort_for, nearest_effort
-from evener.wire.names import wire_name
+from evener.wire.openai_words import answer_shape, heat, meant_tools
 from evener.wire.quirks import Quirks
-from evener.wire.request import within
 
 __all__ = ["choice", "output_format", "reasoning", "sampling", "state"]
 
@@ -68,10 +65,7 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
     if wanted.mode in ("required", "named") and not quirks.forced_choice:
         losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
         return "auto"
-    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
-    names = [wire_name(name, quirks.name_length) for name in wanted.names if name in known]
-    if len(names) < len(wanted.names):
-        losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+    names = meant_tools(ask, quirks, losses)
     if wanted.mode == "named":
         return {"type": "function", "name": names[0]} if len(names) == 1 else "auto"
     if names and wanted.mode != "none":
@@ -83,14 +77,7 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
 def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Temperature and its kin."""
     settings = ask.settings
-    thinks = ask.reasoning.mode != "off" and (ask.reasoning.effort or quirks.default_effort) != "off"
-    refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and thinks)
-    body: Body = {}
-    for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p)):
-        if value is not None and refused:
-            losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
-        elif value is not None:
-            body[name] = within(name, value, 2 if name == "temperature" else 1, losses) if value > 0 else value
+    body = heat(ask, quirks, losses)
     for name, given in (("top_k", settings.top_k), ("seed", settings.seed), ("stop", settings.stop or None)):
         if given is not None:
             losses.append(Loss("dropped", f"setting {name}", "this wire has none"))
@@ -99,23 +86,8 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The field `text.format`."""
-    output = ask.output
-    if output is None:
-        return {}
-    if output.schema and quirks.output_schema:
-        shape: Body = {"type": "json_schema", "name": wire_name(output.name, quirks.name_length)}
-        if output.description:
-            shape["description"] = output.description
-        shape["schema"] = msgspec.Raw(output.schema.encode())
-        if output.strict is not None:
-            shape["strict"] = output.strict
-        return {"text": {"format": shape}}
-    if not quirks.json_mode:
-        losses.append(Loss("degraded", "output schema", "this endpoint has no such mode; ask for the shape in the prompt"))
-        return {}
-    if output.schema:
-        losses.append(Loss("degraded", "output schema", "this endpoint takes none; any JSON object is asked for"))
-    return {"text": {"format": {"type": "json_object"}}}
+    shape = answer_shape(ask, quirks, losses)
+    return {"text": {"format": shape}} if shape else {}
 
 
 def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:

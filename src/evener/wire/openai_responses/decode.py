@@ -317,11 +317,17 @@ class _Events:
         except msgspec.ValidationError:
             found.append(_notice(frame))
             return False
-        if event.type == "response.output_text.delta":
-            slot = self._turn.slot(event.output_index, event.content_index)
-            found.append(d.TextDelta(slot, self._turn.show(slot, event.delta)))
-            return False
-        found += self._event(event, frame)
+        match event.type:
+            case "response.output_text.delta":
+                slot = self._turn.slot(event.output_index, event.content_index)
+                found.append(d.TextDelta(slot, self._turn.show(slot, event.delta)))
+            case "response.function_call_arguments.delta":
+                found.append(d.ArgumentsDelta(self._turn.slot(event.output_index), event.delta))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                slot = self._turn.slot(event.output_index)
+                found.append(d.ReasoningDelta(slot, self._turn.show(slot, event.delta)))
+            case _:
+                found += self._event(event, frame)
         return self._over
 
     def end(self) -> None:
@@ -331,11 +337,6 @@ class _Events:
         turn = self._turn
         slot = (event.output_index, event.content_index)
         match event.type:
-            case "response.function_call_arguments.delta":
-                return [d.ArgumentsDelta(turn.slot(event.output_index), event.delta)]
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                place = turn.slot(event.output_index)
-                return [d.ReasoningDelta(place, turn.show(place, event.delta))]
             case "response.reasoning_summary_part.added" if event.summary_index:
                 place = turn.slot(event.output_index)
                 return [d.ReasoningDelta(place, turn.show(place, PARTS))]

@@ -9,19 +9,31 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded
-from evener.wire.fold import Fragment, Key, chained, extended, joined, opened, with_marks
-from evener.wire.marks import Marks, choose_marks
-from evener.wire.names import wire_name
+from evener.wire.dialects import OPENAI_STRICT
+from evener.wire.enforced import enforced
+from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
+from evener.wire.marks import Marks, breakpoint_mark, choose_marks, drawn
 from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_item, text_seal
 from evener.wire.quirks import Quirks
-from evener.wire.request import frame_of, headers_of, marked_in, names_of, output_limit, path_of, with_extra
-from evener.wire.text import dumps, fields, with_tool_extra
+from evener.wire.request import (
+    declared_name,
+    frame_of,
+    headers_of,
+    hosted_tool,
+    marked_in,
+    names_of,
+    output_limit,
+    path_of,
+    with_extra,
+)
+from evener.wire.text import dict_of, dumps, fields, with_tool_extra
 
 __all__ = ["encode"]
 
 PATH = "/responses"
 TTLS = ("30m", "12h")
+JSON_NOTE = b'{"role":"developer","content":"Answer with one JSON object and nothing else."}'
 NOTHING_SAID = b'{"role":"user","content":""}'
 
 
@@ -38,8 +50,11 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     head = _head(ask, quirks, any(frame.tools), losses)
     fragments = [*fold.fragments, *((last,) if last else ())]
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
-    items = [data for data in _items(fragments, marks) if data]
+    items = drawn(fragments, marks, breakpoint_mark)
     items[:0] = [dumps(system_item(block)) for block in ask.transcript.system_blocks if text_seal(block.seal).item]
+    if ask.output and not _speaks_of_json(head, items):
+        items.insert(0, JSON_NOTE)
+        losses.append(Loss("added", "developer message", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
     if not items and ask.state.mode == "replay":
         items.append(NOTHING_SAID)  # an empty input is rejected (sheet 2)
         losses.append(Loss("added", "user message", "an empty conversation is rejected; an empty message stands for it"))
@@ -58,6 +73,12 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     )
 
 
+def _speaks_of_json(head: dict[str, object], items: list[bytes]) -> bool:
+    """Whether JSON mode will be taken: the input must name it (sheet 3). Only its beginning counts, which never changes."""
+    shape = dict_of(dict_of(head.get("text")).get("format"))
+    return shape.get("type") != "json_object" or b"json" in b"".join(items[:2]).lower()
+
+
 def _part(block: TextBlock) -> bytes:
     return dumps(block.text)
 
@@ -65,20 +86,12 @@ def _part(block: TextBlock) -> bytes:
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        if tool.wire == WIRE and quirks.hosted:
-            return tool.raw.encode()
-        losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
-        return b""
-    own: dict[str, object] = {"type": "function", "name": wire_name(tool.name, quirks.name_length)}
-    if own["name"] != tool.name:
-        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {own['name']!r}"))
+        return hosted_tool(tool, WIRE, quirks, losses)
+    own: dict[str, object] = {"type": "function", "name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"] = msgspec.Raw(tool.schema.encode())
-    if tool.strict and not quirks.strict:
-        losses.append(Loss("dropped", f"strict on tool {tool.name}", "this endpoint does not enforce schemas"))
-    # Left out, the API tries strict and may change the schema (sheet 4): say it.
-    own["strict"] = bool(tool.strict) and quirks.strict
+    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, f"tool {tool.name}", losses)
+    own["strict"] = bool(strict)  # left out, the API tries strict and may change the schema (sheet 4)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
@@ -117,15 +130,3 @@ def _marks(ask: Ask, fragments: list[Fragment], marked: tuple[int, ...], quirks:
     if marks.tools or marks.system:
         losses.append(Loss("dropped", "cache marks", "tools and instructions take none; they are cached by themselves"))
     return marks
-
-
-def _items(fragments: list[Fragment], marks: Marks) -> list[bytes]:
-    drawn = [fragment.data for fragment in fragments]
-    for number, places in marks.fragments.items():
-        drawn[number] = with_marks(drawn[number], [(place, _mark(ttl)) for place, ttl in places])
-    return drawn
-
-
-def _mark(ttl: str) -> bytes:
-    value = {"mode": "explicit"} if ttl == "30m" else {"mode": "explicit", "ttl": ttl}
-    return b',"prompt_cache_breakpoint":' + dumps(value)

@@ -4,8 +4,6 @@ What has no neutral word is kept, not refused: unknown fields of an item ride in
 unknown fields of the body are `extra`.
 """
 
-import re
-
 import msgspec
 
 from evener.errors import WireError
@@ -23,13 +21,10 @@ from evener.transcript.ask import (
 )
 from evener.transcript.blocks import (
     Block,
-    CacheTtl,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
-    Inline,
     ReasoningBlock,
-    Remote,
     ResultContent,
     Source,
     TextBlock,
@@ -40,17 +35,17 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
+from evener.wire.media import read_url
 from evener.wire.openai_responses.blocks import WIRE, TextSeal
 from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.hosted import hosted_block, is_answer
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, message_id, raw_text, read_fields, reading
+from evener.wire.reading import Fields, message_id, raw_text, read_breakpoint, read_fields, reading
 from evener.wire.text import dumps, word
 
 __all__ = ["read_request"]
 
-DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 SHOWN = {"auto": "summary", "concise": "concise", "detailed": "detailed"}
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -158,7 +153,7 @@ class _Reader:
         match own.peek("type"):
             case "input_text":
                 own.take("type")
-                cache = _mark(own)
+                cache = read_breakpoint(own)
                 return TextBlock(own.text("text"), seal=self._text_seal(item, own.rest()), cache=cache)
             case "output_text":
                 own.take("type")
@@ -178,7 +173,7 @@ class _Reader:
         if source is None:
             return hosted_block(raw)
         own.take("type")
-        cache = _mark(own)
+        cache = read_breakpoint(own)
         if kind == "input_image":
             detail = own.text("detail")
             return ImageBlock(source[0], source[1], detail, self._seal(own), cache)
@@ -209,7 +204,7 @@ class _Reader:
         if own.peek("type") != "input_text":
             return self._media(raw)
         own.take("type")
-        cache = _mark(own)
+        cache = read_breakpoint(own)
         return TextBlock(own.text("text"), seal=self._text_seal({}, own.rest()), cache=cache)
 
     def _seal(self, own: Fields) -> Seal | None:
@@ -302,18 +297,6 @@ def _format(own: Fields) -> OutputSchema | None:
             return None
 
 
-def _mark(own: Fields) -> CacheTtl:
-    """The cache mark of a part; anything but the known form stays where it is."""
-    if not own.has("prompt_cache_breakpoint"):
-        return ""
-    mark = read_fields(own.peek_raw("prompt_cache_breakpoint"))
-    ttl = mark.text("ttl") or "30m"
-    if mark.text("mode") != "explicit" or ttl not in ("30m", "12h") or mark.rest_text():
-        return ""
-    own.take("prompt_cache_breakpoint")
-    return "30m" if ttl == "30m" else "12h"
-
-
 def _source(own: Fields) -> tuple[Source, str] | None:
     """Where the media lies, and its type."""
     present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
@@ -322,5 +305,4 @@ def _source(own: Fields) -> tuple[Source, str] | None:
     value = own.text(present[0])
     if present[0] == "file_id":
         return Uploaded(value, WIRE), ""
-    found = DATA_URL.fullmatch(value)
-    return (Inline(found[2]), found[1]) if found else (Remote(value), "")
+    return read_url(value)
