@@ -155,7 +155,7 @@ def test_unsigned_reasoning_from_the_vendors_other_endpoint_is_kept() -> None:
 def test_a_row_decides_whether_a_cloud_gets_thinking_back(name: str, tmp_path: Path) -> None:
     provider = ROWS.provider(name)
     own = turn(origin(provider, "claude-opus-4-8"), signature="s")
-    assert thinking(encode(provider, "claude-opus-4-8", own)) != []
+    assert thinking(encode(provider, "claude-opus-4-8", own, reasoning=Reasoning("high"))) != []
     path = tmp_path / "rows.toml"
     path.write_text(f'[providers.{name}]\nquirks.thinking_replay = "none"\n', encoding="utf-8")
     ask = Ask(Transcript(own), origin(provider, "claude-opus-4-8"))
@@ -170,7 +170,7 @@ def test_a_signature_bound_to_another_prefix_is_known_before_sending(model: str,
     made_by = origin(provider, model)
     seal = Seal('{"signature":"s"}', made_by, binding="of another conversation")
     said = Message("assistant", (ReasoningBlock("hm", seal=seal), TextBlock("b")), origin=made_by)
-    encoded = encode(provider, model, [Message.user_text("a"), said, Message.user_text("c")])
+    encoded = encode(provider, model, [Message.user_text("a"), said, Message.user_text("c")], reasoning=Reasoning("high"))
     assert len(thinking(encoded)) == kept
     assert len(encoded.losses) == 1 - kept
 

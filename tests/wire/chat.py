@@ -95,7 +95,8 @@ def spoken(message: Json, provider: str) -> Said:
 
 
 def _content(said: Said, content: Any) -> None:
-    for part in [{"type": "text", "text": content or ""}] if not isinstance(content, list) else content:
+    parts: list[Json] = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    for part in parts:
         if part["type"] == "thinking":
             said.reasoning += "".join(one["text"] for one in part["thinking"])
         else:

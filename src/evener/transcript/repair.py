@@ -127,16 +127,9 @@ class _Fold:
         self.settled: list[Exchange] = []
 
     def state(self) -> Repair:
-        return Repair(
-            self.rules,
-            tuple(self.open),
-            tuple(self.held),
-            tuple(self.losses),
-            frozenset(self.seen),
-            frozenset(self.named),
-            frozenset(self.used),
-            frozenset(self.awaited),
-        )
+        open_, held, losses = tuple(self.open), tuple(self.held), tuple(self.losses)
+        seen, named, used = frozenset(self.seen), frozenset(self.named), frozenset(self.used)
+        return Repair(self.rules, open_, held, losses, seen, named, used, frozenset(self.awaited))
 
     def add(self, message: Message) -> None:
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""

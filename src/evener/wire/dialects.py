@@ -14,8 +14,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """What one wire takes. `known` lists the only keywords it takes; without it, all but the `banned` ones.
 
     `strict`: objects are closed and every value has a type. `all_required`: also, every property is required.
-    `refs`: anywhere, only alone in their schema, or nowhere. `enums`: what an enum may list. `nullable`: null is a flag and no
-    type. `whole_lists`: a list says what it holds, only described properties are required, and only texts have enums.
+    `refs`: anywhere, only beside keywords with a dollar, only alone, or nowhere. `enums`: what an enum may list.
+    `nullable`: null is a flag and no type. `whole_lists`: a list says what it holds, only described properties are required,
+    and only texts have enums.
     """
 
     strict: bool = False
@@ -23,7 +24,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     banned: frozenset[str] = frozenset()
     all_required: bool = False
     object_root: bool = False
-    refs: Literal["any", "bare", "none"] = "any"
+    refs: Literal["any", "bare", "alone", "none"] = "any"
     cycles: bool = True
     enums: Literal["any", "primitive", "plain", "text"] = "any"
     formats: frozenset[str] = frozenset()
@@ -52,7 +53,7 @@ OPENAI_STRICT = Dialect(
     banned=frozenset(["allOf", "oneOf", "patternProperties", "default", *CONDITIONS]),
     all_required=True,
     object_root=True,
-    refs="bare",
+    refs="alone",
 )
 # Beside what the sheet lists: `default`, `pattern` and the older name of `$defs` are taken, as recorded.
 GEMINI_JSON = Dialect(

@@ -113,8 +113,9 @@ class _Fitter:
 
     def _may_stay(self, node: Node) -> bool:
         """Whether a reference has nothing beside it that the dialect would mind."""
-        beside = [name for name in node if not name.startswith("$") and name != "definitions"]
-        return self.dialect.refs == "bare" and not beside
+        if self.dialect.refs == "alone":
+            return len(node) == 1
+        return self.dialect.refs == "bare" and all(name.startswith("$") or name == "definitions" for name in node)
 
     def _through(self, node: Node, depth: int) -> Node:
         """A schema with its reference inlined."""
@@ -222,13 +223,12 @@ class _Fitter:
             self.changed = True
             node = {**node, "items": {}}
         required, known = as_list(node.get("required")), dict_of(node.get("properties"))
-        if all(isinstance(name, str) and name in known for name in required):
-            return node
-        self.notes["what is required, but not described, is not said"] = None
-        return {
-            **self._cut(node, "required"),
-            "required": [name for name in required if isinstance(name, str) and name in known],
-        }
+        kept = [name for name in required if isinstance(name, str) and name in known]
+        if len(kept) < len(required):
+            self.changed = True
+            self.notes["what is required, but not described, is not said"] = None
+            node = {**node, "required": kept}
+        return node
 
     def _refuses(self, name: str, value: object, kind: str) -> bool:
         """Whether a keyword may stay, but not with this value in a schema of this type."""

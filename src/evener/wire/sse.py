@@ -107,12 +107,16 @@ class SseReader:
         self._before = opening or self._before
 
     def _with_plain_lines(self, data: bytes) -> bytes:
+        """The bytes with LF for every line end. A CR at their end is held: it may be half of one."""
         if self._cr:
             data = b"\r" + data
-        self._cr = data.endswith(b"\r")
+        self._cr = data[-1:] == b"\r"
         if self._cr:
             data = data[:-1]
-        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = data.splitlines()  # of bytes, unlike that of str, knows CR, LF and CRLF only
+        if data[-1:] in (b"\n", b"\r"):
+            lines.append(b"")
+        return b"\n".join(lines)
 
 
 def too_large(limit: int) -> WireError:

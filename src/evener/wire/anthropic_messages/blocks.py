@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import (
     Block,
@@ -103,8 +105,8 @@ def _text(page: Page, block: TextBlock, role: str, lead: str) -> bool:
         return False
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
     if block.seal and role == "assistant":
-        shut = page.shut_why(block.seal)
-        if not shut or (block.seal.origin.wire == WIRE and not page.quirks.prefix_bound):
+        shut = page.shut_why(replace(block.seal, binding=""))  # citations are bound to nothing before them
+        if not shut:
             own = merged(own, block.seal.data)
         elif block.citations:
             page.drop("citations", shut)

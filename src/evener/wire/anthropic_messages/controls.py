@@ -137,6 +137,8 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
             continue
         if quirks.sampling == "none":
             losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
+        elif _switch(ask, quirks, []) == "enabled" and not _beside_thinking(name, value):
+            losses.append(Loss("dropped", f"setting {name}", "it may not be changed while thinking is on"))
         else:
             body[name] = value if name == "top_k" else within(name, value, 1, losses)
     if settings.seed is not None:
@@ -145,6 +147,11 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if len(stops) < len(settings.stop):
         losses.append(Loss("dropped", "setting stop", "a stop sequence of white space only is rejected"))
     return {**body, **({"stop_sequences": stops} if stops else {})}
+
+
+def _beside_thinking(name: str, value: float) -> bool:
+    """Whether a setting may stand beside thinking with a budget (sheet 7)."""
+    return value == 1 if name == "temperature" else name == "top_p" and 0.95 <= value <= 1
 
 
 def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss]) -> Body:

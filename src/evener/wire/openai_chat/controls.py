@@ -5,6 +5,7 @@ from evener.transcript.loss import Loss
 from evener.wire.efforts import SCALE, effort_for, nearest_effort
 from evener.wire.openai_words import answer_shape, heat, meant_tools
 from evener.wire.quirks import Quirks
+from evener.wire.request import within
 
 __all__ = ["choice", "output_format", "reasoning", "sampling", "thinks"]
 
@@ -165,6 +166,9 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Temperature and its kin, stop sequences and the seed."""
     settings = ask.settings
     body = heat(ask, quirks, losses)
+    for name, value in body.items():
+        if isinstance(value, int | float) and value < 0:
+            body[name] = within(name, value, 2, losses)
     if settings.top_k is not None:
         _send(body, "top_k" if quirks.top_k else "", "top_k", settings.top_k, losses)
     if settings.seed is not None:
