@@ -13,7 +13,7 @@ Said = tuple[str, str]
 """A block's kind, and its text or the JSON text of its arguments."""
 
 # Line ends that only Unicode knows, signs of SSE's own, and characters of every length.
-SIGNS = "\u2028\u2029\u0085\x0b:\r\n\t\"\\{}é\U0001f40e"
+SIGNS = '\u2028\u2029\u0085\x0b:\r\n\t"\\{}é\U0001f40e'
 texts = st.text(st.sampled_from(SIGNS) | st.characters(exclude_categories=["Cs"]), max_size=8)
 pieces = st.lists(texts, max_size=3)
 objects = st.dictionaries(texts, texts, max_size=2).map(json.dumps)

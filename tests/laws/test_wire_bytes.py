@@ -129,7 +129,11 @@ def test_a_spoilt_request_is_an_ask_that_can_be_sent_or_our_error(wire: str, dat
 @law
 @given(data=st.data(), status=st.integers(100, 999))
 def test_any_refusal_is_a_provider_error(wire: str, data: st.DataObject, status: int) -> None:
-    said = {"error": {"message": "m", "type": "t", "code": "c", "details": {"error_code": "x"}}, "message": "n", "request_id": "r"}
+    said = {
+        "error": {"message": "m", "type": "t", "code": "c", "details": {"error_code": "x"}},
+        "message": "n",
+        "request_id": "r",
+    }
     body = data.draw(spoilt(said) | st.binary(max_size=60))
     error = CODECS[wire].fault(status, HEADERS, body)
     assert isinstance(error, ProviderError)

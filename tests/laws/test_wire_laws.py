@@ -19,6 +19,7 @@ from tests.laws.strategies import histories, wild
 QUIRKS = Quirks()
 law = settings(max_examples=80, deadline=None)
 wires = pytest.mark.parametrize("wire", CODECS)
+CONVERSATION = (b'"messages":[', b'"input":[', b'"contents":[')
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 
 
@@ -53,6 +54,11 @@ def turns(history: list[Message]) -> list[int]:
     ]
 
 
+def said(encoded: Encoded) -> bytes:
+    """The conversation in a request: what stands before it are settings, and thinking may be off for a single request."""
+    return encoded.body[min(encoded.body.index(name) for name in CONVERSATION if name in encoded.body) :]
+
+
 @wires
 @law
 @given(data=st.data(), history=histories().map(sendable))
@@ -61,7 +67,7 @@ def test_what_was_sent_once_is_sent_the_same_for_ever(wire: str, data: st.DataOb
     sent = [encode(replace(ask, transcript=ask.transcript.extend(history[:end]))) for end in turns(history)]
     for before, after in pairwise(sent):
         assert before.body.endswith(b"]}")
-        assert after.body.startswith(before.body[:-2])
+        assert said(after).startswith(said(before)[:-2])
         assert moved(before, after) == ()
 
 

@@ -193,6 +193,7 @@ def test_a_name_that_the_wire_does_not_take_is_renamed_everywhere_and_mapped_bac
     encoded = encode(ask_of(HI, said(ToolCall("k", "1 look")), Message.tool_result("k", "x"), tools=(odd,)))
     body = json.loads(encoded.body)
     ((name, ours),) = encoded.names
+    assert losses_of(encoded)[:2] == [("renamed", "tool 1 look"), ("renamed", "tool_call name")]
     assert ours == "1 look"
     assert name[0] == "_"
     assert body["tools"][0]["functionDeclarations"][0]["name"] == name

@@ -77,10 +77,12 @@ def _order(place: Place) -> tuple[int, int, int]:
 
 def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
     marks = Marks({}, {}, {})
-    for section, number, offset, ttl in places:
-        if ttl not in ttls:
-            losses.append(Loss("degraded", "cache mark", f"no lifetime {ttl!r} here; the shortest is used"))
-            ttl = ttls[0]
+    longest = len(ttls) - 1  # a longer lifetime may not come after a shorter one
+    for section, number, offset, asked in places:
+        longest = min(longest, ttls.index(asked) if asked in ttls else 0)
+        ttl = ttls[longest]
+        if ttl != asked:
+            losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
         match section:
             case "tools":
                 marks.tools[number] = ttl

@@ -8,7 +8,7 @@ from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
 
-__all__ = ["answer_shape", "heat", "meant_tools"]
+__all__ = ["answer_shape", "heat", "meant_tools", "side_by_side"]
 
 Body = dict[str, object]
 
@@ -55,3 +55,13 @@ def meant_tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> list[str]:
     if len(names) < len(ask.choice.names):
         losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
     return names
+
+
+def side_by_side(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """The field `parallel_tool_calls`."""
+    if ask.choice.parallel is None:
+        return {}
+    if not quirks.parallel_switch:
+        losses.append(Loss("dropped", "parallel switch", "this endpoint has none"))
+        return {}
+    return {"parallel_tool_calls": ask.choice.parallel}

@@ -59,9 +59,9 @@ def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss])
     return b""
 
 
-def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> str:
+def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> str:
     """A tool's name in its declaration; another name than its own is reported."""
-    name = wire_name(tool.name, quirks.name_length)
+    name = rename(tool.name, quirks.name_length)
     if name != tool.name:
         losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {name!r}"))
     return name

@@ -108,6 +108,9 @@ class SseReader:
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         """The bytes with LF for every line end. A CR at their end is held: it may be half of one."""
+        line = data[:-4]
+        if not self._cr and data[-4:] == b"\r\n\r\n" and CR not in line and LF not in line:
+            return line + BLANK  # one event of one line, as most are
         if self._cr:
             data = b"\r" + data
         self._cr = data[-1:] == b"\r"

@@ -118,7 +118,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
 
 
 def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
-    if not quirks.forced_choice or (thinks and not quirks.forced_choice_thinking):
+    if not quirks.forced_choice or thinks:  # never beside a thinking budget (sheet 5)
         losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
         return "auto"
     known = {tool.name for tool in ask.tools if not isinstance(tool, HostedTool) or tool.name}

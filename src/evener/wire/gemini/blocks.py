@@ -142,12 +142,14 @@ def _reasoning(page: Page, block: ReasoningBlock) -> Iterator[Part]:
 
 
 def _call(page: Page, call: ToolCall, *, signs: bool) -> Value:
+    own = _opened(page, call.seal)
     value: Value = {
-        "id": short_id(call.id, page.quirks.id_length),
-        "name": lettered_name(call.name, page.quirks.name_length),
+        "name": page.renamed("tool_call name", call.name, lettered_name(call.name, page.quirks.name_length)),
         "args": msgspec.Raw(page.arguments(call).encode()),
     }
-    part = part_of("functionCall", value, _opened(page, call.seal))
+    if not is_bare(own):
+        value = {"id": page.renamed("tool_call id", call.id, short_id(call.id, page.quirks.id_length)), **value}
+    part = part_of("functionCall", value, own)
     if signs and SIGNATURE not in part:
         why = "the first call of a turn needs one and has none that this model could verify; a stand-in is sent"
         page.losses.append(Loss("added", "thought signature", why, page.message))

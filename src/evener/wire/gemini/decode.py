@@ -49,7 +49,7 @@ PLAIN = ("STOP", "UNEXPECTED_TOOL_CALL", "")
 """Reasons that say nothing of calls: whether there are some decides (recorded)."""
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True):
+class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     id: str | None = None
     args: msgspec.Raw = NOBODYS
@@ -61,7 +61,7 @@ class _AnyCall(msgspec.Struct):
     args: msgspec.Raw = NOBODYS
 
 
-class _Part(msgspec.Struct, forbid_unknown_fields=True):
+class _Part(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A part that is text or a call and nothing else. Any other field makes it another kind of part."""
 
     text: str | None = None
@@ -70,11 +70,11 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
     functionCall: _Call | None = None  # noqa: N815
 
 
-class _Parts(msgspec.Struct):
+class _Parts(msgspec.Struct, gc=False):
     parts: list[_Part] | None = None
 
 
-class _Plain(msgspec.Struct, forbid_unknown_fields=True):
+class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """The first candidate as most chunks have it: content and nothing beside it."""
 
     content: _Parts | None = None
@@ -101,7 +101,7 @@ class _Candidate(msgspec.Struct):
     continuationToken: msgspec.Raw = NOTHING  # noqa: N815
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     promptTokenCount: int | None = None  # noqa: N815
     cachedContentTokenCount: int | None = None  # noqa: N815
     candidatesTokenCount: int | None = None  # noqa: N815
@@ -114,7 +114,7 @@ class _Feedback(msgspec.Struct):
     blockReasonMessage: str | None = None  # noqa: N815
 
 
-class _Chunk(msgspec.Struct, Generic[C]):
+class _Chunk(msgspec.Struct, Generic[C], gc=False):
     candidates: list[C] | None = None
     usageMetadata: _Usage | None = None  # noqa: N815
     promptFeedback: _Feedback | None = None  # noqa: N815
@@ -266,7 +266,7 @@ def _whole(body: bytes) -> list[d.Delta]:
         raise WireError(f"Expected an answer of this wire: {error}. It begins with {start!r}; check the base URL.") from None
     if not events.begun:
         raise WireError("Expected an answer of this wire, but it has neither candidates nor counts. Check the base URL.")
-    return [*found, *(events.end() or [events.stopped("", "")])]
+    return [*found, *(events.end() or [*events.counted(), events.stopped("", "")])]
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
@@ -280,6 +280,7 @@ class _Events:
         self._turn = _Turn()
         self._stop: d.Stopped | None = None
         self._finish: tuple[str, str] | None = None
+        self._counts: _Usage | None = None
 
     def read(self, frame: bytes, found: list[d.Delta]) -> bool:
         """One chunk; only an error is the last."""
@@ -298,7 +299,7 @@ class _Events:
         if candidate.finishReason:
             self._finish = (candidate.finishReason, "")
         if chunk.usageMetadata:
-            found.append(d.UsageReported(_usage(chunk.usageMetadata)))
+            self._counts = chunk.usageMetadata
         return False
 
     def _rare(self, frame: bytes, found: list[d.Delta]) -> bool:
@@ -318,14 +319,17 @@ class _Events:
         elif not chunk.usageMetadata:
             found.append(d.Notice("chunk", frame.decode()))
         if chunk.usageMetadata:
-            found.append(d.UsageReported(_usage(chunk.usageMetadata)))
+            self._counts = chunk.usageMetadata
         return False
 
     def end(self) -> list[d.Delta] | None:
         """The bytes have ended: complete if a reason to stop was given."""
-        if self._finish:
-            return [self.stopped(*self._finish)]
-        return [self._stop] if self._stop else None
+        stop = self.stopped(*self._finish) if self._finish else self._stop
+        return [*self.counted(), stop] if stop else None
+
+    def counted(self) -> list[d.UsageReported]:
+        """The newest token counts. Told with the first chunk, for a turn that breaks off, and at the end."""
+        return [d.UsageReported(_usage(self._counts))] if self._counts else []
 
     def stopped(self, reason: str, detail: str) -> d.Stopped:
         """Why the turn ended: calls decide where the reason leaves it open."""
@@ -339,6 +343,8 @@ class _Events:
         if self.begun:
             self._turn.id = chunk.responseId or ""
             found.append(d.Started(self._turn.id, chunk.modelVersion or ""))
+            self._counts = chunk.usageMetadata
+            found += self.counted()
 
     def _candidate(self, candidate: _Candidate, number: int, frame: bytes, found: list[d.Delta]) -> None:
         """A candidate; a reply is the first one, so others are handed on as they came."""

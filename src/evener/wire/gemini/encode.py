@@ -10,7 +10,7 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fragment, Key, chained, extended, opened
+from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
 from evener.wire.gemini import controls
 from evener.wire.gemini.blocks import WIRE, render
 from evener.wire.gemini.tools import offers, tool_part
@@ -51,7 +51,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     return Encoded(
         path=path + EVENTS if ask.stream and "?" not in path else path,
         headers=headers_of(ask, WIRE),
-        body=b"".join((head, b'"contents":[', b",".join(_contents(fragments, losses)), b"]}")),
+        body=joined(head + b'"contents":[', _contents(fragments, losses), b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
         names=names_of(ask.tools, quirks, lettered_name),

@@ -11,6 +11,7 @@ from evener.wire.gemini.parts import WIRE, as_list, camel_fields
 from evener.wire.names import lettered_name
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
+from evener.wire.request import declared_name, hosted_tool
 from evener.wire.schemas import transform
 from evener.wire.text import dumps, with_tool_extra
 
@@ -33,14 +34,8 @@ def fitted(schema: str, quirks: Quirks, where: str) -> tuple[msgspec.Raw, tuple[
 def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
     """One function's declaration, or one hosted tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        if tool.wire == WIRE and quirks.hosted:
-            return tool.raw.encode()
-        losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
-        return b""
-    name = lettered_name(tool.name, quirks.name_length)
-    if name != tool.name:
-        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {name!r}"))
-    own: dict[str, object] = {"name": name, "description": tool.description}
+        return hosted_tool(tool, WIRE, quirks, losses)
+    own: dict[str, object] = {"name": declared_name(tool, quirks, losses, lettered_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     if tool.schema != NO_ARGUMENTS and not whole.keys() & {*FIELDS}:  # a function without arguments needs none (sheet 4)
         schema, told = fitted(tool.schema, quirks, f"tool {tool.name}")

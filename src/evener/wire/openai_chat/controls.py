@@ -3,7 +3,7 @@
 from evener.transcript.ask import Ask
 from evener.transcript.loss import Loss
 from evener.wire.efforts import SCALE, effort_for, nearest_effort
-from evener.wire.openai_words import answer_shape, heat, meant_tools
+from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
 
@@ -123,12 +123,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
         if wanted.stated or wanted.mode in ("required", "named"):
             losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
         return {}
-    body: Body = {}
-    if wanted.parallel is not None:
-        if quirks.parallel_switch:
-            body["parallel_tool_calls"] = wanted.parallel
-        else:
-            losses.append(Loss("dropped", "parallel switch", "this endpoint has none"))
+    body = side_by_side(ask, quirks, losses)
     value = _choice(ask, quirks, losses)
     return {**body, "tool_choice": value} if value != "auto" or wanted.stated else body
 

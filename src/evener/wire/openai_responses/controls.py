@@ -3,7 +3,7 @@
 from evener.transcript.ask import Ask
 from evener.transcript.loss import Loss
 from evener.wire.efforts import effort_for, nearest_effort
-from evener.wire.openai_words import answer_shape, heat, meant_tools
+from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
 
 __all__ = ["choice", "output_format", "reasoning", "sampling", "state"]
@@ -48,12 +48,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
             losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
             return {}
         return {"tool_choice": wanted.mode} if wanted.stated else {}
-    body: Body = {}
-    if wanted.parallel is not None:
-        if quirks.parallel_switch:
-            body["parallel_tool_calls"] = wanted.parallel
-        else:
-            losses.append(Loss("dropped", "parallel switch", "this endpoint has none"))
+    body = side_by_side(ask, quirks, losses)
     value = _choice(ask, quirks, losses)
     if value != "auto" or wanted.stated:
         body["tool_choice"] = value
