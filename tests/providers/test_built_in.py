@@ -79,7 +79,7 @@ gpt-4o gpt-4.1 o3 o4-mini gpt-5 gpt-5-pro gpt-5-codex gpt-5-chat-latest gpt-5.1 
 gpt-5.2-chat-latest gpt-5.2-pro gpt-5.3-codex gpt-5.4 gpt-5.4-mini gpt-5.5 gpt-5.6-sol
 gpt-6-astra gpt-6.1-sol gpt-6.1-terra gpt-oss-20b
 """
-OTHERS = "deepseek-v4-pro grok-4.3 grok-4.5 kimi-k3 unheard-of"
+OTHERS = "deepseek-v4-pro grok-4.3 grok-4.5 kimi-k3 gemini-2.5-pro gemini-3-flash gemini-4-argon unheard-of"
 GPT_HOSTS = ("openai", "azure", "bedrock-mantle-openai", "openrouter-responses")
 
 
@@ -223,6 +223,27 @@ FACTS: list[tuple[str, str, str, dict[str, object]]] = [
     ("Responses 14", "openrouter-responses", "openai/gpt-oss-20b", {"store": False, "item_ids": False, "cache_key": False}),
     ("Responses 14", "ollama-responses", "qwen3:8b", {"store": False, "sealed": False, "phase": False, "conversation": False}),
     ("Responses 14: older builds", "vllm-responses", "any", {"call_status": False, "store": False}),
+    ("Gemini 1: the model is in the path", "google", "gemini-3-flash-preview", {"model_in_body": False, "seal_scope": "model"}),
+    ("Gemini 2: hosted tools beside functions", "google", "gemini-3-flash-preview", {"hosted_beside": "flag"}),
+    ("Gemini 2: hosted tools beside functions", "google-vertex", "gemini-3-flash-preview", {"hosted_beside": "free"}),
+    ("Gemini 2: hosted tools beside functions", "google-vertex", "gemini-2.5-flash", {"hosted_beside": "no"}),
+    ("Gemini 2: sampling is not heeded", "google", "gemini-4-argon", {"sampling": "none"}),
+    ("Gemini 3: media in results", "google", "gemini-2.5-pro", {"result_parts": ()}),
+    ("Gemini 4: checked arguments since 2.5", "google", "gemini-2.0-flash", {"strict": False}),
+    ("Gemini 4: checked arguments since 2.5", "google", "gemini-2.5-flash", {"strict": True}),
+    ("Gemini 6", "google", "gemini-2.0-flash", {"thinking_control": "none"}),
+    ("Gemini 6", "google", "gemini-2.5-flash", {"thinking_control": "budget", "least_budget": 0, "most_budget": 24_576}),
+    ("Gemini 6", "google", "gemini-2.5-pro-preview-03-25", {"least_budget": 128, "most_budget": 32_768}),
+    ("Gemini 6", "google", "gemini-3-pro-preview", {"efforts": ("low", "medium", "high"), "default_effort": "high"}),
+    ("Gemini 6", "google", "gemini-3-flash-preview", {"efforts": ("minimal", "low", "medium", "high")}),
+    ("Gemini 6", "google", "gemini-3.8-flash", {"efforts": ("low", "medium", "high"), "default_effort": "medium"}),
+    ("Gemini 7: signatures are demanded since 3", "google", "gemini-2.5-pro", {"call_signature": ""}),
+    (
+        "Gemini 7: signatures are demanded since 3",
+        "google-vertex",
+        "gemini-3.6-flash",
+        {"call_signature": "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="},
+    ),
 ]
 
 

@@ -10,7 +10,6 @@ spellings of one thing; it deletes no key:
     tools[].type, tool_choice.type   "function" when absent
     function.description          "" when absent
     cache_control.ttl             "5m" when absent
-    consecutive assistant turns   are left alone
 """
 
 import json

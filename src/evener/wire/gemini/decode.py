@@ -312,8 +312,12 @@ class _Events:
             self._begin(chunk, found)
         feedback = chunk.promptFeedback
         if chunk.candidates:
+            others = _others(frame) if any(candidate.index for candidate in chunk.candidates) else ()
             for number, candidate in enumerate(chunk.candidates):
-                self._candidate(candidate, number, frame, found)
+                if candidate.index:
+                    found.append(d.Notice("candidate", bytes(others[number]).decode()))
+                else:
+                    self._candidate(candidate, found)
         elif feedback and feedback.blockReason:
             self._stop = d.Stopped("refusal", feedback.blockReason, feedback.blockReasonMessage or "")
         elif not chunk.usageMetadata:
@@ -346,12 +350,7 @@ class _Events:
             self._counts = chunk.usageMetadata
             found += self.counted()
 
-    def _candidate(self, candidate: _Candidate, number: int, frame: bytes, found: list[d.Delta]) -> None:
-        """A candidate; a reply is the first one, so others are handed on as they came."""
-        if candidate.index:
-            every = msgspec.json.decode(fields(frame)["candidates"], type=list[msgspec.Raw])
-            found.append(d.Notice("candidate", bytes(every[number]).decode()))
-            return
+    def _candidate(self, candidate: _Candidate, found: list[d.Delta]) -> None:
         for raw in (candidate.content.parts if candidate.content else None) or ():
             self._turn.any_part(raw, found)
         if candidate.finishReason:
@@ -374,6 +373,11 @@ class _Events:
                 found += citations(name, raw, self._turn.said)
                 found.append(d.Notice(name, bytes(raw).decode()))
         return found
+
+
+def _others(frame: bytes) -> list[msgspec.Raw]:
+    """All candidates as they came: a reply is the first one, the others are handed on."""
+    return msgspec.json.decode(fields(frame)["candidates"], type=list[msgspec.Raw])
 
 
 def _error(frame: bytes) -> EvenerError:

@@ -4,6 +4,8 @@ What has no neutral word is kept, not refused: unknown fields of a part ride in 
 without ids get ours, and results without ids go to the calls they stand for, in order.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from evener.errors import WireError
@@ -53,8 +55,8 @@ class Turns:
 
     def __init__(self, target: Origin) -> None:
         self.target = target
-        self.open: list[ToolCall] = []  # calls that have no result yet
         self.place = ""
+        self._ask(())
 
     def message(self, number: int, raw: msgspec.Raw) -> Message:
         """One content."""
@@ -66,14 +68,21 @@ class Turns:
             raise WireError(f"contents[{number}] has {odd}. Expected the role user or model, and parts.")
         self.place = message_id(number, raw)
         if role == "assistant":
-            self.open = []
+            self._ask(())
         blocks = tuple(self._block(place, part) for place, part in enumerate(parts))
         if role == "user" and all(isinstance(block, TextBlock) and not block.text.strip() for block in blocks):
             blocks = tuple(HostedBlock(bytes(part).decode(), WIRE, "an empty message", "user") for part in parts)
         if role == "assistant":
-            self.open = [block for block in blocks if isinstance(block, ToolCall)]
+            self._ask(blocks)
         origin = self.target if role == "assistant" else None
         return Message(role, blocks, id=self.place, created_at=None, origin=origin)
+
+    def _ask(self, blocks: Sequence[Block]) -> None:
+        """Note the calls that have no result yet, by id and by name."""
+        self.open = {block.id: block for block in blocks if isinstance(block, ToolCall)}
+        self.named: dict[str, list[str]] = {}
+        for call in reversed(self.open.values()):
+            self.named.setdefault(call.name, []).append(call.id)
 
     def _block(self, place: int, raw: msgspec.Raw) -> Block:
         own = Fields(camel_fields(raw))
@@ -134,11 +143,14 @@ class Turns:
 
     def _answered(self, name: str, given: str) -> ToolCall | None:
         """The call that a result is for: by id, else the first open one of that name."""
-        waiting = [call for call in self.open if (call.id == given if given else call.name == name)]
-        if not waiting:
-            return None
-        self.open.remove(waiting[0])
-        return waiting[0]
+        if given:
+            return self.open.pop(given, None)
+        waiting = self.named.get(name, [])
+        while waiting:
+            call = self.open.pop(waiting.pop(), None)
+            if call:
+                return call
+        return None
 
     def _response(self, result: Fields) -> tuple[list[TextBlock], bool]:
         """The text of a result and whether it is an error; where it stood is left in the seal unless it is the usual place."""

@@ -33,13 +33,13 @@ from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.text import ERROR, OPERATOR, dumps, fields
 
-__all__ = ["WIRE", "render", "write_message"]
+__all__ = ["WIRE", "render"]
 
 FILLER = "OK."
 NOTHING_LEFT = "[nothing that this provider can read]"
 
 
-class Turn(msgspec.Struct):
+class Draft(msgspec.Struct):
     """One message on its way out: its fields but the content, and the parts of that."""
 
     own: dict[str, object]
@@ -61,19 +61,19 @@ def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str)
     page.mute = mute
     if exchange.assistant:
         page.message = exchange.assistant.id
-        write_message(page, _assistant(page, exchange.assistant))
-    turns: list[Turn] = []
+        _write(page, _assistant(page, exchange.assistant))
+    turns: list[Draft] = []
     for message in exchange.back:
         page.message = message.id
         turns += _results(page, message, exchange.assistant)
         turns += _spoken(page, message)
     for turn in _in_order(page, turns):
-        write_message(page, turn)
+        _write(page, turn)
     return page
 
 
-def write_message(page: Page, turn: Turn) -> None:
-    """Write a message. Its content is a text where that says it all, else a list in which marks may stand."""
+def _write(page: Page, turn: Draft) -> None:
+    """A message. Its content is a text where that says it all, else a list in which marks may stand."""
     page.write(b"," if page.pieces else b"")
     own, parts = turn.own, turn.parts
     if turn.verbatim:
@@ -122,10 +122,11 @@ class Saying:
         self.parts.append(({"type": "text", "text": text}, ""))
 
 
-def _assistant(page: Page, message: Message) -> Turn:
+def _assistant(page: Page, message: Message) -> Draft:
     whole = message.blocks[0]
-    if len(message.blocks) == 1 and isinstance(whole, HostedBlock) and _is_message(page, whole):
-        return Turn({"role": "assistant"}, verbatim=whole.raw.encode())
+    ours = not why_foreign(None, message.origin, page.ask, page.quirks)
+    if ours and len(message.blocks) == 1 and isinstance(whole, HostedBlock) and _is_message(page, whole):
+        return Draft({"role": "assistant"}, verbatim=whole.raw.encode())
     saying = Saying(page, message)
     for block in message.blocks:
         if saying.calls and not isinstance(block, ToolCall):
@@ -137,7 +138,7 @@ def _assistant(page: Page, message: Message) -> Turn:
         saying.say(saying.thoughts.lead)
     _fill(saying)
     own: dict[str, object] = {"role": "assistant", **saying.fields, **saying.thoughts.fields}
-    return Turn({**own, **({"tool_calls": saying.calls} if saying.calls else {})}, _joined(page, saying.parts))
+    return Draft({**own, **({"tool_calls": saying.calls} if saying.calls else {})}, _joined(page, saying.parts))
 
 
 def _add(saying: Saying, block: Block) -> None:
@@ -233,7 +234,7 @@ def _id(id: str, quirks: Quirks) -> str:
 # What came back.
 
 
-def _results(page: Page, message: Message, assistant: Message | None) -> list[Turn]:
+def _results(page: Page, message: Message, assistant: Message | None) -> list[Draft]:
     """The results of a message, then what they could not hold."""
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
     names = {call.id: call.name for call in assistant.calls} if assistant else {}
@@ -241,11 +242,11 @@ def _results(page: Page, message: Message, assistant: Message | None) -> list[Tu
     turns = [_result(page, result, names.get(result.call_id, ""), media) for result in results]
     if media:
         page.degrade("media in a tool_result", "it holds only text here; they follow in a user message")
-        turns.append(Turn({"role": "user"}, media))
+        turns.append(Draft({"role": "user"}, media))
     return turns
 
 
-def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Turn:
+def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Draft:
     id = _id(result.call_id, page.quirks)
     named = {"name": wire_name(name, page.quirks.name_length)} if page.quirks.result_name and name else {}
     own: dict[str, object] = {"role": "tool", "tool_call_id": id, **named}
@@ -268,10 +269,10 @@ def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Tur
         parts.insert(0, ({**first[0], "text": f"{ERROR}{first[0]['text']}"}, first[1]))
     if result.cache and parts:
         parts[-1] = (parts[-1][0], result.cache)
-    return Turn(own, _joined(page, parts) or [({"type": "text", "text": ""}, "")])
+    return Draft(own, _joined(page, parts) or [({"type": "text", "text": ""}, "")])
 
 
-def _spoken(page: Page, message: Message) -> list[Turn]:
+def _spoken(page: Page, message: Message) -> list[Draft]:
     """What a person or the operator said."""
     blocks = [block for block in message.blocks if not isinstance(block, ToolResult)]
     if not blocks:
@@ -286,9 +287,9 @@ def _spoken(page: Page, message: Message) -> list[Turn]:
     sealed = _sealed_fields(page, blocks)
     own |= {name: value for name, value in sealed.items() if not lead or name != "role"}
     if len(blocks) == 1 and isinstance(blocks[0], HostedBlock) and _is_message(page, blocks[0]):
-        return [Turn(own, verbatim=blocks[0].raw.encode())]
+        return [Draft(own, verbatim=blocks[0].raw.encode())]
     parts = [_spoken_part(page, block, lead if not number else "") for number, block in enumerate(blocks)]
-    return [Turn(own, _joined(page, parts))]
+    return [Draft(own, _joined(page, parts))]
 
 
 def _sealed_fields(page: Page, blocks: Sequence[Block]) -> dict[str, object]:
@@ -314,13 +315,13 @@ def _spoken_part(page: Page, block: Block, lead: str) -> Part:
             return {"type": "text", "text": f"[{block.kind} omitted]"}, ""
 
 
-def _in_order(page: Page, turns: list[Turn]) -> list[Turn]:
+def _in_order(page: Page, turns: list[Draft]) -> list[Draft]:
     """The messages that came back, with a filler or merged where the endpoint wants it."""
-    found: list[Turn] = []
+    found: list[Draft] = []
     for turn in turns:
         before = found[-1] if found else None
         if before and before.own["role"] == "tool" != turn.own["role"] and not page.quirks.tool_then_user:
-            found.append(Turn({"role": "assistant"}, [({"type": "text", "text": FILLER}, "")]))
+            found.append(Draft({"role": "assistant"}, [({"type": "text", "text": FILLER}, "")]))
             why = "nobody may speak right after a tool here; a filler of the assistant stands between"
             page.losses.append(Loss("added", "assistant message", why, page.message))
             before = None
