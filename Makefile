@@ -9,7 +9,7 @@
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$p"; break; fi; done)
 
-# More arguments for pytest: make test ARGS='-k seals'
+# More arguments for pytest or the benchmarks: make test ARGS='-k seals'
 ARGS ?=
 
 BIN := .venv/bin
@@ -37,14 +37,14 @@ check: $(DEV) ## lint, formatting, types, and the tests of the tree's shape
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/shape $(ARGS)
 
-bench: $(DEV) ## print the benchmark figures
-	@$(BIN)/python -m bench
+bench: $(DEV) ## print the benchmark figures; ARGS=peers or ARGS='fuzz --seconds 60' for the rest
+	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(DEV) ## write what docs/protocol.md says of the code anew
 	@$(BIN)/python scripts/protocol.py
 
 clean: ## delete .venv, caches and build output
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench/.envs bench/failures
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME):

@@ -29,7 +29,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "decode": lambda scale: decode.figures(scale.deltas, scale.passes),
     "encode": lambda scale: encode.figures(scale.sizes, scale.passes),
     "imports": lambda scale: imports.figures(min(scale.passes, 5)),
-    "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas, scale.passes),
+    "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
 USUALLY = ("decode", "encode", "imports")
 
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures = [figure for name in names for figure in FIGURES[name](scale)]
     print(printed(figures, "peer" if chosen.what == "peers" else "floor"))
     missed = failed(figures)
-    print(f"{len(missed)} of {sum(bool(figure.verdict) for figure in figures)} bars missed" if missed else "all bars met")
+    barred = sum(bool(figure.bar) for figure in figures)
+    print(f"{barred - len(missed)} of {barred} bars met")
     return 1 if missed and chosen.strict else 0
 
 

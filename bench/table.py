@@ -64,8 +64,8 @@ def printed(figures: Sequence[Figure], other: str) -> str:
 
 
 def failed(figures: Sequence[Figure]) -> list[Figure]:
-    """The figures that miss their bar."""
-    return [figure for figure in figures if figure.verdict == "FAIL"]
+    """The figures that miss their bar, or could not be measured against it."""
+    return [figure for figure in figures if figure.verdict == "FAIL" or (figure.bar and not figure.measured)]
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:

@@ -70,8 +70,8 @@ def test_the_codecs_hardly_repeat_each_other() -> None:
 
 
 def test_a_codec_made_by_copying_is_caught() -> None:
-    one = [lines("a/x.py", "\n".join(f"step_{number}()" for number in range(20)))]
-    assert share({"a": one, "b": one}) == 1.0
+    text = "\n".join(f"step_{number}()" for number in range(20))
+    assert share({"a": [lines("a/x.py", text)], "b": [lines("b/x.py", text)]}) == 1.0
 
 
 if __name__ == "__main__":

@@ -151,15 +151,24 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Fields for one named wire, untouched: `body` is the JSON text of an object, `headers` are name and value."""
+    """Fields for one named wire, untouched: `body` is the JSON text of an object, `headers` are name and value.
+
+    With `provider` they are for that one only: what an imitator of a wire has added, its maker would refuse.
+    """
 
     wire: str
     body: str = "{}"
     headers: tuple[tuple[str, str], ...] = ()
+    provider: str = ""
 
     def __post_init__(self) -> None:
         check_text(self.wire, "Extra.wire")
         check_object(self.body, "Extra.body")
+        check_text(self.provider, "Extra.provider")
+
+    def is_for(self, wire: str, provider: str) -> bool:
+        """Whether a request on this wire to this provider carries them."""
+        return self.wire == wire and self.provider in ("", provider)
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -33,7 +33,10 @@ def pair_hosted(
     if _spoken(messages, given_up):  # their lines are words, and after words nothing waits
         waiting, given_up = set(), {place for place in begun.values() if place}
     alone |= given_up
-    return [_with_lines(message, number, alone, losses) for number, message in enumerate(messages)], waiting
+    if not alone:
+        return list(messages), waiting
+    told = [_with_lines(message, number, alone, losses) for number, message in enumerate(messages)]
+    return pair_hosted(told, awaited, coming, losses, in_flight=in_flight)  # a line may leave another block alone
 
 
 def _unpaired(messages: Sequence[Message], awaited: set[str]) -> tuple[set[Place], dict[str, Place | None]]:

@@ -77,7 +77,7 @@ def names_of(
 
 def headers_of(ask: Ask, wire: str, *own: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """The wire's headers and the caller's."""
-    given = (header for extra in ask.extra if extra.wire == wire for header in extra.headers)
+    given = (header for extra in ask.extra if extra.is_for(wire, ask.target.provider) for header in extra.headers)
     return (("content-type", "application/json"), *own, *given)
 
 
@@ -110,8 +110,9 @@ def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[st
     Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a.
     """
     for extra in ask.extra:
-        if extra.wire != wire:
-            losses += (Loss("dropped", f"field {name}", f"only {extra.wire} knows it") for name in fields(extra.body))
+        if not extra.is_for(wire, ask.target.provider):
+            only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
+            losses += (Loss("dropped", f"field {name}", only) for name in fields(extra.body))
             continue
         _add(body, extra.body, tuple(nested), "")
     return body

@@ -113,7 +113,7 @@ def _head(ask: Ask, quirks: Quirks, last: Fragment | None, offered: bool, losses
         losses.append(Loss("dropped", "cache key", "this wire has none"))
     if ask.state.mode != "replay":
         losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
-    betas = [value for extra in ask.extra if extra.wire == WIRE for name, value in extra.headers if name.lower() == BETAS]
+    betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
     return with_extra(body, ask, WIRE, ("output_config",), losses)

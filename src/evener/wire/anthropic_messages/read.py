@@ -242,7 +242,7 @@ class _Reader:
             if own.rest_text():
                 self.body.put("output_config", own.rest_text())
         rest = self.body.rest_text()
-        return output, (Extra(WIRE, rest),) if rest else ()
+        return output, (Extra(WIRE, rest, provider=self.target.provider),) if rest else ()
 
 
 def _source(raw: msgspec.Raw) -> tuple[Source, str] | None:

@@ -79,7 +79,7 @@ def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) ->
 
 def _gives_schema(ask: Ask) -> bool:
     """Whether the caller's own fields hold a schema: there can be only one, under either name."""
-    configs = [fields(extra.body).get("generationConfig") for extra in ask.extra if extra.wire == WIRE]
+    configs = [fields(extra.body).get("generationConfig") for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
     given = {name for config in configs if config and bytes(config)[:1] == b"{" for name in camel_fields(config)}
     return bool(given & {"responseSchema", "responseJsonSchema"})
 

@@ -64,7 +64,7 @@ class _Reader:
         _put(body, CHOICE, choice)
         _put(body, CONFIG, config)
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest),)) if rest else ask
+        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
     def _opened(self, name: str) -> Fields:
         """The fields of an object within the body, taken out of it; an empty one stays."""

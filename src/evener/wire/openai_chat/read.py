@@ -61,7 +61,7 @@ class _Reader:
             stream=self._stream(),
         )
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest),)) if rest else ask
+        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
     def _stream(self) -> bool:
         stream = self.body.flag("stream") or False

@@ -86,7 +86,7 @@ class _Reader:
             stream=body.flag("stream") or False,
         )
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest),)) if rest else ask
+        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
     def _messages(self) -> list[Message]:
         """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
