@@ -1,7 +1,7 @@
 """Asks for Hypothesis: any settings around any history, made fit to be sent to one wire."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -20,12 +20,10 @@ from evener.transcript import (
     Origin,
     OutputSchema,
     Reasoning,
-    ReasoningBlock,
     Seal,
     Settings,
     Stored,
     TextBlock,
-    ToolCall,
     ToolResult,
     ToolSpec,
     Transcript,
@@ -102,49 +100,50 @@ def sendable(history: Iterable[Message]) -> list[Message]:
     return mapped(history, loaded)
 
 
-# What each wire puts on its own blocks.
-OWN_SEALS = {
-    "anthropic_messages": {"reasoning": {"signature": "SIG"}, "tool_call": {"caller": {"type": "direct"}}},
-    "openai_responses": {
-        "reasoning": {"summary": [], "encrypted_content": "ENC"},
-        "text": {"item": {"phase": "commentary"}},
-        "tool_call": {"status": "completed"},
-    },
-}
+def opaque(wire: str, word: str) -> dict[str, dict[str, object]]:
+    """What a provider of this wire puts on its own blocks, by kind, with a word in each that would betray it."""
+    match wire:
+        case "anthropic_messages":
+            cited = {"type": "web_search_result_location", "cited_text": "x", "url": "x", "encrypted_index": word}
+            return {
+                "reasoning": {"signature": word},
+                "text": {"citations": [cited]},
+                "tool_call": {"caller": {"type": "direct", "tool_id": word}},
+            }
+        case "openai_responses":
+            return {
+                "reasoning": {"id": f"rs_{word}", "summary": [], "encrypted_content": word},
+                "text": {"item": {"id": f"msg_{word}", "phase": "commentary", "status": "completed"}},
+                "tool_call": {"id": f"fc_{word}", "status": "completed"},
+            }
+        case "gemini":
+            return dict.fromkeys(("reasoning", "text", "tool_call"), {"thoughtSignature": word})
+        case _:
+            return dict.fromkeys(("reasoning", "text", "tool_call"), {"signature": word})
 
 
-def plausible(history: Iterable[Message], wire: str) -> list[Message]:
-    """The history with seals and hosted blocks of this wire that this wire could have made."""
-    own = OWN_SEALS.get(wire, {})
+def sealed_by(history: Iterable[Message], makers: Sequence[Origin]) -> tuple[list[Message], list[tuple[str, Origin]]]:
+    """The history with a seal on all that an assistant says, made by these in turn; and the word in each seal.
+
+    No other block has one, and no hosted block is of a maker's wire: what is in it is made up.
+    """
+    words: list[tuple[str, Origin]] = []
 
     def change(block: Block) -> Block:
         block = loaded(block)
         if isinstance(block, HostedBlock):
-            return replace(block, wire="telegraph") if block.wire == wire else block
-        if block.seal is None or block.seal.origin.wire != wire:
-            return block
-        data = own.get(block.kind)
-        return replace(block, seal=replace(block.seal, data=json.dumps(data)) if data else None)
+            return replace(block, wire="telegraph")
+        maker = makers[len(words) % len(makers)]
+        data = opaque(maker.wire, f"word{len(words)}word").get(block.kind)
+        if data is None:
+            return replace(block, seal=None)
+        words.append((f"word{len(words)}word", maker))
+        return replace(block, seal=Seal(json.dumps(data), maker))
 
-    return mapped(history, change)
-
-
-def sealed_with_needles(history: Iterable[Message]) -> tuple[list[Message], list[tuple[str, Seal]]]:
-    """The history with a word in each seal that occurs nowhere else, and those words."""
-    needles: list[tuple[str, Seal]] = []
-
-    def change(block: Block) -> Block:
-        block = loaded(block)
-        if isinstance(block, HostedBlock) or block.seal is None:
-            return block
-        needle = f"NEEDLE-{len(needles)}-"
-        data = {"signature": needle, "encrypted_content": needle, "item": {"phase": needle}, "part": {"x": needle}}
-        needles.append((needle, block.seal))
-        return replace(block, seal=replace(block.seal, data=json.dumps(data)))
-
-    return mapped(history, change), needles
+    told = mapped(history, change)
+    return [message if message.role == "assistant" else unsealed(message) for message in told], words
 
 
-def calls_and_thoughts(block: Block) -> bool:
-    """Whether a block is one whose seal a provider verifies."""
-    return isinstance(block, ReasoningBlock | ToolCall)
+def unsealed(message: Message) -> Message:
+    """The message without seals."""
+    return mapped([message], lambda block: block if isinstance(block, HostedBlock) else replace(block, seal=None))[0]

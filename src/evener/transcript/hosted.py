@@ -25,6 +25,18 @@ def pair_hosted(
 
     `coming` is the assistant's next message, None while the exchange is open.
     """
+    told = list(messages)
+    while True:
+        alone, waiting = _alone(told, awaited, coming, in_flight=in_flight)
+        if not alone:
+            return told, waiting
+        told = [_with_lines(message, number, alone, losses) for number, message in enumerate(told)]  # may leave others alone
+
+
+def _alone(
+    messages: Sequence[Message], awaited: set[str], coming: Message | None, *, in_flight: bool
+) -> tuple[set[Place], set[str]]:
+    """The blocks that lack their counterpart, and the ids that may still be awaited."""
     alone, begun = _unpaired(messages, awaited)
     waiting: set[str] = set()
     if in_flight and not _spoken(messages, alone):
@@ -32,11 +44,7 @@ def pair_hosted(
     given_up = {place for id, place in begun.items() if place and id not in waiting}
     if _spoken(messages, given_up):  # their lines are words, and after words nothing waits
         waiting, given_up = set(), {place for place in begun.values() if place}
-    alone |= given_up
-    if not alone:
-        return list(messages), waiting
-    told = [_with_lines(message, number, alone, losses) for number, message in enumerate(messages)]
-    return pair_hosted(told, awaited, coming, losses, in_flight=in_flight)  # a line may leave another block alone
+    return alone | given_up, waiting
 
 
 def _unpaired(messages: Sequence[Message], awaited: set[str]) -> tuple[set[Place], dict[str, Place | None]]:
