@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
 __all__ = ["Peak", "limited", "resident"]
 
 PAGE = resource.getpagesize()
@@ -17,10 +15,11 @@ CLEAR = Path("/proc/self/clear_refs")
 FORGET_PEAK = "5"
 
 
-class Peak(msgspec.Struct):
+class Peak:
     """How far resident memory rose above where it was: known once the block has ended."""
 
-    rise: int = 0
+    def __init__(self) -> None:
+        self.rise = 0
 
 
 @contextmanager

@@ -21,6 +21,7 @@ SPLICES = (
     b"data: [DONE]\n\n", b'\\ud800', b"NaN", b"-Infinity", b"1e999", b'"', b"{", b"]", b",", b"null",
 )  # fmt: skip
 MARK = "@@here@@"
+MOST_ITEMS = 100_000  # in one list or object: each costs microseconds, so a million would take seconds whoever reads them
 HUGE: tuple[Callable[[int], bytes], ...] = (
     lambda size: b"[" * size,
     lambda size: b'{"a":' * size,
@@ -32,8 +33,8 @@ HUGE: tuple[Callable[[int], bytes], ...] = (
     lambda size: b'"' + b"x" * size * 10 + b'"',
     lambda size: b'"' + b"\\u00e9" * size + b'"',
     lambda size: b'"' + b"\\" * size * 2 + b'"',
-    lambda size: b"[" + b"{}," * size + b"0]",
-    lambda size: b"{" + b",".join(b'"k%d":0' % number for number in range(min(size, 20_000))) + b"}",
+    lambda size: b"[" + b"{}," * min(size, MOST_ITEMS) + b"0]",
+    lambda size: b"{" + b",".join(b'"k%d":0' % number for number in range(min(size, MOST_ITEMS))) + b"}",
 )
 """Values that are large in one way; put where a value stood."""
 

@@ -15,6 +15,57 @@ from evener.wire import CODECS
 __all__ = ["Seeds", "seeds", "vocabulary"]
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
+BODIES: dict[str, dict[str, object]] = {
+    "openai_chat": {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "a-model",
+        "choices": [
+            {
+                "index": 0,
+                "message": {
+                    "role": "assistant",
+                    "content": "The notes are in order.",
+                    "refusal": None,
+                    "reasoning_content": "Two notes are missing.",
+                    "annotations": [{"type": "url_citation", "url_citation": {"url": "a://b", "end_index": 3}}],
+                    "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}],
+                },
+                "logprobs": None,
+                "finish_reason": "tool_calls",
+            }
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}},
+    },
+    "gemini": {
+        "candidates": [
+            {
+                "content": {
+                    "role": "model",
+                    "parts": [
+                        {"text": "Two notes are missing.", "thought": True},
+                        {"text": "The notes are in order.", "thoughtSignature": "c2lnbmVk"},
+                        {"functionCall": {"id": "1", "name": "f", "args": {"a": 1}}, "thoughtSignature": "c2lnbmVk"},
+                        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+                        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+                    ],
+                },
+                "finishReason": "STOP",
+                "index": 0,
+                "safetyRatings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "NEGLIGIBLE"}],
+                "groundingMetadata": {
+                    "groundingChunks": [{"web": {"uri": "a://b", "title": "A page"}}],
+                    "groundingSupports": [{"segment": {"startIndex": 0, "endIndex": 3}, "groundingChunkIndices": [0]}],
+                },
+            }
+        ],
+        "usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 7, "thoughtsTokenCount": 2},
+        "modelVersion": "a-model",
+        "responseId": "1",
+    },
+}
+"""Whole answers, for wires that the golden cases do not cover well."""
+
 TURNS = 3
 DELTAS = 4
 
@@ -37,7 +88,7 @@ def seeds(wire: str) -> Seeds:
     streams = [stream_of(wire, shape, DELTAS).data for shape in SHAPES] if wire in STREAMS else []
     return Seeds(
         stream=(*streams, *_golden(wire, "response.sse")),
-        body=_golden(wire, "response.json"),
+        body=(*([json.dumps(BODIES[wire]).encode()] if wire in BODIES else ()), *_golden(wire, "response.json")),
         request=(*requests, *_golden(wire, "request.json")),
         fault=_faults(wire),
         document=tuple(dump(turn.transcript) for turn in talk),

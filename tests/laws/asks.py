@@ -100,6 +100,10 @@ def sendable(history: Iterable[Message]) -> list[Message]:
     return mapped(history, loaded)
 
 
+SEALED = ("reasoning", "text", "tool_call")
+"""The kinds of block that a provider puts something of its own on."""
+
+
 def opaque(wire: str, word: str) -> dict[str, dict[str, object]]:
     """What a provider of this wire puts on its own blocks, by kind, with a word in each that would betray it."""
     match wire:
@@ -117,9 +121,9 @@ def opaque(wire: str, word: str) -> dict[str, dict[str, object]]:
                 "tool_call": {"id": f"fc_{word}", "status": "completed"},
             }
         case "gemini":
-            return dict.fromkeys(("reasoning", "text", "tool_call"), {"thoughtSignature": word})
+            return {kind: {"thoughtSignature": word} for kind in SEALED}
         case _:
-            return dict.fromkeys(("reasoning", "text", "tool_call"), {"signature": word})
+            return {kind: {"signature": word} for kind in SEALED}
 
 
 def sealed_by(history: Iterable[Message], makers: Sequence[Origin]) -> tuple[list[Message], list[tuple[str, Origin]]]:

@@ -104,6 +104,6 @@ def spoilt(draw: DrawFn, document: Any) -> bytes:
             body = json.dumps(document, ensure_ascii=False).encode()
             return body[: draw(st.integers(0, len(body)))]
         case _:
-            body = bytearray(json.dumps(document).encode())
-            body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
-            return bytes(body)
+            whole = bytearray(json.dumps(document).encode())
+            whole[draw(st.integers(0, len(whole) - 1))] = draw(st.integers(0, 255))
+            return bytes(whole)

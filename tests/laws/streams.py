@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -106,4 +107,4 @@ def streams(draw: DrawFn, wire: str) -> Stream:
 def cut(data: bytes) -> SearchStrategy[list[bytes]]:
     """The same bytes in pieces, empty ones among them."""
     places = st.lists(st.integers(0, len(data)), max_size=12).map(lambda found: [0, *sorted(found), len(data)])
-    return places.map(lambda found: [data[start:end] for start, end in zip(found, found[1:], strict=False)])
+    return places.map(lambda found: [data[start:end] for start, end in pairwise(found)])

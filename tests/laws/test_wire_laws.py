@@ -184,7 +184,7 @@ def test_any_history_becomes_a_request_that_is_not_refused(
     others = makers(wire)
     ask = data.draw(asks(wire))
     sealed, _ = sealed_by(history, others[turn:] + others[:turn])
-    encoded = encode(replace(ask, transcript=ask.transcript.extend(sealed)), None, quirks)
+    encoded = encode(replace(ask, transcript=ask.transcript.extend(sealed)), None, replace(quirks, unique_ids=True))
     assert check_request(wire, encoded.body) == []
 
 

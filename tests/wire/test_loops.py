@@ -49,7 +49,9 @@ QUOTES = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": 
 
 def plain(text: str) -> str:
     """A text as the recorder writes it into a request."""
-    return unicodedata.normalize("NFKC", text.translate(str.maketrans(QUOTES)))
+    for sign, written in QUOTES.items():
+        text = text.replace(sign, written)
+    return unicodedata.normalize("NFKC", text)
 
 
 def loops(wire: Wire) -> Iterator[tuple[Exchange, list[Exchange]]]:

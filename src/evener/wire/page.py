@@ -27,6 +27,8 @@ class Page:
         self.marks: list[Mark] = []
         self.losses: list[Loss] = []
         self.message = ""
+        self.leads = False  # a turn that has thinking must begin with it
+        self.start = 0  # where the content of the current message begins
         self.thought = False  # thinking was written
         self.shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
         self.traits: set[str] = set()  # of the fragment, beside those that its messages tell

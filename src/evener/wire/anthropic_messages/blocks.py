@@ -24,6 +24,7 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
+from evener.wire.anthropic_messages.controls import must_lead
 from evener.wire.fold import Fragment
 from evener.wire.media import plain_text
 from evener.wire.names import wire_name
@@ -50,6 +51,7 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str
 def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
     page = Page(WIRE, ask, quirks, chain)
     page.mute = mute
+    page.leads = must_lead(ask, quirks)
     if exchange.assistant:
         _message(page, "assistant", (exchange.assistant,))
     native = quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
@@ -63,7 +65,7 @@ def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str)
 
 def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
     page.write(b'%s{"role":"%s","content":[' % (b"," if page.pieces else b"", role.encode()))
-    start = page.size
+    page.start = start = page.size
     for message in messages:
         page.message = message.id
         lead = OPERATOR if message.role == "system" and role == "user" else ""
@@ -134,6 +136,8 @@ def _replayable(page: Page, block: ReasoningBlock, message: Message) -> tuple[st
     quirks = page.quirks
     if page.mute:
         return page.mute, None
+    if page.leads and page.size > page.start and not page.thought:
+        return "its turn did not begin with it, as it must while thinking has a budget", None
     if block.seal is None:
         own = message.origin is not None and message.origin.provider == page.ask.target.provider
         if quirks.thinking_kept == "sealed" or not own:

@@ -12,7 +12,7 @@ from evener.wire.request import within
 from evener.wire.schemas import transform
 from evener.wire.text import dict_of
 
-__all__ = ["choice", "output_format", "sampling", "thinking", "why_mute"]
+__all__ = ["choice", "must_lead", "output_format", "sampling", "thinking", "why_mute"]
 
 SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
 LEAST_BUDGET = 1024  # sheet 7
@@ -50,6 +50,11 @@ def why_mute(ask: Ask, quirks: Quirks) -> str:
     switch = _switch(ask, quirks, [])
     off = switch == "disabled" or (not switch and quirks.thinks_unasked is False)
     return "thinking is off for this request" if off else ""
+
+
+def must_lead(ask: Ask, quirks: Quirks) -> bool:
+    """Whether a turn that has thinking must begin with it: so while it has a budget (sheet 3)."""
+    return _switch(ask, quirks, []) == "enabled"
 
 
 def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
@@ -137,7 +142,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
             continue
         if quirks.sampling == "none":
             losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
-        elif _switch(ask, quirks, []) == "enabled" and not _beside_thinking(name, value):
+        elif must_lead(ask, quirks) and not _beside_thinking(name, value):
             losses.append(Loss("dropped", f"setting {name}", "it may not be changed while thinking is on"))
         else:
             body[name] = value if name == "top_k" else within(name, value, 1, losses)

@@ -42,9 +42,8 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     frame = frame_of(ask, quirks, prior, _tool, _part)
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     mute = controls.why_mute(ask, quirks)
-    key = Key(
-        (quirks, ask.target, mute, ask.foreign_reasoning), RepairRules(unique_ids=quirks.unique_ids, in_flight=True), seed
-    )
+    rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
+    key = Key((quirks, ask.target, mute, controls.must_lead(ask, quirks), ask.foreign_reasoning), rules, seed)
     draw = partial(render, ask=ask, quirks=quirks, mute=mute)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
