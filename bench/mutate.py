@@ -21,7 +21,7 @@ SPLICES = (
     b"data: [DONE]\n\n", b'\\ud800', b"NaN", b"-Infinity", b"1e999", b'"', b"{", b"]", b",", b"null",
 )  # fmt: skip
 MARK = "@@here@@"
-MOST_ITEMS = 100_000  # in one list or object: each costs microseconds, so a million would take seconds whoever reads them
+MOST_ITEMS = 300_000  # in one list or object: each costs microseconds, so a million would take seconds whoever reads them
 HUGE: tuple[Callable[[int], bytes], ...] = (
     lambda size: b"[" * size,
     lambda size: b'{"a":' * size,

@@ -67,7 +67,7 @@ def with_hole(value: Any, path: Path) -> Any:
     """The document with one value replaced."""
     if not path:
         return HOLE
-    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
     copy[path[0]] = with_hole(value[path[0]], path[1:])
     return copy
 
@@ -81,7 +81,7 @@ def without(value: Any, path: Path) -> Any:
     """The document without one key or item."""
     if not path:
         return {}
-    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
     if len(path) == 1:
         del copy[path[0]]
     else:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evener.errors import EvenerError, ProviderError
+from evener.errors import EvenerError, ProviderError, WireError
 from evener.transcript import Origin, ReasoningBlock, Reply, TextBlock, ToolCall
 from evener.transcript.delta import Delta, Failed, Stopped
 from evener.wire import CODECS, Quirks, assemble
-from evener.wire.sse import SseReader
+from evener.wire.sse import MAX_FRAME, SseReader
 from tests.laws.hostile import BYTES, VALUES, documents, events, spoilt
 from tests.laws.streams import WRITERS, Stream, cut, streams
 
@@ -156,3 +156,17 @@ def test_a_large_or_deep_document_is_refused_soon(wire: str, depth: int) -> None
         (failed,) = deltas_of(wire, [b"data: ", body, b"\n\n"])
         assert isinstance(failed, Failed)
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("wire", CODECS)
+def test_an_event_without_end_is_given_up_before_it_fills_the_memory(wire: str) -> None:
+    decoder = CODECS[wire].decoder(QUIRKS)
+    piece = b"data: " + b"x" * (1 << 20)
+    fed = 0
+    while not (deltas := decoder.feed(piece)):
+        fed += len(piece)
+        assert fed <= 2 * MAX_FRAME
+    (failed,) = deltas
+    assert isinstance(failed, Failed)
+    assert type(failed.error) is WireError
+    assert decoder.feed(piece) == decoder.close() == []

@@ -7,7 +7,8 @@ from evener.wire.gemini import CODEC as GEMINI
 from evener.wire.openai_chat import CODEC as OPENAI_CHAT
 from evener.wire.openai_responses import CODEC as OPENAI_RESPONSES
 from evener.wire.quirks import Quirks
+from evener.wire.request import restored
 
-__all__ = ["CODECS", "Assembler", "Codec", "Decoder", "Encoded", "Quirks", "assemble", "moved"]
+__all__ = ["CODECS", "Assembler", "Codec", "Decoder", "Encoded", "Quirks", "assemble", "moved", "restored"]
 
 CODECS: dict[str, Codec] = {codec.wire: codec for codec in (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_CHAT, GEMINI)}

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
+from evener.errors import BadValue
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
-from evener.transcript.blocks import TextBlock
+from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import Loss
+from evener.transcript.reply import Reply
 from evener.wire.codec import Encoded, Frame
 from evener.wire.fold import Fold, Fragment, asks_marks
 from evener.wire.names import wire_name
@@ -25,6 +28,7 @@ __all__ = [
     "names_of",
     "output_limit",
     "path_of",
+    "restored",
     "with_extra",
     "within",
 ]
@@ -70,9 +74,24 @@ def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Ca
 def names_of(
     tools: Iterable[ToolSpec | HostedTool], quirks: Quirks, rename: Callable[[str, int], str] = wire_name
 ) -> tuple[tuple[str, str], ...]:
-    """Tool names on the wire and ours, where they differ."""
-    pairs = ((rename(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec))
+    """Tool names on the wire and ours, where they differ: `restored` turns them back in a reply."""
+    pairs = [(rename(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec)]
+    if len({sent for sent, _ in pairs}) < len(pairs):
+        twice = next(ours for number, (sent, ours) in enumerate(pairs) if any(sent == other for other, _ in pairs[:number]))
+        raise BadValue(f"Two tools would be called {twice!r} on the wire. Give each tool a name of its own.")
     return tuple(pair for pair in pairs if pair[0] != pair[1])
+
+
+def restored(reply: Reply, encoded: Encoded) -> Reply:
+    """The reply with its calls under our names, where the request had to use others."""
+    ours = dict(encoded.names)
+    if not ours:
+        return reply
+    blocks = (
+        replace(block, name=ours.get(block.name, block.name)) if isinstance(block, ToolCall) else block
+        for block in reply.blocks
+    )
+    return replace(reply, blocks=tuple(blocks))
 
 
 def headers_of(ask: Ask, wire: str, *own: tuple[str, str]) -> tuple[tuple[str, str], ...]:

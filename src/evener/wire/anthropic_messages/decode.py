@@ -109,7 +109,7 @@ class _Cited(msgspec.Struct):
 _events = msgspec.json.Decoder(_Event)
 _messages = msgspec.json.Decoder(_Message)
 _blocks = msgspec.json.Decoder(_Block)
-_usages = msgspec.json.Decoder(_Usage)
+_usages = msgspec.json.Decoder(_Usage | None)
 _refusals = msgspec.json.Decoder(_Refusal | None)
 _cited = msgspec.json.Decoder(_Cited)
 
@@ -189,7 +189,7 @@ class _Turn:
 
     def count(self, raw: msgspec.Raw) -> d.UsageReported:
         """A usage snapshot: what it states replaces what was known."""
-        new, old = _usages.decode(raw), self.usage
+        new, old = _usages.decode(raw) or _Usage(), self.usage
         self.usage = _Usage(
             _or(new.input_tokens, old.input_tokens),
             _or(new.cache_creation_input_tokens, old.cache_creation_input_tokens),

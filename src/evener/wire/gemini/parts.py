@@ -11,6 +11,7 @@ import msgspec
 
 from evener.transcript.blocks import Remote, Source, Uploaded
 from evener.transcript.origin import Seal
+from evener.wire.reading import Items
 from evener.wire.text import dumps, fields
 
 __all__ = [
@@ -65,7 +66,7 @@ def camel_fields(raw: bytes | msgspec.Raw) -> Raws:
 
 def as_list(raw: msgspec.Raw) -> list[msgspec.Raw]:
     """A repeated field; the API also takes one object where a list is expected."""
-    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if bytes(raw)[:1] == b"[" else [raw]
+    return msgspec.json.decode(raw, type=Items) if bytes(raw)[:1] == b"[" else [raw]
 
 
 def own_fields(seal: Seal | None) -> Raws:

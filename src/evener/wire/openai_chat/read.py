@@ -19,7 +19,7 @@ from evener.wire.openai_chat.read_controls import read_choice, read_output, read
 from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, seal_text
 from evener.wire.openai_chat.tags import split
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, message_id, raw_text, read_control, read_fields, reading
+from evener.wire.reading import Fields, Items, message_id, raw_text, read_control, read_fields, reading
 from evener.wire.text import dumps, fields, text_in
 
 __all__ = ["read_request"]
@@ -265,7 +265,7 @@ class _Reader:
 
 
 def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:
-    return msgspec.json.decode(raw, type=list[msgspec.Raw] | None) or []
+    return [] if bytes(raw) == b"null" else msgspec.json.decode(raw, type=Items)
 
 
 def _is_text(raw: msgspec.Raw) -> bool:

@@ -41,7 +41,7 @@ from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.hosted import hosted_block, is_answer
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, message_id, raw_text, read_breakpoint, read_fields, reading
+from evener.wire.reading import Fields, Items, message_id, raw_text, read_breakpoint, read_fields, reading
 from evener.wire.text import dumps, word
 
 __all__ = ["read_request"]
@@ -145,7 +145,7 @@ class _Reader:
                 item["content"] = content  # an empty answer that this provider took: sealed, so that it is not repaired
             blocks = [TextBlock(text, seal=self._text_seal(item, {}))]
         else:
-            blocks = [self._part(part, item) for part in msgspec.json.decode(content, type=list[msgspec.Raw])]
+            blocks = [self._part(part, item) for part in msgspec.json.decode(content, type=Items)]
         return ROLES[role], "said" if role == "assistant" else "spoken", tuple(blocks)
 
     def _part(self, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> Block:
@@ -185,7 +185,7 @@ class _Reader:
             read_fields(part).peek("text")
             for name in ("summary", "content")
             if own.has(name)
-            for part in msgspec.json.decode(own.peek_raw(name), type=list[msgspec.Raw])
+            for part in msgspec.json.decode(own.peek_raw(name), type=Items)
         ]
         return ReasoningBlock(PARTS.join(texts), self._seal(own))
 
