@@ -76,9 +76,7 @@ class FalseAlarm:
         return (
             re.fullmatch(self.path, ".".join(map(str, problem.path))) is not None
             and re.fullmatch(self.text, problem.text) is not None
-            and all(
-                key in problem.holder and value in (None, problem.holder[key]) for key, value in self.beside.items()
-            )
+            and all(key in problem.holder and value in (None, problem.holder[key]) for key, value in self.beside.items())
         )
 
 

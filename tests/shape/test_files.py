@@ -67,9 +67,7 @@ def test_a_missing_docstring_is_caught(text: str) -> None:
     assert len(list(undocumented(Source("evener/x.py", text)))) == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["x = 1  # TODO: more", "'''FIXME'''", "def f():\n    raise NotImplementedError", "# XXX"]
-)
+@pytest.mark.parametrize("text", ["x = 1  # TODO: more", "'''FIXME'''", "def f():\n    raise NotImplementedError", "# XXX"])
 def test_unfinished_code_is_caught(text: str) -> None:
     assert len(list(unfinished(Source("evener/x.py", text)))) == 1
 

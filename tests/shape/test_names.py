@@ -41,9 +41,7 @@ def files() -> list[Path]:
 
 
 def test_no_provider_or_model_is_named_in_wire_and_loop() -> None:
-    assert [
-        hit for path in files() for hit in named(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8"))
-    ] == []
+    assert [hit for path in files() for hit in named(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize(

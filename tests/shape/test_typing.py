@@ -23,8 +23,7 @@ def anys(source: Source) -> Iterator[str]:
             case ast.Name(id="Any") | ast.Attribute(attr="Any"):
                 yield f"{source.where}:{node.lineno}: Any"
             case (
-                ast.arg(annotation=ast.Constant(value=str(text)))
-                | ast.AnnAssign(annotation=ast.Constant(value=str(text)))
+                ast.arg(annotation=ast.Constant(value=str(text))) | ast.AnnAssign(annotation=ast.Constant(value=str(text)))
             ) if re.search(r"\bAny\b", text):
                 yield f"{source.where}:{node.lineno}: Any"
             case ast.FunctionDef(returns=ast.Constant(value=str(text))) if re.search(r"\bAny\b", text):
