@@ -2,14 +2,15 @@
 
 from msgspec.structs import replace
 
-from evener.errors import UsageError
+from evener.errors import BadDocument, UsageError
 from evener.providers.rows import Provider, Rows, load_rows
 from evener.transcript.ask import Ask
 from evener.transcript.loss import Loss
 from evener.transcript.origin import Origin
+from evener.transcript.scan import repeated_key
 from evener.wire import CODECS, Codec, Encoded
 
-__all__ = ["retarget", "translate"]
+__all__ = ["origin", "retarget", "translate"]
 
 
 def translate(body: bytes, *, source: str, target: str, model: str = "", rows: Rows | None = None) -> Encoded:
@@ -18,9 +19,14 @@ def translate(body: bytes, *, source: str, target: str, model: str = "", rows: R
     Without `model` the request keeps the model name it has, which another provider will hardly know: a loss says so.
     """
     rows = rows or load_rows()
+    _refuse_repeated(body)
     old, new = _provider(source, rows), _provider(target, rows)
     ask = read(body, old, rows)
     named = model or ask.target.model
+    if not named:
+        raise UsageError("The request names no model, and none was given. Name the model to ask with --model.")
+    if not ask.target.model and old.wire == new.wire:
+        ask = read(body, old, rows, named)  # where the model stands in the path, the seals are of the one that is asked
     encoded = _codec(new).encode(retarget(ask, origin(new, named)), rows.quirks(new.name, named), None)
     if model or old.wire == new.wire:
         return encoded
@@ -28,11 +34,11 @@ def translate(body: bytes, *, source: str, target: str, model: str = "", rows: R
     return replace(encoded, losses=(unknown, *encoded.losses))
 
 
-def read(body: bytes, provider: Provider, rows: Rows) -> Ask:
-    """The ask behind a request to this provider."""
-    ask = _codec(provider).read_request(body, provider.quirks, origin(provider, ""))
+def read(body: bytes, provider: Provider, rows: Rows, model: str = "") -> Ask:
+    """The ask behind a request to this provider; `model` is for wires where it does not stand in the body."""
+    ask = _codec(provider).read_request(body, provider.quirks, origin(provider, model))
     quirks = rows.quirks(provider.name, ask.target.model)
-    return ask if quirks == provider.quirks else _codec(provider).read_request(body, quirks, origin(provider, ""))
+    return ask if quirks == provider.quirks else _codec(provider).read_request(body, quirks, origin(provider, model))
 
 
 def origin(provider: Provider, model: str) -> Origin:
@@ -49,6 +55,16 @@ def retarget(ask: Ask, target: Origin) -> Ask:
     if ask.target.wire != target.wire and wish.mode == "default" and wish.effort is not None:
         wish = replace(wish, mode="auto")
     return replace(ask, target=target, reasoning=wish)
+
+
+def _refuse_repeated(body: bytes) -> None:
+    """A request that says a thing twice could mean either; the decoders would take the last."""
+    try:
+        twice = repeated_key(body.decode())
+    except (ValueError, RecursionError):
+        return  # not JSON: the reader says so better
+    if twice is not None:
+        raise BadDocument(f"The request has the key {twice!r} twice. Say which one is meant, and take the other out.")
 
 
 def _provider(name: str, rows: Rows) -> Provider:

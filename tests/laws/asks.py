@@ -108,11 +108,11 @@ def opaque(wire: str, word: str) -> dict[str, dict[str, object]]:
     """What a provider of this wire puts on its own blocks, by kind, with a word in each that would betray it."""
     match wire:
         case "anthropic_messages":
-            cited = {"type": "web_search_result_location", "cited_text": "x", "url": "x", "encrypted_index": word}
+            cited = {"type": "web_search_result_location", "cited_text": "x", "title": "x", "url": "x", "encrypted_index": word}
             return {
                 "reasoning": {"signature": word},
                 "text": {"citations": [cited]},
-                "tool_call": {"caller": {"type": "direct", "tool_id": word}},
+                "tool_call": {"caller": {"type": "code_execution_20250825", "tool_id": word}},
             }
         case "openai_responses":
             return {

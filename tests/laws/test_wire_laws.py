@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from evener.providers import load_rows
 from evener.testing import check_request
 from evener.testing.check import CHECKS
 from evener.transcript import (
@@ -186,6 +187,42 @@ def test_any_history_becomes_a_request_that_is_not_refused(
     sealed, _ = sealed_by(history, others[turn:] + others[:turn])
     encoded = encode(replace(ask, transcript=ask.transcript.extend(sealed)), None, replace(quirks, unique_ids=True))
     assert check_request(wire, encoded.body) == []
+
+
+# Models of every habit, by their rows: sampling, forced choice, budgets, prefill, bound seals.
+MODELS = [
+    *(
+        ("anthropic", f"claude-{name}")
+        for name in (
+            "3-5-haiku",
+            "sonnet-4-5",
+            "opus-4-6",
+            "opus-4-8",
+            "sonnet-5",
+            "opus-5-5",
+            "sonnet-5-5",
+            "haiku-5-5",
+            "fable-5-2",
+        )
+    ),
+    *(("openai", name) for name in ("gpt-4o", "o3", "gpt-5", "gpt-5-pro", "gpt-5.1", "gpt-5.4", "gpt-5.6-sol", "gpt-6.1-sol")),
+]
+
+
+@pytest.mark.parametrize(("provider", "model"), MODELS)
+@settings(law, max_examples=25)
+@given(data=st.data(), history=wild(), turn=st.integers(0, 3))
+def test_no_model_refuses_what_its_row_lets_out(
+    provider: str, model: str, data: st.DataObject, history: list[Message], turn: int
+) -> None:
+    facts = load_rows().facts(provider, model)
+    wire = facts.provider.wire
+    us = Origin(wire, provider, model=model)
+    others = [us, replace(us, model="n"), replace(us, provider="q"), target(next(other for other in CODECS if other != wire))]
+    sealed, _ = sealed_by(history, others[turn:] + others[:turn])
+    ask = replace(data.draw(asks(wire)), target=us)
+    encoded = encode(replace(ask, transcript=ask.transcript.extend(sealed)), None, facts.quirks)
+    assert check_request(wire, encoded.body, api_version=facts.quirks.api_version) == []
 
 
 # Seals that are bound to what stands before them.

@@ -1,13 +1,22 @@
 """All that one model call needs, in neutral words. Codecs turn it into bytes; they decide nothing. Pure values."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from evener.transcript.blocks import CacheTtl
-from evener.transcript.checks import check_object, check_text, json_object, json_text
+from evener.transcript.blocks import TTLS, CacheTtl
+from evener.transcript.checks import (
+    as_tuple,
+    check_choice,
+    check_number,
+    check_object,
+    check_text,
+    check_type,
+    json_object,
+    json_text,
+)
 from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 
@@ -31,13 +40,24 @@ Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 ChoiceMode = Literal["auto", "required", "none", "named"]
+ReasoningMode = Literal["auto", "default", "on", "off", "between_tools"]
+ReasoningShow = Literal["", "summary", "concise", "detailed", "omitted"]
+CacheMode = Literal["off", "marks", "moving", "provider"]
+StateMode = Literal["replay", "chain", "conversation"]
+
+EFFORTS: tuple[str, ...] = get_args(Effort)
+CHOICE_MODES: tuple[str, ...] = get_args(ChoiceMode)
+REASONING_MODES: tuple[str, ...] = get_args(ReasoningMode)
+SHOWS: tuple[str, ...] = get_args(ReasoningShow)
+CACHE_MODES: tuple[str, ...] = get_args(CacheMode)
+STATE_MODES: tuple[str, ...] = get_args(StateMode)
 
 
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A tool as the model sees it. `schema` is the JSON text of a JSON Schema for the arguments; a mapping is taken, too.
 
     `strict` asks the provider to enforce the schema; None leaves it to the wire. `extra` is the JSON text of fields that
-    only the wire named in `wire` knows.
+    only the wire named in `wire` knows, and with `provider` only that one on it.
     """
 
     name: str
@@ -47,9 +67,14 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     extra: str = ""
     wire: str = ""
     cache: CacheTtl = ""
+    provider: str = ""
 
     def __post_init__(self) -> None:
         check_text(self.name, "ToolSpec.name")
+        check_text(self.wire, "ToolSpec.wire")
+        check_text(self.provider, "ToolSpec.provider")
+        check_type(self.strict, (bool, type(None)), "ToolSpec.strict")
+        check_choice(self.cache, TTLS, "ToolSpec.cache")
         check_text(self.description, "ToolSpec.description")
         if isinstance(self.schema, Mapping):
             force_setattr(self, "schema", json_text(self.schema, "ToolSpec.schema"))
@@ -64,16 +89,18 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the provider runs: its declaration, verbatim, for one wire."""
+    """A tool that the provider runs: its declaration, verbatim, for one wire, and with `provider` only for that one on it."""
 
     wire: str
     raw: str
     name: str = ""
+    provider: str = ""
 
     def __post_init__(self) -> None:
         check_text(self.wire, "HostedTool.wire")
         check_object(self.raw, "HostedTool.raw")
         check_text(self.name, "HostedTool.name")
+        check_text(self.provider, "HostedTool.provider")
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -87,6 +114,13 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     parallel: bool | None = None
     stated: bool = False
 
+    def __post_init__(self) -> None:
+        check_choice(self.mode, CHOICE_MODES, "Choice.mode")
+        force_setattr(self, "names", as_tuple(self.names, "Choice.names"))
+        for name in self.names:
+            check_text(name, "Choice.names")
+        check_type(self.parallel, (bool, type(None)), "Choice.parallel")
+
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Sampling and limits. None means: not sent. What a wire does not know becomes a Loss."""
@@ -97,6 +131,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     top_k: int | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number(self.max_output_tokens, "Settings.max_output_tokens", least=0, whole=True)
+        check_number(self.temperature, "Settings.temperature")
+        check_number(self.top_p, "Settings.top_p")
+        check_number(self.top_k, "Settings.top_k", whole=True)
+        check_number(self.seed, "Settings.seed", whole=True)
+        force_setattr(self, "stop", as_tuple(self.stop, "Settings.stop"))
+        for text in self.stop:
+            check_text(text, "Settings.stop")
 
 
 class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,8 +153,15 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     effort: Effort | None = None
     budget: int | None = None
-    mode: Literal["auto", "default", "on", "off", "between_tools"] = "auto"
-    show: Literal["", "summary", "concise", "detailed", "omitted"] = ""
+    mode: ReasoningMode = "auto"
+    show: ReasoningShow = ""
+
+    def __post_init__(self) -> None:
+        if self.effort is not None:
+            check_choice(self.effort, EFFORTS, "Reasoning.effort")
+        check_number(self.budget, "Reasoning.budget", least=0, whole=True)
+        check_choice(self.mode, REASONING_MODES, "Reasoning.mode")
+        check_choice(self.show, SHOWS, "Reasoning.show")
 
 
 class OutputSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -133,9 +184,14 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     blocks themselves. `provider`: the provider places them (where it can). `key` routes equal prefixes to one place.
     """
 
-    mode: Literal["off", "marks", "moving", "provider"] = "marks"
+    mode: CacheMode = "marks"
     ttl: CacheTtl = ""
     key: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice(self.mode, CACHE_MODES, "Cache.mode")
+        check_choice(self.ttl, TTLS, "Cache.ttl")
+        check_text(self.key, "Cache.key")
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -144,10 +200,15 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     `store` None leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works.
     """
 
-    mode: Literal["replay", "chain", "conversation"] = "replay"
+    mode: StateMode = "replay"
     id: str = ""
     store: bool | None = False
     sealed: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.mode, STATE_MODES, "State.mode")
+        check_text(self.id, "State.id")
+        check_type(self.store, (bool, type(None)), "State.store")
 
 
 class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -186,3 +247,11 @@ class Ask(msgspec.Struct, frozen=True):
     stream: bool = True
     extra: tuple[Extra, ...] = ()
     foreign_reasoning: Literal["drop", "text"] = "drop"
+
+    def __post_init__(self) -> None:
+        check_type(self.transcript, (Transcript,), "Ask.transcript")
+        check_type(self.target, (Origin,), "Ask.target")
+        if type(self.tools) is not tuple:
+            force_setattr(self, "tools", as_tuple(self.tools, "Ask.tools"))
+        for tool in self.tools:
+            check_type(tool, (ToolSpec, HostedTool), "Ask.tools")

@@ -8,7 +8,7 @@ from msgspec.structs import force_setattr
 
 from evener.errors import BadValue
 from evener.transcript.checks import as_tuple, check_choice, check_object, check_text, check_type, json_object, json_text
-from evener.transcript.origin import Seal
+from evener.transcript.origin import Origin, Seal
 
 __all__ = [
     "Block",
@@ -111,14 +111,20 @@ class Stored(msgspec.Struct, frozen=True, tag_field="at", tag="stored", forbid_u
 
 
 class Uploaded(msgspec.Struct, frozen=True, tag_field="at", tag="uploaded", forbid_unknown_fields=True, omit_defaults=True):
-    """Media in a provider's file store. Only the wire that minted the id understands it."""
+    """Media in a provider's file store. Only the one that minted the id understands it."""
 
     file_id: str
     wire: str = ""
+    provider: str = ""
 
     def __post_init__(self) -> None:
         check_text(self.file_id, "Uploaded.file_id")
         check_text(self.wire, "Uploaded.wire")
+        check_text(self.provider, "Uploaded.provider")
+
+    def is_for(self, target: Origin) -> bool:
+        """Whether this id means anything to whom we ask."""
+        return target.owns(self.wire, self.provider)
 
 
 Source = Inline | Remote | Stored | Uploaded
@@ -274,7 +280,8 @@ class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", f
 
     `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires. `role` says
     whose message it belongs to on its wire, or `result` inside a tool result; empty is any. A block that `opens` an id waits
-    for the one that `closes` it. `id` is the provider's name for it, which may go out only once.
+    for the one that `closes` it. `id` is the provider's name for it, which may go out only once. With `provider` it is for
+    that one only, not for others that speak its wire.
     """
 
     raw: str
@@ -284,6 +291,7 @@ class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", f
     opens: str = ""
     closes: str = ""
     id: str = ""
+    provider: str = ""
     cache: CacheTtl = ""
 
     def __post_init__(self) -> None:
@@ -294,7 +302,12 @@ class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", f
         check_text(self.opens, "HostedBlock.opens")
         check_text(self.closes, "HostedBlock.closes")
         check_text(self.id, "HostedBlock.id")
+        check_text(self.provider, "HostedBlock.provider")
         check_choice(self.cache, TTLS, "HostedBlock.cache")
+
+    def is_for(self, target: Origin) -> bool:
+        """Whether it may go to whom we ask, verbatim."""
+        return target.owns(self.wire, self.provider)
 
     @property
     def line(self) -> str:

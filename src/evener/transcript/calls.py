@@ -75,10 +75,15 @@ def with_unique_ids(message: Message, used: set[str], names: Names, losses: list
 
 def fresh_id(wanted: str, used: Container[object]) -> str:
     """The id that is wanted, or one like it that nobody uses."""
-    fresh, number = wanted, 2
-    while fresh in used:
-        fresh, number = f"{wanted}_{number}", number + 1
-    return fresh
+    if wanted not in used:
+        return wanted
+    taken, free = 1, 2  # by doubling and halving: an id that is used a thousand times costs ten looks
+    while f"{wanted}_{free}" in used:
+        taken, free = free, free * 2
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        taken, free = (middle, free) if f"{wanted}_{middle}" in used else (taken, middle)
+    return f"{wanted}_{free}"
 
 
 def _made_id(message_id: str, place: int) -> str:

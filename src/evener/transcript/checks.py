@@ -8,7 +8,7 @@ import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["as_tuple", "check_choice", "check_object", "check_text", "check_type", "json_object", "json_text"]
+__all__ = ["as_tuple", "check_choice", "check_number", "check_object", "check_text", "check_type", "json_object", "json_text"]
 
 T = TypeVar("T")
 _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -39,6 +39,20 @@ def check_choice(value: object, allowed: tuple[str, ...], where: str) -> None:
     """Only one of these words."""
     if value not in allowed:
         raise BadValue(f"{where} must be one of {', '.join(map(repr, allowed))}, not {value!r:.80}. Pick one of them.")
+
+
+def check_number(value: object, where: str, *, least: float | None = None, whole: bool = False) -> None:
+    """Refuse what is neither None nor a finite number of the right kind."""
+    if value is None:
+        return
+    right = (int,) if whole else (int, float)
+    if type(value) not in right:
+        kind = "a whole number" if whole else "a number"
+        raise BadValue(f"{where} must be {kind} or None, not {type(value).__name__}. Convert it first.")
+    if isinstance(value, float) and not isfinite(value):
+        raise BadValue(f"{where} must be a finite number, not {value}. No provider takes that.")
+    if least is not None and isinstance(value, (int, float)) and value < least:
+        raise BadValue(f"{where} must be at least {least}, not {value}.")
 
 
 def check_object(text: object, where: str) -> None:

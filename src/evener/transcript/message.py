@@ -11,6 +11,7 @@ from evener.errors import BadValue
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
+    HostedBlock,
     ImageBlock,
     ReasoningBlock,
     ResultContent,
@@ -138,5 +139,7 @@ def _stamped(block: Block, origin: Origin, binding: str) -> Block:
             | DocumentBlock(seal=Seal() as seal)
         ):
             return replace(block, seal=Seal(seal.data, origin, binding, seal.id))
+        case HostedBlock(provider=""):
+            return replace(block, provider=origin.provider)
         case _:
             return block

@@ -26,6 +26,10 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         check_text(self.model, "Origin.model")
         check_text(self.account, "Origin.account")
 
+    def owns(self, wire: str, provider: str) -> bool:
+        """Whether something of this wire and provider (empty: of anyone on the wire) is this one's own."""
+        return wire == self.wire and provider in ("", self.provider)
+
 
 class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A provider's own fields on one block (signature, encrypted content, item id, phase): replayed verbatim or not at all.

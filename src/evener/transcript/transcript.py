@@ -15,12 +15,13 @@ __all__ = ["Node", "Transcript"]
 class Node:
     """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
 
-    __slots__ = ("depth", "message", "parent")
+    __slots__ = ("depth", "message", "parent", "root")
 
     def __init__(self, message: Message, parent: "Node | None") -> None:
         self.message = message
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent else 1
+        self.root: Message = parent.root if parent else message
 
 
 class Transcript:
@@ -50,6 +51,11 @@ class Transcript:
     def head(self) -> Node | None:
         """The node of the last message."""
         return self._head
+
+    @property
+    def first(self) -> Message | None:
+        """The first message. Found at once, however long the path is."""
+        return self._head.root if self._head else None
 
     @property
     def last(self) -> Message | None:

@@ -27,6 +27,7 @@ class Frame(msgspec.Struct, frozen=True):
     system: tuple[bytes, ...]
     losses: tuple[Loss, ...] = ()
     source: tuple[object, ...] = ()
+    target: Origin = Origin()
 
 
 class Encoded(msgspec.Struct, frozen=True):

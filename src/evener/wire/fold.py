@@ -5,6 +5,7 @@ change once made; a request joins them. The chain is a running hash over fragmen
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -48,11 +49,15 @@ Render = Callable[[Exchange, bytes], Fragment]
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """The encoded past of one transcript, up to `node`. `marked` numbers the fragments that ask for cache marks."""
+    """The encoded past of one transcript, up to `node`, as one wire's `writer` wrote it.
+
+    `marked` numbers the fragments that ask for cache marks.
+    """
 
     key: Key
     repair: Repair
     chain: bytes
+    writer: Callable[..., Fragment]
     node: Node | None = None
     fragments: tuple[Fragment, ...] = ()
     marked: tuple[int, ...] = ()
@@ -60,8 +65,9 @@ class Fold(msgspec.Struct, frozen=True):
 
 def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Render) -> Fold:
     """The fold of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
-    fits = prior is not None and prior.key == key and transcript.extends(prior.node)
-    start = prior if prior is not None and fits else Fold(key, Repair(key.rules), key.seed)
+    writer = render.func if isinstance(render, partial) else render
+    fits = prior is not None and prior.writer is writer and prior.key == key and transcript.extends(prior.node)
+    start = prior if prior is not None and fits else Fold(key, Repair(key.rules), key.seed, writer)
     state, settled = start.repair.feed(transcript.since(start.node))
     chain = start.chain
     fresh: list[Fragment] = []
@@ -71,7 +77,7 @@ def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Rende
         chain = chained(chain, fragment.data)
     count = len(start.fragments)
     marked = (*start.marked, *(count + number for number, fragment in enumerate(fresh) if asks_marks(fragment)))
-    return Fold(key, state, chain, transcript.head, (*start.fragments, *fresh), marked)
+    return Fold(key, state, chain, writer, transcript.head, (*start.fragments, *fresh), marked)
 
 
 def asks_marks(fragment: Fragment) -> bool:

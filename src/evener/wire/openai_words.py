@@ -16,8 +16,7 @@ Body = dict[str, object]
 def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The fields `temperature` and `top_p`."""
     settings = ask.settings
-    thinks = ask.reasoning.mode != "off" and (ask.reasoning.effort or quirks.default_effort) != "off"
-    refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and thinks)
+    refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and _thinks(ask, quirks))
     body: Body = {}
     for name, value, most in (("temperature", settings.temperature, 2), ("top_p", settings.top_p, 1)):
         if value is not None and refused:
@@ -25,6 +24,15 @@ def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         elif value is not None:
             body[name] = within(name, value, most, losses) if value > 0 else value  # below 0 is nobody's value
     return body
+
+
+def _thinks(ask: Ask, quirks: Quirks) -> bool:
+    """Whether the model will reason: it is not off, or cannot be. A budget is sent as an effort, never as off."""
+    wanted = ask.reasoning
+    if wanted.mode != "off" and wanted.effort is None and wanted.budget is not None:
+        return True
+    off = wanted.mode == "off" or (wanted.effort or quirks.default_effort) == "off"
+    return not off or bool(quirks.efforts and "off" not in quirks.efforts)
 
 
 def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:

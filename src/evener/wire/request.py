@@ -1,6 +1,7 @@
 """What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
 
 from collections.abc import Callable, Iterable
+from operator import is_
 from urllib.parse import quote
 
 import msgspec
@@ -10,6 +11,7 @@ from evener.errors import BadValue
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import Loss
+from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.wire.codec import Encoded, Frame
 from evener.wire.fold import Fold, Fragment, asks_marks
@@ -35,6 +37,7 @@ __all__ = [
 
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
+CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
@@ -43,16 +46,31 @@ BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.
 def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, part: MakePart) -> Frame:
     """Tools and system prompt as bytes; those of `prior` when nothing about them is new."""
     system = ask.transcript.system_blocks
-    source = (ask.tools, system, quirks)
-    if prior and all(old is new for old, new in zip(prior.frame.source, source, strict=True)):
+    source = (ask.tools, system, quirks, tool)
+    if prior and prior.frame.target == ask.target and all(map(is_, prior.frame.source, source)):
         return prior.frame
     losses: list[Loss] = []
     tools: tuple[bytes, ...] = ()
     if ask.tools and not quirks.tools:
         losses.append(Loss("dropped", "tools", "this endpoint takes none"))
     else:
-        tools = tuple(tool(one, quirks, losses) for one in ask.tools)
-    return Frame(tools, tuple(part(one) for one in system), tuple(losses), source)
+        own = [_own_tool(one, ask.target, losses) for one in ask.tools]
+        tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
+    return Frame(tools, tuple(part(one) for one in system), tuple(losses), source, ask.target)
+
+
+def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -> ToolSpec | HostedTool | None:
+    """The tool without what belongs to another provider on the same wire; None when nothing is left."""
+    if tool.wire != target.wire or target.owns(tool.wire, tool.provider):
+        return tool
+    if isinstance(tool, HostedTool):
+        losses.append(Loss("dropped", f"hosted tool {tool.name}", f"only {tool.provider} can run it"))
+        return None
+    if not tool.extra:
+        return tool
+    names = ", ".join(fields(tool.extra))
+    losses.append(Loss("dropped", f"fields of tool {tool.name}", f"only {tool.provider} knows {names}"))
+    return replace(tool, extra="")
 
 
 def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss]) -> bytes:
@@ -124,25 +142,28 @@ def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
 
 
 def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[str], losses: list[Loss]) -> dict[str, object]:
-    """The body with the caller's own fields for this wire; those for other wires are reported.
+    """The body with the caller's own fields for this wire; those for others, and those that we write, are reported.
 
     Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a.
     """
+    written = {*CONVERSATION, *(["tools"] if ask.tools else ()), *(["system"] if ask.transcript.system_blocks else ())}
     for extra in ask.extra:
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
             losses += (Loss("dropped", f"field {name}", only) for name in fields(extra.body))
             continue
-        _add(body, extra.body, tuple(nested), "")
+        theirs = fields(extra.body)
+        losses += (Loss("dropped", f"field {name}", "the ask says it already") for name in theirs if name in written)
+        _add(body, {name: value for name, value in theirs.items() if name not in written}, tuple(nested), "")
     return body
 
 
-def _add(ours: dict[str, object], theirs: str | msgspec.Raw, nested: tuple[str, ...], place: str) -> None:
-    for name, value in fields(theirs).items():
+def _add(ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[str, ...], place: str) -> None:
+    for name, value in theirs.items():
         inner = ours.get(name)
         if place + name in nested and isinstance(inner, dict) and bytes(value)[:1] == b"{":
             ours[name] = inner = dict(inner)
-            _add(inner, value, nested, f"{place}{name}.")
+            _add(inner, fields(value), nested, f"{place}{name}.")
         else:
             ours[name] = value
 
