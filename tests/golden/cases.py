@@ -1,6 +1,7 @@
 """Reads golden cases. A case is a folder `<wire>/<name>/` with some of these files, all written by hand:
 
-    ask.json        what is asked, in neutral words; `losses` lists what encoding it must report, by kind and thing
+    ask.json        what is asked, in neutral words; `losses` lists what encoding it must report, by kind and thing;
+                    `quirks` and `dialect` say how the one who is asked differs from others on the wire
     request.json    the request that it becomes, and from which it is read back
     response.sse    the answer as a stream
     response.json   the answer in one piece; where both are there, they say the same
@@ -17,13 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import EvenerError, ProviderError
 from evener.transcript import (
     Ask,
+    Block,
     Cache,
     Choice,
     HostedTool,
+    ImageBlock,
+    Inline,
     Message,
     Origin,
     OutputSchema,
@@ -36,7 +41,7 @@ from evener.transcript import (
     Transcript,
 )
 from evener.wire import CODECS, Codec, Quirks
-from tests.wire.view import seen
+from tests.wire.view import piece, seen
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parent
@@ -85,6 +90,11 @@ class Case:
     @property
     def quirks(self) -> Quirks:
         return msgspec.convert(self.json("ask.json").get("quirks", {}) if self.has("ask.json") else {}, Quirks)
+
+    @property
+    def dialect(self) -> str:
+        """Whose rules the request must keep, where several speak a wire."""
+        return str(self.json("ask.json").get("dialect", "")) if self.has("ask.json") else ""
 
     @property
     def ask(self) -> Ask:
@@ -150,22 +160,26 @@ def _texts(value: Any) -> Any:
 
 def told(wire: str, reply: Reply) -> Json:
     """A reply as `reply.json` writes it: what is empty is left out."""
-    answer = seen(wire, reply)
-    usage = {name: count for name, count in zip(COUNTS, answer.usage, strict=True) if count}
-    blocks = [{name: value for name, value in vars(piece).items() if value or name == "kind"} for piece in answer.pieces]
-    for block, piece in zip(blocks, answer.pieces, strict=True):
-        if piece.kind == "call":
-            block["arguments"] = piece.arguments
+    usage = {name: count for name, count in zip(COUNTS, seen(wire, replace(reply, blocks=())).usage, strict=True) if count}
     whole = {
-        "id": answer.id,
-        "model": answer.model,
-        "blocks": blocks,
+        "id": reply.id,
+        "model": reply.model,
+        "blocks": [_told_block(wire, block) for block in reply.blocks],
         "stop": {"reason": reply.stop.reason, "raw": reply.stop.raw, "detail": reply.stop.detail},
         "usage": usage,
         "notices": [name for name, _ in reply.notices],
     }
     plain: Json = json.loads(json.dumps(whole))
     return {name: value for name, value in plain.items() if value}
+
+
+def _told_block(wire: str, block: Block) -> Json:
+    if isinstance(block, ImageBlock) and isinstance(block.source, Inline):
+        media = {"kind": block.kind, "media_type": block.media_type, "data": block.source.data}
+        return media | ({"sealed": json.loads(block.seal.data)} if block.seal else {})
+    one = piece(wire, block)
+    said = {name: value for name, value in vars(one).items() if value or name == "kind"}
+    return said | ({"arguments": one.arguments} if one.kind == "call" else {})
 
 
 def complaint(error: EvenerError) -> Json:

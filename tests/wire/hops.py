@@ -6,6 +6,8 @@ Every request is judged by `check_request` and by the vendors' types, and everyt
 import json
 import random
 import re
+from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,14 +19,21 @@ from evener.testing import check_request
 from evener.transcript import (
     Ask,
     Block,
+    DocumentBlock,
     HostedBlock,
+    ImageBlock,
+    Inline,
     Message,
     ReasoningBlock,
+    Remote,
     Reply,
+    Source,
+    Stored,
     TextBlock,
     ToolCall,
     ToolResult,
     Transcript,
+    Uploaded,
 )
 from evener.translate import origin, retarget
 from evener.wire import CODECS, Encoded, Quirks, assemble
@@ -143,14 +152,18 @@ def strings(value: object) -> Iterator[str]:
 
 
 def unaccounted(ask: Ask, encoded: Encoded) -> list[str]:
-    """Blocks that are neither in the request nor covered by a loss of their message."""
+    """Blocks, and citations on them, that are neither in the request nor covered by a loss of their own."""
     said = "\0".join(strings(json.loads(encoded.body)))
-    lost = {loss.message for loss in encoded.losses}
+    lost = Counter(loss.message.removesuffix("/results") for loss in encoded.losses)
     missing = []
     for message in ask.transcript:
-        for block in message.blocks:
-            if message.id not in lost and f"{message.id}/results" not in lost and not _is_there(block, said):
-                missing.append(f"{message.id}: {block!r}"[:300])
+        gone = [block for block in message.blocks if not _is_there(block, said)]
+        if len(gone) > lost[message.id]:
+            missing.append(f"{message.id}: {gone!r}"[:300])
+        cited = [block for block in message.blocks if isinstance(block, TextBlock) and not _is_cited(block, said)]
+        told = any(loss.message == message.id and loss.what in ("citations", "message") for loss in encoded.losses)
+        if cited and not told and not gone:
+            missing.append(f"{message.id}: citations of {cited!r}"[:300])
     return missing
 
 
@@ -166,8 +179,29 @@ def _is_there(block: Block, said: str) -> bool:
             return all(_is_there(one, said) for one in content)
         case HostedBlock(raw=raw):
             return all(one in said for one in strings(json.loads(raw)))
-        case _:
-            return True  # media: a placeholder is always reported
+        case ImageBlock(source=source) | DocumentBlock(source=source):
+            return _media_is_there(source, said)
+
+
+def _media_is_there(source: Source, said: str) -> bool:
+    match source:
+        case Inline(data):
+            return data[:60] in said or _plain(data)[:60] in said
+        case Remote(url):
+            return url in said
+        case Uploaded(file_id):
+            return file_id in said
+        case Stored():
+            return False
+
+
+def _plain(data: str) -> str:
+    """Base64 as text: a wire may want a text file that way."""
+    return b64decode(data, validate=False).decode(errors="replace")
+
+
+def _is_cited(block: TextBlock, said: str) -> bool:
+    return all(any(fact in said for fact in (one.url, one.title, one.quote) if fact) for one in block.citations)
 
 
 def _parsed(text: str) -> str:

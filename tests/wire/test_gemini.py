@@ -391,7 +391,9 @@ BUDGET = Quirks(thinking_control="budget", least_budget=128, most_budget=32_768)
         (Reasoning(effort="low"), SCOPED, {"thinkingLevel": "LOW"}, []),
         (Reasoning(effort="max"), SCOPED, {"thinkingLevel": "HIGH"}, [("degraded", "reasoning effort")]),
         (Reasoning(mode="off"), SCOPED, {"thinkingLevel": "MINIMAL"}, [("degraded", "reasoning effort")]),
-        (Reasoning(mode="on"), SCOPED, None, []),
+        (Reasoning(mode="on"), SCOPED, None, [("dropped", "reasoning on")]),
+        (Reasoning(mode="on"), Quirks(thinks_unasked=True), None, []),
+        (Reasoning(mode="on"), Quirks(thinking_control="none"), None, [("dropped", "reasoning")]),
         (Reasoning(budget=5000), SCOPED, {"thinkingLevel": "MEDIUM"}, [("degraded", "reasoning budget")]),
         (Reasoning(show="summary"), SCOPED, {"includeThoughts": True}, []),
         (Reasoning(effort="low", show="omitted"), SCOPED, {"thinkingLevel": "LOW", "includeThoughts": False}, []),
@@ -604,7 +606,7 @@ def test_what_has_no_neutral_word_is_kept() -> None:
     ask = CODEC.read_request(json.dumps(body).encode(), SCOPED, HERE)
     assert body_of(ask) == body
     assert encode(ask).losses == ()
-    assert ask.tools == (HostedTool("gemini", '{"googleSearch":{"x": 1}}', "googleSearch"),)
+    assert ask.tools == (HostedTool("gemini", '{"googleSearch":{"x": 1}}', "googleSearch", "here"),)
 
 
 @pytest.mark.parametrize(

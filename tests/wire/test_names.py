@@ -45,19 +45,19 @@ def test_ids_are_short_enough_and_stay_different(shorten: object, length: int) -
 
 @wires
 def test_a_reply_has_our_names_again(wire: str) -> None:
-    encoded = encode(wire, Transcript([Message.user_text("a")]), ToolSpec("with.dot"), ToolSpec("plain"))
+    encoded = encode(wire, Transcript([Message.user_text("a")]), ToolSpec("with dot"), ToolSpec("plain"))
     ((sent, ours),) = encoded.names
-    assert ours == "with.dot"
+    assert ours == "with dot"
     assert sent in strings(json.loads(encoded.body))
     reply = Reply((ToolCall("1", sent, "{}"), ToolCall("2", "plain", "{}")), Stop("tools"))
-    assert [call.name for call in restored(reply, encoded).calls] == ["with.dot", "plain"]
+    assert [call.name for call in restored(reply, encoded).calls] == ["with dot", "plain"]
 
 
 @wires
 def test_history_calls_a_tool_by_the_name_it_is_declared_under(wire: str) -> None:
-    said = Message.assistant_tool_call(ToolCall.of("toolu|1", "with.dot", {}))
+    said = Message.assistant_tool_call(ToolCall.of("toolu|1", "with dot", {}))
     talk = Transcript([Message.user_text("a"), said, Message.tool_result("toolu|1", "r")])
-    encoded = encode(wire, talk, ToolSpec("with.dot"))
+    encoded = encode(wire, talk, ToolSpec("with dot"))
     assert strings(json.loads(encoded.body)).count(encoded.names[0][0]) >= 2
 
 

@@ -20,7 +20,7 @@ def asked(
     return Ask(talk, Origin(wire, provider, "", model), tools)
 
 
-@pytest.mark.parametrize(("mine", "other"), product(CODECS, CODECS))
+@pytest.mark.parametrize(("mine", "other"), list(product(CODECS, CODECS)))
 def test_a_prior_request_on_another_wire_changes_nothing(mine: str, other: str) -> None:
     for target in (asked(mine), asked(other)):  # also with a target that names the wrong wire
         prior = CODECS[other].encode(target, QUIRKS, None)

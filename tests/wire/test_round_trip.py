@@ -19,13 +19,6 @@ from tests.wire.wires import WIRES, Wire
 SHARE = 0.99
 """Of the requests of a wire, at least this many come back the same when no row interferes."""
 
-# Answered with 200 as recorded, and yet a row has them sent otherwise: file -> why.
-CHANGED = {
-    "test_tool_search__test_cross_provider_capability_replay-google-gemini-3-flash-preview-anthropic-claude-sonnet-4-5": (
-        "the row wants call ids unique over the whole request; this endpoint takes one that comes again in a later turn"
-    ),
-}
-
 
 def again(wire: Wire, exchange: Exchange, quirks: Quirks) -> tuple[bool, Encoded]:
     """The request, read and written, and whether it is the same."""
@@ -53,7 +46,7 @@ def test_with_rows_in_force_what_was_answered_is_sent_as_it_was(wire: Wire) -> N
     for exchange in wire.requests():
         same, encoded = again(wire, exchange, wire.quirks(exchange))
         assert same or encoded.losses, exchange.id
-        if exchange.status == 200 and exchange.file.removesuffix(".json") not in CHANGED:
+        if exchange.status == 200:
             assert same, (exchange.id, [*map(str, encoded.losses)])
             assert {loss.kind for loss in encoded.losses} <= {"repaired"}, exchange.id
 

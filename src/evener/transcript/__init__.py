@@ -32,6 +32,7 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
+from evener.transcript.completer import Completer
 from evener.transcript.json import dump as dump_transcript
 from evener.transcript.json import dump_message, load_message
 from evener.transcript.json import load as load_transcript
@@ -51,6 +52,7 @@ __all__ = [
     "Choice",
     "ChoiceMode",
     "Citation",
+    "Completer",
     "DocumentBlock",
     "Effort",
     "Exchange",

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall
+from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, TextBlock, ToolCall
 from evener.transcript.usage import Usage
 
 __all__ = ["Reply", "Stop", "StopReason"]
@@ -73,7 +73,13 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     @property
     def is_final(self) -> bool:
         """Whether this ends the turn."""
-        return not self.calls and self.stop.reason not in ("paused", "pending")
+        return not self.calls and not self.awaited and self.stop.reason not in ("paused", "pending")
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Ids of the wire's own calls that somebody must still answer."""
+        hosted = [block for block in self.blocks if isinstance(block, HostedBlock)]
+        return frozenset(block.opens for block in hosted) - {block.closes for block in hosted} - {""}
 
     @property
     def input_tokens(self) -> int:

@@ -1,16 +1,24 @@
 """The bytes of one exchange while it is written, with its losses and the places where cache marks may go. Pure."""
 
+from collections.abc import Iterable
+
+import msgspec
+
 from evener.transcript.ask import Ask
-from evener.transcript.blocks import HostedBlock, ToolCall, ToolResult
+from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
-from evener.transcript.origin import Seal
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment, Mark
 from evener.wire.quirks import Quirks
-from evener.wire.seals import why_shut
-from evener.wire.text import UNREADABLE, as_object, dumps
+from evener.wire.seals import telling, why_shut
+from evener.wire.text import UNREADABLE, as_object, dumps, fields
 
 __all__ = ["Page"]
+
+Sealed = TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult
+CITED = ("annotations", "citations")
+"""What a seal calls the citations, which have a report of their own."""
 
 
 class Page:
@@ -46,9 +54,32 @@ class Page:
         """Why a seal must stay behind; empty when it may go."""
         return why_shut(seal, self.ask.target, self.quirks, self.chain)
 
-    def opens(self, seal: Seal | None) -> str:
-        """The fields of a seal that may go out, as JSON text; empty when there is none or it must stay behind."""
-        return seal.data if seal and not self.shut_why(seal) else ""
+    def unsealed(self, block: Sealed) -> dict[str, msgspec.Raw]:
+        """The fields that a block's maker put on it, if they may go; else none, and what they said is reported.
+
+        They are judged like every seal, but are bound to nothing before them: only thinking is.
+        """
+        if block.seal is None:
+            self.uncited(block, "nothing on it says whose they are")
+            return {}
+        why = self.shut_why(msgspec.structs.replace(block.seal, binding=""))
+        if not why:
+            return fields(block.seal.data)
+        self.uncited(block, why)
+        self.leave(block, telling(block.seal.data), why)
+        return {}
+
+    def uncited(self, block: Sealed, why: str) -> None:
+        """Report that a text's citations do not go, if it has any."""
+        if isinstance(block, TextBlock) and block.citations:
+            self.drop("citations", why)
+
+    def leave(self, block: Sealed, names: Iterable[str], why: str) -> None:
+        """Report the fields of a block that stay behind, if there are any."""
+        cited = CITED if isinstance(block, TextBlock) and block.citations else ()
+        if left := [name for name in names if name not in cited]:
+            what = "seal" if isinstance(block, ToolCall) else "fields"
+            self.drop(f"{what} of {block.kind}", f"{', '.join(left)}: {why}")
 
     def arguments(self, call: ToolCall) -> str:
         """The JSON text of a call's arguments, an object in any case."""
@@ -74,17 +105,17 @@ class Page:
         marks = tuple(mark for mark in self.marks[:-1] if mark[1]) + tuple(self.marks[-1:])
         first = exchange.assistant or (exchange.back[0] if exchange.back else None)
         losses = (*exchange.losses, *self.losses)
-        traits = _traits(exchange, self.wire, thought=self.thought) | self.traits
+        traits = _traits(exchange, self.ask.target, thought=self.thought) | self.traits
         return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
 
 
-def _traits(exchange: Exchange, wire: str, *, thought: bool) -> frozenset[str]:
+def _traits(exchange: Exchange, target: Origin, *, thought: bool) -> frozenset[str]:
     said = exchange.assistant
     told = {
         "assistant_first": said is not None,
         "assistant_last": said is not None and not exchange.back,
         "asks": any(not isinstance(block, ToolResult) for message in exchange.back for block in message.blocks),
-        "paused": said is not None and isinstance(said.blocks[-1], HostedBlock) and said.blocks[-1].wire == wire,
+        "paused": said is not None and isinstance(said.blocks[-1], HostedBlock) and said.blocks[-1].is_for(target),
         "bare_calls": said is not None and bool(said.calls) and not thought,
     }
     return frozenset(name for name, true in told.items() if true)

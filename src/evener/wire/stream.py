@@ -6,11 +6,16 @@ import msgspec
 
 from evener.errors import EvenerError, TruncatedStream, WireError
 from evener.transcript.delta import Delta, Failed
+from evener.wire.eventstream import EventStreamReader
 from evener.wire.sse import SseReader
 
 __all__ = ["Events", "StreamDecoder"]
 
 END = b"[DONE]"
+BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoders raise on bytes that are not what they should be."""
+FRAMINGS: dict[str, type[SseReader] | type[EventStreamReader]] = {"sse": SseReader, "eventstream": EventStreamReader}
+"""How a streamed answer is cut into events, by the quirk of that name."""
 
 
 class Events(Protocol):
@@ -28,11 +33,11 @@ class Events(Protocol):
 class StreamDecoder:
     """Feed bytes, cut anywhere; get deltas. An error is a `Failed` delta, the last one."""
 
-    __slots__ = ("_events", "_over", "_sse")
+    __slots__ = ("_events", "_frames", "_over")
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, framing: str = "sse") -> None:
         self._events = events
-        self._sse = SseReader()
+        self._frames = FRAMINGS[framing]()
         self._over = False
 
     def feed(self, data: bytes) -> list[Delta]:
@@ -41,7 +46,7 @@ class StreamDecoder:
             return []
         found: list[Delta] = []
         try:
-            self._read(self._sse.feed(data), found)
+            self._read(self._frames.feed(data), found)
         except WireError as error:
             self._fail(found, error)
         return found
@@ -52,12 +57,16 @@ class StreamDecoder:
             return []
         found: list[Delta] = []
         try:
-            self._read(self._sse.close(), found)
+            self._read(self._frames.close(), found)
         except WireError:
             found.clear()
         if not self._over:
             self._over = True
-            closing = self._events.end()
+            try:
+                closing = self._events.end()
+            except BROKEN as error:
+                self._fail(found, _not_ours(error, b""))
+                return found
             if closing is None:
                 self._fail(found, TruncatedStream("The stream ended in mid-turn. The turn does not count; ask again."))
             else:
@@ -71,11 +80,15 @@ class StreamDecoder:
                 if read(frame, found):
                     self._over = True
                     return
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                if frame.strip() != END:
-                    start = frame[:60].decode(errors="replace")
-                    raise WireError(f"An event of the stream is not of this wire: {error}. It begins with {start!r}.") from None
+            except BROKEN as error:
+                if frame.strip() != END or isinstance(error, UnicodeDecodeError):
+                    raise _not_ours(error, frame) from None
 
     def _fail(self, found: list[Delta], error: EvenerError) -> None:
         self._over = True
         found.append(Failed(error))
+
+
+def _not_ours(error: Exception, frame: bytes) -> WireError:
+    start = frame[:60].decode(errors="replace")
+    return WireError(f"An event of the stream is not of this wire: {error}. It begins with {start!r}.")

@@ -1,9 +1,8 @@
 """Writes one exchange as Anthropic messages: bytes without cache marks, and the places where marks may go. Pure."""
 
+import re
 from collections.abc import Sequence
 from typing import assert_never
-
-from msgspec.structs import replace
 
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import (
@@ -21,6 +20,7 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
+from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
@@ -30,12 +30,14 @@ from evener.wire.media import plain_text
 from evener.wire.names import wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, merged, must_fetch, placeholder
+from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, must_fetch, placeholder
 
 __all__ = ["WIRE", "render"]
 
 WIRE = "anthropic_messages"
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
+PDF = "application/pdf"
+BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Fragment:
@@ -87,7 +89,7 @@ def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> 
     """Write one block; False when nothing of it goes out."""
     match block:
         case TextBlock():
-            return _text(page, block, role, lead)
+            return _text(page, block, lead)
         case ReasoningBlock():
             return _reasoning(page, block, message)
         case ToolCall():
@@ -101,18 +103,12 @@ def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> 
             assert_never(block)
 
 
-def _text(page: Page, block: TextBlock, role: str, lead: str) -> bool:
+def _text(page: Page, block: TextBlock, lead: str) -> bool:
     if not block.text.strip():
         page.drop("text", "it was empty and only its seal counted, which is not of this wire")
         return False
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
-    if block.seal and role == "assistant":
-        shut = page.shut_why(replace(block.seal, binding=""))  # citations are bound to nothing before them
-        if not shut:
-            own = merged(own, block.seal.data)
-        elif block.citations:
-            page.drop("citations", shut)
-    page.block(own, block.cache)
+    page.block({**page.unsealed(block), **own}, block.cache)
     return True
 
 
@@ -174,18 +170,23 @@ def _call(page: Page, call: ToolCall) -> bool:
         "name": page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length)),
         "input": arguments,
     }
-    page.block(merged(own, page.opens(call.seal)), call.cache)
+    page.block({**page.unsealed(call), **own}, call.cache)
     return True
 
 
 def _result(page: Page, result: ToolResult) -> bool:
-    own: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, page.quirks.id_length)}
-    if result.seal and result.seal.origin.wire == WIRE:
-        own = merged(own, result.seal.data)
+    own: dict[str, object] = {
+        **page.unsealed(result),
+        "type": "tool_result",
+        "tool_use_id": wire_name(result.call_id, page.quirks.id_length),
+    }
+    content = [block for block in result.content if not isinstance(block, TextBlock) or block.text.strip()]
     if result.is_error:
         own["is_error"] = True
-    content = [block for block in result.content if not isinstance(block, TextBlock) or block.text.strip()]
-    if len(content) == 1 and isinstance(content[0], TextBlock) and not content[0].cache:
+        if not content:
+            page.losses.append(Loss("added", "tool_result text", "an error without a word is refused", page.message))
+            content = [TextBlock("error")]
+    if len(content) == 1 and isinstance(content[0], TextBlock) and content[0] == TextBlock(content[0].text):
         page.block({**own, "content": content[0].text}, result.cache)
     elif not content:
         page.block(own, result.cache)  # no content at all is legal, an empty list is not (sheet 3)
@@ -202,11 +203,11 @@ def _result(page: Page, result: ToolResult) -> bool:
 def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:
     match block:
         case TextBlock(text):
-            return {"type": "text", "text": text}
-        case HostedBlock(raw, wire, role=whose) if wire == WIRE and page.quirks.hosted and whose in ("", role):
+            return {**page.unsealed(block), "type": "text", "text": text}
+        case HostedBlock(raw, role=whose) if block.is_for(page.ask.target) and page.quirks.hosted and whose in ("", role):
             return dict(fields(raw))
         case HostedBlock(text=text):
-            page.degrade("hosted block", f"only its own wire can read it; sent as a line ({text or 'no text'})")
+            page.degrade("hosted block", f"only its own provider can read it; sent as a line ({text or 'no text'})")
             return {"type": "text", "text": placeholder(block)}
         case ImageBlock():
             value = _image(page, block) if role != "assistant" else None
@@ -215,30 +216,32 @@ def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlo
     if value is None:
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
         return {"type": "text", "text": placeholder(block)}
-    if block.seal and block.seal.origin.wire == WIRE:
-        return merged(value, block.seal.data)
-    return value
+    return {**page.unsealed(block), **value}
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
-    source = _source(block.source, block.media_type)
+    source = _source(page, block.source, block.media_type)
     if not page.quirks.images or source is None or (source["type"] == "base64" and block.media_type not in IMAGES):
         return None
     return {"type": "image", "source": source}
 
 
 def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
-    if not page.quirks.documents:
+    if not page.quirks.documents or not _is_taken(block.source, block.media_type):
         return None
-    source = _source(block.source, block.media_type)
-    if source is not None and source["type"] == "base64":
-        if block.media_type.startswith("text/"):
-            source = _text_source(str(source["data"]))
-        elif block.media_type != "application/pdf":
-            return None
+    if isinstance(block.source, Inline) and block.media_type.startswith("text/"):
+        source = _text_source(block.source.data)
+    else:
+        source = _source(page, block.source, block.media_type)
     if source is None:
         return None
     return {"type": "document", "source": source, **({"title": block.name} if block.name else {})}
+
+
+def _is_taken(source: Source, media_type: str) -> bool:
+    """Whether a document of this type can go: PDF and text, unless it was uploaded; an address may leave it open."""
+    known = media_type == PDF or media_type.startswith("text/")
+    return known or isinstance(source, Uploaded) or (not media_type and isinstance(source, Remote))
 
 
 def _text_source(data: str) -> dict[str, object] | None:
@@ -246,14 +249,15 @@ def _text_source(data: str) -> dict[str, object] | None:
     return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
 
 
-def _source(source: Source, media_type: str) -> dict[str, object] | None:
+def _source(page: Page, source: Source, media_type: str) -> dict[str, object] | None:
     match source:
         case Inline(data):
-            return {"type": "base64", "media_type": media_type, "data": data}
+            whole = len(data) % 4 == 0 and BASE64.fullmatch(data)
+            return {"type": "base64", "media_type": media_type, "data": data} if whole else None
         case Remote(url):
             return {"type": "url", "url": url}
-        case Uploaded(file_id, wire):
-            return {"type": "file", "file_id": file_id} if wire == WIRE else None
+        case Uploaded(file_id):
+            return {"type": "file", "file_id": file_id} if source.is_for(page.ask.target) else None
         case Stored():
             raise must_fetch("media")
         case _:

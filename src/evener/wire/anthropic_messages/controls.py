@@ -8,11 +8,11 @@ from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.efforts import BUDGETS, SCALE, nearest_effort
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
-from evener.wire.request import within
+from evener.wire.request import output_limit, within
 from evener.wire.schemas import transform
 from evener.wire.text import dict_of
 
-__all__ = ["choice", "must_lead", "output_format", "sampling", "thinking", "why_mute"]
+__all__ = ["choice", "must_lead", "output_format", "output_tokens", "sampling", "thinking", "why_mute"]
 
 SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
 LEAST_BUDGET = 1024  # sheet 7
@@ -21,20 +21,18 @@ CHOICES = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
 Body = dict[str, object]
 
 
-def thinking(ask: Ask, quirks: Quirks, limit: int, losses: list[Loss]) -> Body:
+def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
+    """The output limit, which this wire demands."""
+    limit = output_limit(ask, quirks, losses)
+    return quirks.default_output if limit is None else limit
+
+
+def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The fields `thinking` and `output_config.effort`."""
     body: Body = {}
     switch = _switch(ask, quirks, losses)
     if switch == "enabled":
-        budget = ask.reasoning.budget or BUDGETS[ask.reasoning.effort or "medium"]
-        if budget >= limit or budget < LEAST_BUDGET:
-            losses.append(Loss("degraded", "reasoning budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
-            budget = max(LEAST_BUDGET, min(budget, limit - 1))
-        if budget >= limit:
-            losses.append(Loss("dropped", "reasoning", f"an output limit of {limit} leaves no room for thinking"))
-            switch = ""
-        else:
-            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        body["thinking"] = {"type": "enabled", "budget_tokens": _budget(ask, quirks, losses)}
     elif switch:
         body["thinking"] = {"type": switch}
     if ask.reasoning.show and not quirks.show:
@@ -43,6 +41,19 @@ def thinking(ask: Ask, quirks: Quirks, limit: int, losses: list[Loss]) -> Body:
         body["thinking"] = {**dict_of(body["thinking"]), "display": SHOWN[ask.reasoning.show]}
     effort = _effort(ask, quirks, switch, losses)
     return {**body, **({"output_config": {"effort": effort}} if effort else {})}
+
+
+def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
+    limit = output_tokens(ask, quirks, [])
+    wanted = ask.reasoning.budget
+    budget = wanted or BUDGETS[ask.reasoning.effort or "medium"]
+    if LEAST_BUDGET <= budget < limit:
+        return budget
+    if wanted:
+        losses.append(Loss("degraded", "reasoning budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
+    elif ask.reasoning.effort:
+        losses.append(Loss("degraded", "reasoning effort", f"an output limit of {limit} leaves less room for thinking"))
+    return max(LEAST_BUDGET, min(budget, limit - 1))
 
 
 def why_mute(ask: Ask, quirks: Quirks) -> str:
@@ -68,11 +79,15 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
     if wanted.mode == "default" or (wanted.mode == "auto" and wanted.effort is None and wanted.budget is None):
         return ""
     order = ("enabled", "adaptive") if wanted.budget else ("adaptive", "enabled")
-    for mode in order:
-        if mode in modes:
-            if wanted.budget and mode != "enabled":
-                losses.append(Loss("degraded", "reasoning budget", "this model sets its own; thinking is adaptive"))
-            return mode
+    mode = next((mode for mode in order if mode in modes), "")
+    limit = output_tokens(ask, quirks, [])
+    if mode == "enabled" and limit <= LEAST_BUDGET:
+        losses.append(Loss("dropped", "reasoning", f"an output limit of {limit} leaves no room for thinking"))
+        return ""
+    if mode == "adaptive" and wanted.budget:
+        losses.append(Loss("degraded", "reasoning budget", "this model sets its own; thinking is adaptive"))
+    if mode:
+        return mode
     losses.append(Loss("dropped", "reasoning", "this model has no thinking that can be switched on"))
     return ""
 
@@ -80,7 +95,7 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
 def _taken(mode: str, modes: tuple[str, ...], losses: list[Loss]) -> str:
     if mode in modes:
         return mode
-    losses.append(Loss("degraded", f"reasoning {mode}", "this model cannot; its default stays, at the least effort"))
+    losses.append(Loss("degraded", f"reasoning {mode}", "this model cannot; its default stays"))
     return ""
 
 
@@ -133,7 +148,7 @@ def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[L
     return mode
 
 
-def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+def sampling(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> Body:
     """Temperature and its kin, and stop sequences."""
     settings = ask.settings
     body: Body = {}
@@ -142,7 +157,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
             continue
         if quirks.sampling == "none":
             losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
-        elif must_lead(ask, quirks) and not _beside_thinking(name, value):
+        elif thinks and not _beside_thinking(name, value):
             losses.append(Loss("dropped", f"setting {name}", "it may not be changed while thinking is on"))
         else:
             body[name] = value if name == "top_k" else within(name, value, 1, losses)

@@ -10,9 +10,9 @@ import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
-from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
+from evener.wire.anthropic_messages.citations import citations_in, read_citation
 from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
@@ -97,21 +97,11 @@ class _Refusal(msgspec.Struct):
     explanation: str | None = None
 
 
-class _Cited(msgspec.Struct):
-    url: str | None = None
-    title: str | None = None
-    document_title: str | None = None
-    cited_text: str | None = None
-    start_char_index: int | None = None
-    end_char_index: int | None = None
-
-
 _events = msgspec.json.Decoder(_Event)
 _messages = msgspec.json.Decoder(_Message)
 _blocks = msgspec.json.Decoder(_Block)
 _usages = msgspec.json.Decoder(_Usage | None)
 _refusals = msgspec.json.Decoder(_Refusal | None)
-_cited = msgspec.json.Decoder(_Cited)
 
 
 class _Open(msgspec.Struct):
@@ -138,7 +128,7 @@ class _Turn:
         match block.type:
             case "text":
                 found: list[d.Delta] = [d.TextDelta(index, block.text)] if block.text else []
-                for citation in _list(opened.own.get("citations")):
+                for citation in citations_in(opened.own.get("citations")):
                     found += self.cite(index, citation)
                 return found
             case "thinking":
@@ -153,20 +143,7 @@ class _Turn:
         if opened is None:
             return [d.Notice("citation without a block", bytes(raw).decode())]
         opened.citations.append(raw.copy())
-        read = _cited.decode(raw)
-        start, end = read.start_char_index, read.end_char_index
-        return [
-            d.CitationAdded(
-                index,
-                Citation(
-                    read.url or "",
-                    read.title or read.document_title or "",
-                    read.cited_text or "",
-                    -1 if start is None else start,
-                    -1 if end is None else end,
-                ),
-            )
-        ]
+        return [d.CitationAdded(index, read_citation(raw))]
 
     def end(self, index: int) -> list[d.Delta]:
         """A block is complete."""
@@ -213,12 +190,6 @@ def _usage(read: _Usage) -> Usage:
     )
     thought = read.output_tokens_details.thinking_tokens if read.output_tokens_details else 0
     return Usage(uncached + written + cached, uncached, cached, written, read.output_tokens or 0, thought or 0)
-
-
-def _list(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
-    if raw is None or bytes(raw) == NULL:
-        return []
-    return msgspec.json.decode(raw, type=list[msgspec.Raw])
 
 
 def _sealed(index: int, block: Sealable, own: dict[str, msgspec.Raw], ours: tuple[str, ...]) -> list[d.Delta]:
@@ -283,9 +254,9 @@ def _whole(body: bytes) -> list[d.Delta]:
     return found
 
 
-def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
+def decoder(quirks: Quirks) -> StreamDecoder:
     """A streamed answer."""
-    return StreamDecoder(_Events())
+    return StreamDecoder(_Events(), quirks.framing)
 
 
 class _Events:

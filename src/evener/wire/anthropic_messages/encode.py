@@ -1,5 +1,6 @@
 """An Ask as an Anthropic Messages request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+from collections.abc import Iterator
 from functools import partial
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
@@ -13,6 +14,7 @@ from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
 from evener.wire.marks import Marks, choose_marks, control_mark, control_value, drawn
+from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     bounded,
@@ -23,11 +25,10 @@ from evener.wire.request import (
     latest,
     marked_in,
     names_of,
-    output_limit,
     path_of,
     with_extra,
 )
-from evener.wire.text import dict_of, dumps, with_tool_extra
+from evener.wire.text import dict_of, dumps, fields, with_tool_extra
 
 __all__ = ["encode"]
 
@@ -39,7 +40,7 @@ BETAS = "anthropic-beta"
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
-    frame = frame_of(ask, quirks, prior, _tool, _part)
+    frame = frame_of(ask, quirks, prior, _tool, partial(_part, page=Page(WIRE, ask, quirks, b"")))
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     mute = controls.why_mute(ask, quirks)
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
@@ -47,9 +48,9 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     draw = partial(render, ask=ask, quirks=quirks, mute=mute)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
-    losses = list(frame.losses)
-    head = _head(ask, quirks, last, any(frame.tools), losses)
+    losses = [*frame.losses, *_unsealed(ask, quirks)]
     fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
+    head = _head(ask, quirks, fragments[-1] if last else None, any(frame.tools), losses)
     marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
     messages = drawn(fragments, marks, control_mark)
     bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
@@ -67,8 +68,18 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     )
 
 
-def _part(block: TextBlock) -> bytes:
-    return dumps({"type": "text", "text": block.text})
+def _part(block: TextBlock, page: Page) -> bytes:
+    """A part of the system prompt; empty when it says nothing, which is refused."""
+    own = page.unsealed(block)
+    return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
+
+
+def _unsealed(ask: Ask, quirks: Quirks) -> list[Loss]:
+    """What stays behind of the fields on the system prompt."""
+    page = Page(WIRE, ask, quirks, b"")
+    for block in ask.transcript.system_blocks:
+        page.unsealed(block)
+    return page.losses
 
 
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
@@ -86,21 +97,19 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
 
 def _head(ask: Ask, quirks: Quirks, last: Fragment | None, offered: bool, losses: list[Loss]) -> dict[str, object]:
     """Every field but tools, system and messages."""
-    limit = output_limit(ask, quirks, losses)
-    limit = quirks.default_output if limit is None else limit
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     if quirks.version_in_body:
         body["anthropic_version"] = quirks.api_version
-    body["max_tokens"] = limit
+    body["max_tokens"] = controls.output_tokens(ask, quirks, losses)
     if quirks.model_in_body:
         body["stream"] = ask.stream  # where the model is in the path, so is streaming (sheet 16)
-    body |= controls.sampling(ask, quirks, losses)
-    thought = controls.thinking(ask, quirks, limit, losses)
+    thought = controls.thinking(ask, quirks, losses)
     thinks = "budget_tokens" in dict_of(thought.get("thinking"))
     if thinks and last and "bare_calls" in last.traits:
         losses.append(Loss("dropped", "reasoning", "the open tool calls were made without thinking; off for this request"))
         del thought["thinking"]
         thinks = False
+    body |= controls.sampling(ask, quirks, thinks=thinks, losses=losses)
     body |= thought
     body |= controls.choice(ask, quirks, offered=offered, thinks=thinks, losses=losses)
     config = {**dict_of(body.pop("output_config", None)), **controls.output_format(ask.output, quirks, losses)}
@@ -108,14 +117,22 @@ def _head(ask: Ask, quirks: Quirks, last: Fragment | None, offered: bool, losses
         body["output_config"] = config
     if ask.cache.mode == "provider" and quirks.cache_provider:
         body["cache_control"] = control_value(ask.cache.ttl)
-    if ask.cache.key:
-        losses.append(Loss("dropped", "cache key", "this wire has none"))
-    if ask.state.mode != "replay":
-        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
+    losses += _unkept(ask)
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
     return with_extra(body, ask, WIRE, ("output_config",), losses)
+
+
+def _unkept(ask: Ask) -> Iterator[Loss]:
+    """What this wire has no word for, as it keeps nothing."""
+    if ask.cache.key:
+        yield Loss("dropped", "cache key", "this wire has none")
+    if ask.state.store:
+        yield Loss("dropped", "store", "this wire keeps no answers")
+    if ask.state.mode != "replay":
+        why = "this wire keeps no state; what the provider holds is not sent"
+        yield Loss("degraded", f"state mode {ask.state.mode}", why)
 
 
 def _opening(head: dict[str, object], frame: Frame, marks: Marks) -> bytes:
@@ -124,8 +141,8 @@ def _opening(head: dict[str, object], frame: Frame, marks: Marks) -> bytes:
     tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
     if tools:
         pieces.append(b',"tools":[' + b",".join(tools) + b"]")
-    system = [_marked(data, marks.system.get(number)) for number, data in enumerate(frame.system)]
-    if len(system) == 1 and not marks.system:
+    system = [_marked(data, marks.system.get(number)) for number, data in enumerate(frame.system) if data]
+    if len(system) == 1 and fields(system[0]).keys() == {"type", "text"}:
         pieces.append(b',"system":' + system[0][len(b'{"type":"text","text":') : -1])
     elif system:
         pieces.append(b',"system":[' + b",".join(system) + b"]")

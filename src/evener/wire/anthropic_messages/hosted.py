@@ -7,6 +7,7 @@ import msgspec
 
 from evener.transcript.blocks import HostedBlock
 from evener.wire.anthropic_messages.blocks import WIRE
+from evener.wire.seals import line_of
 from evener.wire.text import dumps, word
 
 __all__ = ["hosted_block", "seal_name"]
@@ -29,20 +30,14 @@ WHOSE: dict[str, Whose] = {
 }
 
 
-def hosted_block(own: dict[str, msgspec.Raw]) -> HostedBlock:
+def hosted_block(own: dict[str, msgspec.Raw], provider: str = "") -> HostedBlock:
     """A block of the provider's own, from its fields."""
     kind = word(own.get("type"))
     whose = WHOSE.get(kind, "assistant" if kind.endswith("_tool_result") else "")
     opens = word(own.get("id")) if kind in ("server_tool_use", "mcp_tool_use") else ""
     closes = word(own.get("tool_use_id")) if kind.endswith("_tool_result") else ""
-    return HostedBlock(dumps(own).decode(), WIRE, _line(own), whose, opens, closes, opens)
-
-
-def _line(own: dict[str, msgspec.Raw]) -> str:
-    named = [word(own.get(name)) for name in ("type", "name", "server_name")]
-    said = bytes(own.get("input", b"") or own.get("content", b"")).decode(errors="replace")
-    said = said if len(said) <= 300 else said[:300] + "..."
-    return " ".join(name for name in named if name) + (f": {said}" if said else "")
+    line = line_of(own, ("type", "name", "server_name"))
+    return HostedBlock(dumps(own).decode(), WIRE, line, whose, opens, closes, opens, provider)
 
 
 def seal_name(data: str) -> str:

@@ -24,6 +24,7 @@ from evener.transcript.ask import (
 )
 from evener.transcript.blocks import (
     Block,
+    CacheTtl,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
@@ -41,6 +42,7 @@ from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.anthropic_messages.blocks import WIRE
+from evener.wire.anthropic_messages.citations import citations_in, read_citation
 from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id, raw_text, read_control, read_fields, reading
@@ -94,7 +96,7 @@ class _Reader:
             cache = read_control(own)
             if own.text("type") != "text":
                 raise WireError("Expected text blocks in `system`. Move anything else into a message.")
-            parts.append(TextBlock(own.text("text"), seal=self._seal(own), cache=cache))
+            parts.append(self._text(own, cache))
         return parts
 
     def _message(self, number: int, raw: msgspec.Raw) -> Message:
@@ -115,7 +117,7 @@ class _Reader:
             case "text":
                 own.take("type")
                 cache = read_control(own)
-                return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
+                return self._text(own, cache)
             case "thinking":
                 own.take("type")
                 return ReasoningBlock(own.text("thinking"), self._thinking_seal(own))
@@ -153,14 +155,18 @@ class _Reader:
             return self._media(raw)
         own.take("type")
         cache = read_control(own)
-        return TextBlock(own.text("text"), seal=self._seal(own), cache=cache)
+        return self._text(own, cache)
+
+    def _text(self, own: Fields, cache: CacheTtl) -> TextBlock:
+        cited = tuple(read_citation(raw) for raw in citations_in(own.peek_raw("citations")))
+        return TextBlock(own.text("text"), cited, self._seal(own), cache)
 
     def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = read_fields(raw)
         kind = own.peek("type")
-        source = _source(own.peek_raw("source")) if kind in ("image", "document") else None
+        source = _source(own.peek_raw("source"), self.target.provider) if kind in ("image", "document") else None
         if source is None:
-            return hosted_block(own.rest())
+            return hosted_block(own.rest(), self.target.provider)
         for name in ("type", "source"):
             own.take(name)
         cache = read_control(own)
@@ -179,11 +185,11 @@ class _Reader:
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
         if own.peek("type") not in ("", "custom"):
-            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
+            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         cache = read_control(own)
         schema = raw_text(own.take("input_schema"), '{"type":"object","properties":{}}')
         name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache)
+        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
 
     def _choice(self) -> Choice:
         if not self.body.has("tool_choice"):
@@ -238,14 +244,14 @@ class _Reader:
             shape = read_fields(own.peek_raw("format")) if own.has("format") else None
             if shape and shape.peek("type") == "json_schema" and set(dict(shape.rest())) == {"type", "schema"}:
                 own.take("format")
-                output = OutputSchema(raw_text(shape.take("schema"), "{}"))
+                output = OutputSchema(raw_text(shape.take("schema"), "{}"), strict=True)  # it is always enforced here
             if own.rest_text():
                 self.body.put("output_config", own.rest_text())
         rest = self.body.rest_text()
         return output, (Extra(WIRE, rest, provider=self.target.provider),) if rest else ()
 
 
-def _source(raw: msgspec.Raw) -> tuple[Source, str] | None:
+def _source(raw: msgspec.Raw, provider: str) -> tuple[Source, str] | None:
     own = read_fields(raw)
     kind, media = own.text("type"), own.text("media_type")
     found: Source
@@ -255,7 +261,7 @@ def _source(raw: msgspec.Raw) -> tuple[Source, str] | None:
         case "url":
             found = Remote(own.text("url"))
         case "file":
-            found = Uploaded(own.text("file_id"), WIRE)
+            found = Uploaded(own.text("file_id"), WIRE, provider)
         case "text":
             found = Inline(b64encode(own.text("data").encode()).decode())
         case _:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import (
@@ -30,10 +31,25 @@ from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
 from evener.wire.gemini.hosted import CIRCULATED
-from evener.wire.gemini.parts import SIGNATURE, WIRE, Raws, camel, is_bare, own_fields, part_of, shape_of
-from evener.wire.names import lettered_name, short_id
+from evener.wire.gemini.names import function_name
+from evener.wire.gemini.parts import (
+    SIGNATURE,
+    UNCITED,
+    WIRE,
+    Raws,
+    camel,
+    is_bare,
+    is_base64,
+    named_fields,
+    ours,
+    own_fields,
+    part_of,
+    shape_of,
+)
+from evener.wire.names import short_id
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
+from evener.wire.seals import why_shut
 from evener.wire.text import OPERATOR, as_object, fields, must_fetch, placeholder
 
 __all__ = ["WIRE", "render"]
@@ -77,15 +93,19 @@ def _content(page: Page, role: bytes, parts: Sequence[Part]) -> None:
     page.write(b"]}")
 
 
-def _opened(page: Page, seal: Seal | None) -> Raws:
-    """The fields of a seal that may go out. Of another model's, all but the signature: it could not be verified."""
-    own = own_fields(seal)
-    if seal and SIGNATURE in own:
-        why = page.shut_why(seal)
-        if why:
-            page.drop("thought signature", why)
-            del own[SIGNATURE]
-    return own
+def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
+    """The fields of a seal that may go out; other models of its maker know all but the signature."""
+    seal, own = block.seal, own_fields(block.seal)
+    why = page.shut_why(seal) if seal else ""
+    if seal is None or not why:
+        return own
+    if own.pop(SIGNATURE, None):
+        page.drop("thought signature", why)
+    why = why_shut(seal, page.ask.target, replace(page.quirks, seal_scope="provider"), page.chain)
+    if not why:
+        return own
+    page.leave(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
+    return ours(own)
 
 
 # What the model said.
@@ -116,9 +136,9 @@ def _said(page: Page, message: Message) -> list[Part]:
 
 
 def _text(page: Page, block: TextBlock, message: Message) -> Iterator[Part]:
-    own = _opened(page, block.seal)
-    if block.citations and (message.origin is None or message.origin.wire != WIRE):
-        page.drop("citations", "this wire takes none back")
+    own = _opened(page, block)
+    if message.origin is None or message.origin.wire != WIRE:
+        page.uncited(block, UNCITED)
     if block.text.strip() or SIGNATURE in own:
         yield {"text": block.text, **own}, block.cache
     else:
@@ -142,9 +162,9 @@ def _reasoning(page: Page, block: ReasoningBlock) -> Iterator[Part]:
 
 
 def _call(page: Page, call: ToolCall, *, signs: bool) -> Value:
-    own = _opened(page, call.seal)
+    own = _opened(page, call)
     value: Value = {
-        "name": page.renamed("tool_call name", call.name, lettered_name(call.name, page.quirks.name_length)),
+        "name": page.renamed("tool_call name", call.name, function_name(call.name, page.quirks.name_length)),
         "args": msgspec.Raw(page.arguments(call).encode()),
     }
     if not is_bare(own):
@@ -158,7 +178,7 @@ def _call(page: Page, call: ToolCall, *, signs: bool) -> Value:
 
 
 def _hosted(page: Page, block: HostedBlock, message: Message) -> Value:
-    own = fields(block.raw) if block.wire == WIRE and page.quirks.hosted else {}
+    own = _hosted_fields(page, block) or {}
     circulated = any(camel(name) in CIRCULATED for name in own)
     if not own or (circulated and page.quirks.hosted_beside != "flag"):
         return _line(page, block)
@@ -195,7 +215,8 @@ def _back(page: Page, message: Message, calls: Mapping[str, ToolCall]) -> list[P
 def _spoken(page: Page, block: Block, message: Message, lead: str) -> Iterator[Part]:
     match block:
         case TextBlock():
-            yield {"text": lead + block.text, **own_fields(block.seal)}, block.cache
+            page.uncited(block, UNCITED)
+            yield {"text": lead + block.text, **_opened(page, block)}, block.cache
         case ImageBlock() | DocumentBlock():
             yield _media(page, block) or _line(page, block), block.cache
         case HostedBlock():
@@ -211,14 +232,16 @@ def _spoken(page: Page, block: Block, message: Message, lead: str) -> Iterator[P
 def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after: list[Part]) -> Value:
     """A function's response; what it cannot hold goes `after` all of them."""
     call = calls.get(result.call_id)
-    own = own_fields(result.seal)
+    own = _opened(page, result)
     texts: list[str] = []
     media: list[Value] = []
     for block in result.content:
         if isinstance(block, TextBlock):
             texts.append(block.text)
+            page.uncited(block, UNCITED)
+            _opened(page, block)  # only reported: a response is words, and no reader seals them
             continue
-        value = _hosted_result(page, block) if isinstance(block, HostedBlock) else _media(page, block)
+        value = _hosted_fields(page, block) if isinstance(block, HostedBlock) else _media(page, block)
         if value is None:
             texts.append(str(_line(page, block)["text"]))
         elif isinstance(block, HostedBlock) or block.media_type in page.quirks.result_parts:
@@ -228,7 +251,7 @@ def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after
             label = f"[{block.kind} from {call.name if call else result.call_id}]"
             after += (({"text": label}, ""), (value, block.cache))
     value = {
-        "name": lettered_name(call.name, page.quirks.name_length) if call else "",
+        "name": function_name(call.name, page.quirks.name_length) if call else "",
         "response": _response(result, own, texts),
     }
     if call is None or not is_bare(own_fields(call.seal)):
@@ -264,8 +287,12 @@ def _json(text: str) -> msgspec.Raw | None:
         return None
 
 
-def _hosted_result(page: Page, block: HostedBlock) -> Value | None:
-    return dict(fields(block.raw)) if block.wire == WIRE and page.quirks.hosted else None
+def _hosted_fields(page: Page, block: HostedBlock) -> Value | None:
+    """A part of the provider's own as it came; None when it is not for whom we ask, or holds media that the row refuses."""
+    own = fields(block.raw)
+    media = any(camel(name) in ("inlineData", "fileData") for name in own)
+    taken = page.quirks.hosted and (not media or (page.quirks.images and page.quirks.documents))
+    return dict(own) if taken and block.is_for(page.ask.target) else None
 
 
 # Media, on both sides.
@@ -279,18 +306,20 @@ def _media(page: Page, block: ImageBlock | DocumentBlock) -> Value | None:
     kind = {"mimeType": block.media_type} if block.media_type else {}
     match block.source:
         case Inline(data):
+            if not is_base64(data):
+                return None
             name, value = "inlineData", {"mimeType": "image/png" if image else "application/pdf", **kind, "data": data}
         case Remote(url):
             name, value = "fileData", {**kind, "fileUri": url}
-        case Uploaded(file_id, wire):
-            if wire != WIRE:
+        case Uploaded(file_id):
+            if not block.source.is_for(page.ask.target):
                 return None
             name, value = "fileData", {**kind, "fileUri": file_id}
         case Stored():
             raise must_fetch("media")
         case _:
             assert_never(block.source)
-    own = _opened(page, block.seal)
+    own = _opened(page, block)
     sealed = fields(own[name]) if name in own else {}
     return part_of(name, {**value, **_labels(page, block, sealed)}, own)
 

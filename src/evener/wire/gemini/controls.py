@@ -3,9 +3,9 @@
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss
 from evener.wire.efforts import effort_for, nearest_effort
+from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, camel_fields
 from evener.wire.gemini.tools import fitted
-from evener.wire.names import lettered_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import output_limit, within
 from evener.wire.text import fields
@@ -92,9 +92,12 @@ def _thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     effort = "off" if wanted.mode == "off" else wanted.effort
     if quirks.thinking_control == "level":
         body = _level(effort, wanted.budget, quirks, losses)
+        unsaid = not body and not quirks.thinks_unasked and quirks.default_effort in ("", "off")
+        if wanted.mode == "on" and effort is None and unsaid:
+            losses.append(Loss("dropped", "reasoning on", "this model has levels and no switch; name an effort"))
     elif quirks.thinking_control == "budget":
         body = _budget(effort, wanted.budget, quirks, losses, on=wanted.mode == "on")
-    elif effort not in (None, "off") or wanted.budget is not None:
+    elif effort not in (None, "off") or wanted.budget is not None or wanted.mode == "on":
         losses.append(Loss("dropped", "reasoning", "this model does not think"))
     if wanted.show and quirks.show and quirks.thinking_control != "none":
         body["includeThoughts"] = wanted.show != "omitted"
@@ -148,7 +151,7 @@ def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> 
 def _mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, list[str]]:
     wanted = ask.choice
     known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
-    names = [lettered_name(name, quirks.name_length) for name in wanted.names if name in known]
+    names = [function_name(name, quirks.name_length) for name in wanted.names if name in known]
     mode = MODES[wanted.mode]
     if mode == "ANY" and not quirks.forced_choice:
         losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))

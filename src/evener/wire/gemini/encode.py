@@ -13,11 +13,12 @@ from evener.wire.codec import Encoded, Frame
 from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
 from evener.wire.gemini import controls
 from evener.wire.gemini.blocks import WIRE, render
+from evener.wire.gemini.names import function_name
+from evener.wire.gemini.parts import UNCITED, named_fields
 from evener.wire.gemini.tools import offers, tool_part
-from evener.wire.names import lettered_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import frame_of, headers_of, marked_in, names_of, path_of, with_extra
-from evener.wire.text import dumps
+from evener.wire.text import dumps, fields
 
 __all__ = ["encode"]
 
@@ -54,21 +55,23 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
         body=joined(head + b'"contents":[', _contents(fragments, losses), b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names_of(ask.tools, quirks, lettered_name),
+        names=names_of(ask.tools, quirks, function_name),
         frame=frame,
         fold=fold,
     )
 
 
 def _part(block: TextBlock) -> bytes:
-    return dumps({"text": block.text})
+    return dumps({"text": block.text}) if block.text else b""
 
 
 def _head(ask: Ask, quirks: Quirks, frame: Frame, fragments: Sequence[Fragment], losses: list[Loss]) -> bytes:
     """The body up to the contents."""
     body: dict[str, object] = {}
-    if frame.system:
-        body["systemInstruction"] = {"parts": [msgspec.Raw(part) for part in frame.system]}
+    parts = [msgspec.Raw(part) for part in frame.system if part]
+    if parts:
+        body["systemInstruction"] = {"parts": parts}
+    _report_system(ask, losses)
     tools, functions, hosted = offers(ask.tools, frame.tools, quirks, losses)
     if tools:
         body["tools"] = tools
@@ -84,6 +87,18 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, fragments: Sequence[Fragment],
     return dumps(body)[:-1] + (b"," if body else b"")
 
 
+def _report_system(ask: Ask, losses: list[Loss]) -> None:
+    """Say what of the system prompt does not go out: only words do."""
+    for block in ask.transcript.system_blocks:
+        if not block.text:
+            losses.append(Loss("dropped", "system part", "it was empty"))
+        if block.citations:
+            losses.append(Loss("dropped", "citations", UNCITED))
+        names = named_fields(fields(block.seal.data)) if block.seal else []
+        if names:
+            losses.append(Loss("dropped", "fields of the system prompt", f"{', '.join(names)}: this wire takes only words"))
+
+
 def _uncached(ask: Ask, marked: Sequence[int], losses: list[Loss]) -> None:
     """What was asked for that this wire does not have: marks and keys for the cache, and state."""
     asked = [part.cache for part in ask.transcript.system_blocks]
@@ -93,7 +108,9 @@ def _uncached(ask: Ask, marked: Sequence[int], losses: list[Loss]) -> None:
     if ask.cache.key:
         losses.append(Loss("dropped", "cache key", "this wire has none"))
     if ask.state.mode != "replay":
-        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
+        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; what is given is sent"))
+    if ask.state.store:
+        losses.append(Loss("dropped", "setting store", "this wire keeps nothing"))
 
 
 def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:

@@ -6,6 +6,8 @@ that is null was never given: it is ours, and does not go out.
 """
 
 import re
+from binascii import Error as Base64Error
+from binascii import a2b_base64
 
 import msgspec
 
@@ -18,6 +20,7 @@ __all__ = [
     "KNOWN",
     "NOBODYS",
     "SIGNATURE",
+    "UNCITED",
     "WIRE",
     "Raws",
     "Shape",
@@ -25,6 +28,9 @@ __all__ = [
     "camel",
     "camel_fields",
     "is_bare",
+    "is_base64",
+    "named_fields",
+    "ours",
     "own_fields",
     "part_of",
     "sealed_text",
@@ -34,9 +40,11 @@ __all__ = [
 
 WIRE = "gemini"
 SIGNATURE = "thoughtSignature"
+UNCITED = "this wire takes none back"
 KNOWN = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
 """The data fields that have a neutral word: a part has one."""
 NOBODYS = msgspec.Raw(b"null")
+EMPTY = (b"null", b"[]", b"{}", b'""')
 SNAKE = re.compile(r"_([a-z0-9])")
 FILES = re.compile(r"https://[^/]+/(?:upload/)?v\d\w*/files/[\w-]+|(?!https?:)\w+:.*")
 """What lies in a provider's own store: under its API, or not on the web at all."""
@@ -74,6 +82,34 @@ def own_fields(seal: Seal | None) -> Raws:
     return fields(seal.data) if seal and seal.origin.wire == WIRE else {}
 
 
+def ours(own: Raws) -> Raws:
+    """What of a seal tells only how the history was read, and so may go to anyone: that an id was ours, how a result stood."""
+    call = {"functionCall": msgspec.Raw(b'{"id":null}')} if is_bare(own) else {}
+    shape = shape_of(own)
+    return {**call, **({"functionResponse": msgspec.Raw(dumps({"response": shape}))} if shape else {})}
+
+
+def named_fields(own: Raws) -> list[str]:
+    """The names of the fields that a seal of any wire holds for its maker."""
+    kept = ours(own)
+    names: list[str] = []
+    for name, value in own.items():
+        if name.startswith("@"):  # not sent itself; it may hold fields of the message
+            names += (inner for inner in fields(value) if inner not in ("role", "content")) if bytes(value)[:1] == b"{" else ()
+        elif bytes(value) not in EMPTY and kept.get(name) != value:
+            names.append(name)
+    return names
+
+
+def is_base64(data: str) -> bool:
+    """Whether media are what they must be; padding may be missing."""
+    try:
+        a2b_base64(data + "=" * (-len(data) % 4), strict_mode=True)
+    except (Base64Error, ValueError):
+        return False
+    return True
+
+
 def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]:
     """A part with one data field, the sealed fields put back to their places."""
     beside = {other: field for other, field in own.items() if other != name}
@@ -84,13 +120,13 @@ def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]
 
 def is_bare(own: Raws) -> bool:
     """Whether a call came without an id."""
-    call = fields(own["functionCall"]) if "functionCall" in own else {}
+    call = fields(own["functionCall"]) if bytes(own.get("functionCall", NOBODYS))[:1] == b"{" else {}
     return call.get("id") == NOBODYS
 
 
 def shape_of(own: Raws) -> Shape | None:
     """How the result stood in its response; None for our own way."""
-    response = fields(own["functionResponse"]) if "functionResponse" in own else {}
+    response = fields(own["functionResponse"]) if bytes(own.get("functionResponse", NOBODYS))[:1] == b"{" else {}
     return _shapes.decode(response["response"]) if "response" in response else None
 
 
@@ -102,6 +138,6 @@ def sealed_text(beside: Raws, name: str = "", inner: Raws | None = None) -> str:
     return dumps(kept).decode() if kept else ""
 
 
-def source_of(uri: str) -> Source:
+def source_of(uri: str, provider: str) -> Source:
     """Where a file lies: in the provider's store, or on the web."""
-    return Uploaded(uri, WIRE) if FILES.fullmatch(uri) else Remote(uri)
+    return Uploaded(uri, WIRE, provider) if FILES.fullmatch(uri) else Remote(uri)

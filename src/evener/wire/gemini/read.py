@@ -89,7 +89,7 @@ class _Reader:
         if not self.body.has("tools"):
             return ()
         entries = as_list(self.body.take("tools"))
-        return tuple(tool for entry in entries for tool in read_tools(entry, self.quirks, strict=strict))
+        return tuple(tool for entry in entries for tool in read_tools(entry, self.quirks, self.target.provider, strict=strict))
 
     def _reasoning(self, config: Fields) -> Reasoning:
         found: dict[str, object] = {"mode": "default"}

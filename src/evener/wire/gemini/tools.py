@@ -7,8 +7,8 @@ import msgspec
 from evener.transcript.ask import HostedTool, ToolSpec
 from evener.transcript.loss import Loss
 from evener.wire.dialects import GEMINI_JSON, GEMINI_SUBSET
+from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, as_list, camel_fields
-from evener.wire.names import lettered_name
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
 from evener.wire.request import declared_name, hosted_tool
@@ -35,7 +35,7 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
     """One function's declaration, or one hosted tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses, lettered_name), "description": tool.description}
+    own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     if tool.schema != NO_ARGUMENTS and not whole.keys() & {*FIELDS}:  # a function without arguments needs none (sheet 4)
         schema, told = fitted(tool.schema, quirks, f"tool {tool.name}")
@@ -66,18 +66,18 @@ def offers(
 # The other direction.
 
 
-def read_tools(entry: msgspec.Raw, quirks: Quirks, *, strict: bool | None) -> list[ToolSpec | HostedTool]:
+def read_tools(entry: msgspec.Raw, quirks: Quirks, provider: str, *, strict: bool | None) -> list[ToolSpec | HostedTool]:
     """The tools of one entry: its functions, and each of its other fields as a hosted tool."""
     found: list[ToolSpec | HostedTool] = []
     for name, value in camel_fields(entry).items():
         if name == "functionDeclarations":
-            found += (_function(raw, quirks, strict) for raw in as_list(value))
+            found += (_function(raw, quirks, provider, strict) for raw in as_list(value))
         else:
-            found.append(HostedTool(WIRE, dumps({name: value}).decode(), name))
+            found.append(HostedTool(WIRE, dumps({name: value}).decode(), name, provider))
     return found
 
 
-def _function(raw: msgspec.Raw, quirks: Quirks, strict: bool | None) -> ToolSpec:
+def _function(raw: msgspec.Raw, quirks: Quirks, provider: str, strict: bool | None) -> ToolSpec:
     own = Fields(camel_fields(raw))
     name, description = own.text("name"), own.text("description")
     schema = NO_ARGUMENTS
@@ -87,7 +87,7 @@ def _function(raw: msgspec.Raw, quirks: Quirks, strict: bool | None) -> ToolSpec
         schema = raw_text(own.peek_raw("parametersJsonSchema"), NO_ARGUMENTS)
         if quirks.json_schemas and schema != NO_ARGUMENTS and transform(schema, GEMINI_JSON)[0] == schema:
             own.take("parametersJsonSchema")
-    return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE)
+    return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=provider)
 
 
 def older_schema(schema: str) -> str:

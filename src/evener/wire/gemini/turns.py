@@ -5,6 +5,7 @@ without ids get ours, and results without ids go to the calls they stand for, in
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -71,7 +72,7 @@ class Turns:
             self._ask(())
         blocks = tuple(self._block(place, part) for place, part in enumerate(parts))
         if role == "user" and all(isinstance(block, TextBlock) and not block.text.strip() for block in blocks):
-            blocks = tuple(HostedBlock(bytes(part).decode(), WIRE, "an empty message", "user") for part in parts)
+            blocks = tuple(self._kept(part, "an empty message", "user") for part in parts)
         if role == "assistant":
             self._ask(blocks)
         origin = self.target if role == "assistant" else None
@@ -97,7 +98,10 @@ class Turns:
             case ["inlineData"] | ["fileData"]:
                 return self._media(own, found[0])
             case _:
-                return hosted_block(raw)
+                return hosted_block(raw, self.target.provider)
+
+    def _kept(self, raw: msgspec.Raw, text: str, role: Literal["", "user"] = "") -> HostedBlock:
+        return HostedBlock(bytes(raw).decode(), WIRE, text, role, provider=self.target.provider)
 
     def _seal(self, beside: Raws, name: str = "", inner: Raws | None = None) -> Seal | None:
         text = sealed_text(beside, name, inner)
@@ -122,7 +126,10 @@ class Turns:
     def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock:
         media = Fields(camel_fields(own.take(kind)))
         media_type, named = media.text("mimeType"), media.peek("displayName")
-        source = Inline(media.text("data").translate(STANDARD)) if kind == "inlineData" else source_of(media.text("fileUri"))
+        inline = kind == "inlineData"
+        source = (
+            Inline(media.text("data").translate(STANDARD)) if inline else source_of(media.text("fileUri"), self.target.provider)
+        )
         seal = self._seal(own.rest(), kind, media.rest())
         if media_type.startswith("image/"):
             return ImageBlock(source, media_type, seal=seal)
@@ -169,4 +176,4 @@ class Turns:
     def _inner(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = Fields(camel_fields(raw))
         found = [name for name in ("inlineData", "fileData") if own.has(name)]
-        return self._media(own, found[0]) if len(found) == 1 else HostedBlock(bytes(raw).decode(), WIRE, "part of a result")
+        return self._media(own, found[0]) if len(found) == 1 else self._kept(raw, "part of a result")

@@ -25,8 +25,8 @@ from evener.transcript.message import Message
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
 from evener.wire.names import nine_id, short_id, wire_name
-from evener.wire.openai_chat.parts import Part, is_text, line, media_part, text_part
-from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, opened, why_foreign
+from evener.wire.openai_chat.parts import Part, is_text, line, media_part, report_rest, text_part
+from evener.wire.openai_chat.seals import FIELD, REFUSAL, UNCITED, WIRE, opened, why_foreign
 from evener.wire.openai_chat.system import marks_move
 from evener.wire.openai_chat.thoughts import Thoughts
 from evener.wire.page import Page
@@ -131,9 +131,11 @@ def _assistant(page: Page, message: Message) -> Draft:
     for block in message.blocks:
         if saying.calls and not isinstance(block, ToolCall):
             page.degrade("order of a turn", "on this wire all calls come last")
-        _add(saying, block)
         if not isinstance(block, HostedBlock):
             saying.fields |= opened(block.seal, page.ask, page.quirks).message
+        if not isinstance(block, HostedBlock | ReasoningBlock):
+            report_rest(page, block)
+        _add(saying, block)
     if saying.thoughts.lead:
         saying.say(saying.thoughts.lead)
     _fill(saying)
@@ -178,8 +180,8 @@ def _fill(saying: Saying) -> None:
 def _said(saying: Saying, block: TextBlock) -> None:
     page, thoughts = saying.page, saying.thoughts
     own = opened(block.seal, page.ask, page.quirks).own
-    if block.citations:
-        page.drop("citations", "this wire takes none back")
+    if "annotations" not in saying.fields:
+        page.uncited(block, UNCITED)
     if bytes(own.get(FIELD, b"")) == REFUSAL:
         saying.fields["refusal"] = block.text
     elif "audio" in own:
@@ -207,8 +209,6 @@ def _hosted(saying: Saying, block: HostedBlock) -> None:
 
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
     own = opened(call.seal, page.ask, page.quirks).own
-    if call.seal and not own and call.seal.origin.wire != WIRE:
-        page.drop("seal of a tool_call", why_foreign(call.seal, None, page.ask, page.quirks))
     inner = own.pop("function", None)
     name = page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length))
     id = page.renamed("tool_call id", call.id, _id(call.id, page.quirks))
@@ -251,9 +251,13 @@ def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Dra
     named = {"name": wire_name(name, page.quirks.name_length)} if page.quirks.result_name and name else {}
     own: dict[str, object] = {"role": "tool", "tool_call_id": id, **named}
     own |= opened(result.seal, page.ask, page.quirks).message
+    report_rest(page, result)
     parts: list[Part] = []
     for block in result.content:
+        if not isinstance(block, HostedBlock):
+            report_rest(page, block)
         if isinstance(block, TextBlock):
+            page.uncited(block, UNCITED)
             parts.append(text_part(page, block))
             continue
         value = media_part(page, block) if not isinstance(block, HostedBlock) else None
@@ -297,16 +301,19 @@ def _sealed_fields(page: Page, blocks: Sequence[Block]) -> dict[str, object]:
     for block in blocks:
         if not isinstance(block, HostedBlock):
             found |= opened(block.seal, page.ask, page.quirks).message
+        if not isinstance(block, HostedBlock | ReasoningBlock):
+            report_rest(page, block)
     return found
 
 
 def _is_message(page: Page, block: HostedBlock) -> bool:
-    return block.wire == WIRE and page.quirks.hosted and "role" in fields(block.raw)
+    return block.is_for(page.ask.target) and page.quirks.hosted and "role" in fields(block.raw)
 
 
 def _spoken_part(page: Page, block: Block, lead: str) -> Part:
     match block:
         case TextBlock():
+            page.uncited(block, UNCITED)
             return text_part(page, block, lead)
         case ImageBlock() | DocumentBlock() | HostedBlock():
             value = media_part(page, block)

@@ -1,11 +1,13 @@
 """An annotation of this wire as a citation. Pure."""
 
+from contextlib import suppress
+
 import msgspec
 
 from evener.transcript.blocks import Citation
 from evener.wire.text import fields, word
 
-__all__ = ["citation"]
+__all__ = ["citation", "read_citations"]
 
 
 class _Cited(msgspec.Struct):
@@ -27,3 +29,14 @@ def citation(raw: msgspec.Raw) -> Citation:
     start, end = read.start_index, read.end_index
     title, quote = read.title or read.filename or "", read.content or ""
     return Citation(read.url or "", title, quote, -1 if start is None else start, -1 if end is None else end)
+
+
+def read_citations(raw: msgspec.Raw) -> tuple[Citation, ...]:
+    """The citations in a list of annotations; those of a form that nobody knows are left out."""
+    if bytes(raw)[:1] != b"[":
+        return ()
+    found: list[Citation] = []
+    for one in msgspec.json.decode(raw, type=list[msgspec.Raw]):
+        with suppress(msgspec.ValidationError):
+            found.append(citation(one))
+    return tuple(found)

@@ -5,7 +5,6 @@ from evener.transcript.loss import Loss
 from evener.wire.efforts import SCALE, effort_for, nearest_effort
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
-from evener.wire.request import within
 
 __all__ = ["choice", "output_format", "reasoning", "sampling", "thinks"]
 
@@ -30,6 +29,7 @@ def reasoning(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) ->
     match quirks.reasoning_request:
         case "effort":
             body = _effort(level, quirks, losses)
+            _unsaid(level, quirks, losses, on=on)
         case "object":
             body = _object(ask, quirks, level, losses)
         case "thinking":
@@ -69,6 +69,12 @@ def _effort(level: str | None, quirks: Quirks, losses: list[Loss]) -> Body:
     return {"reasoning_effort": _word(level, quirks, losses)}
 
 
+def _unsaid(level: str | None, quirks: Quirks, losses: list[Loss], *, on: bool | None) -> None:
+    """Report that thinking was to be on and nothing says so, where the model would not think by itself."""
+    if on and level is None and not quirks.thinks_unasked and quirks.default_effort in ("", "off"):
+        losses.append(Loss("dropped", "reasoning on", "this endpoint has no switch for it; name an effort"))
+
+
 def _word(level: str, quirks: Quirks, losses: list[Loss]) -> str:
     found = nearest_effort(level, quirks.efforts or SCALE, losses)
     return "none" if found == "off" else found
@@ -95,6 +101,8 @@ def _thinking(quirks: Quirks, level: str | None, on: bool | None, losses: list[L
         body["thinking"] = {"type": kind}
     elif on is False:
         losses.append(Loss("degraded", "reasoning off", "this model always thinks; the least effort is asked for"))
+    else:
+        _unsaid(level, quirks, losses, on=on)
     if level is None or (level == "off" and "thinking" in body):
         return body
     return body | _effort(level, quirks, losses)
@@ -161,9 +169,6 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Temperature and its kin, stop sequences and the seed."""
     settings = ask.settings
     body = heat(ask, quirks, losses)
-    for name, value in body.items():
-        if isinstance(value, int | float) and value < 0:
-            body[name] = within(name, value, 2, losses)
     if settings.top_k is not None:
         _send(body, "top_k" if quirks.top_k else "", "top_k", settings.top_k, losses)
     if settings.seed is not None:

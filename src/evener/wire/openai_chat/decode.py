@@ -42,6 +42,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
     events = _Events(quirks, whole=True)
     try:
         events.read(body, found)
+        closing = events.close()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         start = body[:60].decode(errors="replace")
         raise WireError(f"Expected a chat completion, but the bytes are not: {error}. They begin with {start!r}.") from None
@@ -50,7 +51,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
         raise WireError(
             f"Expected a chat completion, but the answer has no choices. It begins with {start!r}. Check the base URL."
         )
-    return assemble([*found, *events.close()])
+    return assemble([*found, *closing])
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:
@@ -101,6 +102,7 @@ class _Events:
         chunk = read_opening(frame)
         if chunk.id or chunk.model:
             self._started = True
+            self._turn.id = chunk.id or ""
             found.append(d.Started(chunk.id or "", chunk.model or ""))
         return chunk
 
@@ -110,8 +112,7 @@ class _Events:
         if said is not None:
             turn.add(said, found, whole=self._whole)
         if choice.finish_reason:
-            turn.finish = choice.finish_reason
-            turn.native = choice.native_finish_reason or ""
+            turn.ended(choice.finish_reason, choice.native_finish_reason or "")
         for name in self._kept:
             if name in frame:
                 self._keep(frame)

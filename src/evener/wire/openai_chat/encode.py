@@ -55,7 +55,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     mark = control_mark if quirks.cache_style == "control" else breakpoint_mark
     messages = drawn(fragments, marks, mark)
-    note = _json_note(ask, head, fragments, losses)
+    note = _json_note(ask, head, losses)
     system = system_messages(ask, quirks, {number: mark(ttl) for number, ttl in marks.system.items()}, losses, note)
     if messages or not system or quirks.first_user:
         bounded(messages, fragments, quirks, losses, prefill=quirks.prefill)
@@ -116,12 +116,13 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     return with_extra(body, ask, WIRE, NESTED, losses)
 
 
-def _json_note(ask: Ask, head: dict[str, object], fragments: list[Fragment], losses: list[Loss]) -> str:
+def _json_note(ask: Ask, head: dict[str, object], losses: list[Loss]) -> str:
     """JSON mode is refused unless somebody speaks of JSON (sheet 5); what is said later must not change the prompt."""
     if head.get("response_format") != {"type": "json_object"}:
         return ""
-    opening = (ask.transcript.system or "").lower().encode() + (fragments[0].data.lower() if fragments else b"")
-    if b"json" in opening:
+    first = ask.transcript.first
+    opening = (ask.transcript.system or "") + (first.text if first else "")
+    if "json" in opening.lower():
         return ""
     losses.append(Loss("added", "system prompt", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
     return JSON_NOTE
@@ -131,7 +132,7 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
     """What the provider is asked to keep: the answer, or the prompt in a cache."""
     body: dict[str, object] = {}
     if ask.state.mode != "replay":
-        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; the conversation is sent"))
+        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; what is given is sent"))
     if ask.state.store:
         if quirks.store:
             body["store"] = True

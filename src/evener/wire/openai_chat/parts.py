@@ -1,5 +1,8 @@
 """Writes blocks as content parts, and takes them out of a request again: the same table, both ways. Pure."""
 
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+
 import msgspec
 
 from evener.transcript.blocks import (
@@ -10,17 +13,20 @@ from evener.transcript.blocks import (
     Inline,
     Remote,
     TextBlock,
+    ToolCall,
+    ToolResult,
     Uploaded,
 )
 from evener.transcript.origin import Origin, Seal
 from evener.wire.media import plain_text, read_url, url_of
-from evener.wire.openai_chat.seals import WIRE, opened, seal_text
+from evener.wire.openai_chat.hosted import hosted_block
+from evener.wire.openai_chat.seals import WIRE, left_behind, opened, seal_text
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, read_breakpoint, read_control, read_fields
 from evener.wire.text import fields, placeholder, word
 
-__all__ = ["Part", "Plain", "hosted_block", "is_text", "line", "media_part", "read_mark", "read_part", "text_part"]
+__all__ = ["Part", "Plain", "is_text", "line", "media_part", "read_mark", "read_part", "report_rest", "text_part"]
 
 Part = tuple[dict[str, object], str]
 """A part, and the lifetime of the cache mark that was asked for on it."""
@@ -28,6 +34,8 @@ Part = tuple[dict[str, object], str]
 Plain = TextBlock | ImageBlock | DocumentBlock | HostedBlock
 
 FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
+FILES = ("file", "document_url", "input_file")
+IMAGES = ("image_url", "input_image")
 MEDIA = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
@@ -44,9 +52,12 @@ def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
 
 def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
     """A part for media or for what only this wire reads; None when the endpoint cannot take it here."""
+    if not isinstance(block, HostedBlock) and isinstance(block.source, Inline) and not _is_base64(block.source.data):
+        return None
     match block:
-        case HostedBlock(raw, wire):
-            return dict(fields(raw)) if wire == WIRE and page.quirks.hosted else None
+        case HostedBlock(raw):
+            own = fields(raw)
+            return dict(own) if page.quirks.hosted and block.is_for(page.ask.target) and _taken(own, page.quirks) else None
         case ImageBlock():
             value = _image(page, block)
         case DocumentBlock(media_type=kind) if kind.startswith("audio/"):
@@ -59,6 +70,25 @@ def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> d
     return {**opened(block.seal, page.ask, page.quirks).own, **value} if value else None
 
 
+def report_rest(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> None:
+    """Say which fields of a block cannot go to whom we ask."""
+    page.leave(block, *left_behind(block.seal, page.ask, page.quirks))
+
+
+def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:
+    """Whether the row takes media of this sort; what is none, it does."""
+    kind = word(part.get("type"))
+    return (quirks.documents or kind not in FILES) and (quirks.images or kind not in IMAGES)
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        a2b_base64(data + "=" * (-len(data) % 4), strict_mode=True)
+    except (Base64Error, ValueError):
+        return False
+    return True
+
+
 def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     """What stands for media that cannot go, with a report. A text file still goes, as text."""
     if isinstance(block, DocumentBlock) and block.media_type.startswith("text/") and isinstance(block.source, Inline):
@@ -66,7 +96,7 @@ def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
         if text is not None:
             page.degrade("document", "this endpoint takes no text files; sent as text")
             return f"[{block.name or 'document'}]\n{text}"
-    why = "only its own wire can read it" if isinstance(block, HostedBlock) else "this endpoint cannot take it here"
+    why = "only its own provider can read it" if isinstance(block, HostedBlock) else "this endpoint cannot take it here"
     page.degrade("hosted block" if isinstance(block, HostedBlock) else block.kind, f"{why}; sent as a line")
     return placeholder(block)
 
@@ -92,7 +122,8 @@ def _file(page: Page, block: DocumentBlock) -> dict[str, object] | None:
         return None
     name = {"filename": block.name} if block.name else {}
     if isinstance(block.source, Uploaded):
-        return {"type": "file", "file": {"file_id": block.source.file_id, **name}} if block.source.wire == WIRE else None
+        ours = block.source.is_for(page.ask.target)
+        return {"type": "file", "file": {"file_id": block.source.file_id, **name}} if ours else None
     url = url_of(block.source, kind)
     if isinstance(block.source, Remote) and not page.quirks.file_urls:
         return None
@@ -112,9 +143,9 @@ def read_part(raw: msgspec.Raw, quirks: Quirks, maker: Origin, message: dict[str
         own.take("type")
         text, cache = own.text("text"), read_mark(own, quirks)
         return TextBlock(text, seal=_seal(own, maker, message), cache=cache)
-    found = _media(own, kind, quirks)
+    found = _media(own, kind, quirks, maker.provider)
     if found is None:
-        return hosted_block(raw)
+        return hosted_block(raw, maker.provider)
     own.take("type")
     cache = read_mark(own, quirks)
     return msgspec.structs.replace(found, seal=_seal(own, maker, message), cache=cache)
@@ -130,14 +161,7 @@ def read_mark(own: Fields, quirks: Quirks) -> CacheTtl:
     return read_control(own) if quirks.cache_style == "control" else read_breakpoint(own)
 
 
-def hosted_block(raw: msgspec.Raw) -> HostedBlock:
-    """A part, or a whole message, that has no neutral word."""
-    own, said = fields(raw), bytes(raw).decode()
-    name = word(own.get("type")) or word(own.get("role")) or next(iter(own), "")
-    return HostedBlock(said, WIRE, f"{name}: {said if len(said) <= 300 else said[:300] + '...'}")
-
-
-def _media(own: Fields, kind: str, quirks: Quirks) -> ImageBlock | DocumentBlock | None:
+def _media(own: Fields, kind: str, quirks: Quirks, provider: str) -> ImageBlock | DocumentBlock | None:
     """The media of a part, taken out of it; None (and nothing taken) when it is not of a known form."""
     if kind == "document_url" and quirks.file_part == kind and own.is_text(kind):
         source, media = read_url(own.text(kind))
@@ -146,13 +170,13 @@ def _media(own: Fields, kind: str, quirks: Quirks) -> ImageBlock | DocumentBlock
         return None
     inner = {name: msgspec.json.decode(value) for name, value in fields(own.peek_raw(kind)).items()}
     known = {name: value for name, value in inner.items() if isinstance(value, str)}
-    found = _known_media(kind, known, quirks) if known.keys() == inner.keys() else None
+    found = _known_media(kind, known, quirks, provider) if known.keys() == inner.keys() else None
     if found:
         own.take(kind)
     return found
 
 
-def _known_media(kind: str, inner: dict[str, str], quirks: Quirks) -> ImageBlock | DocumentBlock | None:
+def _known_media(kind: str, inner: dict[str, str], quirks: Quirks, provider: str) -> ImageBlock | DocumentBlock | None:
     match kind, inner:
         case "image_url", {"url": url, **rest} if rest.keys() <= {"detail"}:
             source, media = read_url(url)
@@ -166,6 +190,6 @@ def _known_media(kind: str, inner: dict[str, str], quirks: Quirks) -> ImageBlock
             source, media = read_url(url)
             return DocumentBlock(source, media or "application/pdf", name)
         case "file", {"file_id": id, **rest} if rest.keys() <= {"filename"}:
-            return DocumentBlock(Uploaded(id, WIRE), "", rest.get("filename", ""))
+            return DocumentBlock(Uploaded(id, WIRE, provider), "", rest.get("filename", ""))
         case _:
             return None

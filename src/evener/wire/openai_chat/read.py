@@ -14,7 +14,9 @@ from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultC
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
-from evener.wire.openai_chat.parts import hosted_block, read_mark, read_part
+from evener.wire.openai_chat.citations import read_citations
+from evener.wire.openai_chat.hosted import hosted_block
+from evener.wire.openai_chat.parts import read_mark, read_part
 from evener.wire.openai_chat.read_controls import read_choice, read_output, read_reasoning, read_settings
 from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, seal_text
 from evener.wire.openai_chat.tags import split
@@ -130,7 +132,7 @@ class _Reader:
             case None if role != "function":
                 raise WireError(f"A message has the role {role!r}. Expected one of {', '.join(ROLES)}.")
             case None:
-                return (hosted_block(raw),)
+                return (self._hosted(raw),)
             case "assistant":
                 return tuple(self._said(own, raw))
             case "user" if role == "tool":
@@ -140,7 +142,7 @@ class _Reader:
         content = own.take("content")
         blocks: tuple[Block, ...] = tuple(self._content(content, own.rest()))
         lost = own.rest() and all(isinstance(block, HostedBlock) for block in blocks)
-        return (hosted_block(raw),) if lost else blocks
+        return (self._hosted(raw),) if lost else blocks
 
     def _content(self, content: msgspec.Raw, message: Raws) -> list[ResultContent]:
         """The blocks of a content. `message` holds fields that the first of them must carry."""
@@ -173,15 +175,18 @@ class _Reader:
         calls = own.items("tool_calls") if bytes(own.peek_raw("tool_calls")) not in (b"[]", b"null") else []
         found = [(block, sealed) for block, sealed in (*makers, *((self._call(call)) for call in calls))]
         message = own.rest()
+        cited = read_citations(own.peek_raw("annotations"))
         blocks: list[Block] = []
         for block, sealed in found:
+            if cited and isinstance(block, TextBlock):
+                block, cited = msgspec.structs.replace(block, citations=cited), ()
             if isinstance(block, HostedBlock):
                 blocks.append(block)
                 continue
             seal = self._seal(sealed, message)
             message = {}
             blocks.append(msgspec.structs.replace(block, seal=seal) if seal else block)
-        return [hosted_block(raw)] if message else blocks
+        return [self._hosted(raw)] if message else blocks
 
     def _thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
         """Reasoning in fields of the message. An empty one stays among the fields."""
@@ -231,7 +236,10 @@ class _Reader:
             case "refusal":
                 return TextBlock(own.text("refusal")), own.rest()
             case _:
-                return hosted_block(raw), {}
+                return self._hosted(raw), {}
+
+    def _hosted(self, raw: msgspec.Raw) -> HostedBlock:
+        return hosted_block(raw, self.target.provider)
 
     def _call(self, raw: msgspec.Raw) -> tuple[ToolCall, Raws]:
         own = read_fields(raw)
@@ -243,7 +251,7 @@ class _Reader:
         function = read_fields(own.take("function"))
         arguments = function.take("arguments")
         text = text_in(arguments) if bytes(arguments)[:1] == b'"' else raw_text(arguments, "{}")
-        call = ToolCall(id, function.text("name"), text)
+        call = ToolCall(id, function.text("name"), text or "{}")
         if function.rest():
             own.put("function", function.rest_text())
         return call, own.rest()
@@ -253,7 +261,7 @@ class _Reader:
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
         if own.peek("type") not in ("", "function") or not own.has("function"):
-            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
+            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         own.take("type")
         function = read_fields(own.take("function"))
         cache = read_control(own) if self.quirks.cache_style == "control" else ""
@@ -261,7 +269,7 @@ class _Reader:
         name, description, strict = function.text("name"), function.text("description"), function.flag("strict")
         if function.rest():
             own.put("function", function.rest_text())
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache)
+        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
 
 
 def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:

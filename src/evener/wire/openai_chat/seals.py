@@ -8,16 +8,20 @@ import msgspec
 
 from evener.transcript.ask import Ask
 from evener.transcript.origin import Origin, Seal
+from evener.wire.openai_chat.chunks import is_there
 from evener.wire.quirks import Quirks
 from evener.wire.seals import why_shut
 from evener.wire.text import dumps, fields
 
-__all__ = ["FIELD", "REFUSAL", "WIRE", "Sealed", "opened", "seal_text", "why_foreign"]
+__all__ = ["FIELD", "REFUSAL", "UNCITED", "WIRE", "Sealed", "left_behind", "opened", "seal_text", "why_foreign"]
 
 WIRE = "openai_chat"
 MESSAGE = "@message"
 FIELD = "@field"
+UNCITED = "this wire takes none back"
 REFUSAL = b'"refusal"'
+REWRITTEN = ("content", "role")
+"""Fields of a message that every row writes in its own way: nothing is lost with them."""
 
 Raws = dict[str, msgspec.Raw]
 
@@ -47,3 +51,16 @@ def opened(seal: Seal | None, ask: Ask, quirks: Quirks) -> Sealed:
     own = fields(seal.data)
     message = own.pop(MESSAGE, None)
     return Sealed(own, fields(message) if message is not None else {})
+
+
+def left_behind(seal: Seal | None, ask: Ask, quirks: Quirks) -> tuple[list[str], str]:
+    """The names of the fields of a seal that say something and stay behind, and why they do."""
+    why = why_foreign(seal, None, ask, quirks) if seal else ""
+    if seal is None or not why:
+        return [], ""
+    own = fields(seal.data)
+    message = own.pop(MESSAGE, None) if seal.origin.wire == WIRE else None
+    inner = fields(message) if message is not None else {}
+    names = [name for name, value in own.items() if is_there(value) and not name.startswith("@")]
+    names += (name for name, value in inner.items() if is_there(value) and name not in REWRITTEN)
+    return names, why

@@ -11,7 +11,7 @@ import msgspec
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
-from evener.wire.openai_chat.seals import opened
+from evener.wire.openai_chat.seals import UNCITED, left_behind, opened
 from evener.wire.quirks import Quirks
 from evener.wire.text import OPERATOR, dumps
 
@@ -32,13 +32,17 @@ def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses
     """The messages that hold the system prompt. `marks` are those of its parts, by number; `note` is said after them."""
     groups: list[_Group] = []
     for number, block in enumerate((*ask.transcript.system_blocks, *([TextBlock(note)] if note else ()))):
+        _report(block, ask, quirks, losses)
+        if not block.text:
+            continue
         sealed = opened(block.seal, ask, quirks)
+        lead = OPERATOR if quirks.system_role == "user" and not groups else ""
         if not groups or sealed.message:
             own: dict[str, object] = {"role": quirks.system_role, **sealed.message}
             own |= {"role": "user"} if quirks.system_role == "user" else {}
             groups.append(_Group(own, bool(sealed.message)))
         group = groups[-1]
-        text = (OPERATOR if quirks.system_role == "user" and not number else "") + block.text
+        text = lead + block.text
         part = dumps({"type": "text", "text": text, **sealed.own})
         group.listed = group.listed or bool(block.cache or sealed.own) or marks_move(quirks)
         group.parts.append(part[:-1] + marks[number] + b"}" if number in marks else part)
@@ -46,6 +50,17 @@ def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses
     if groups and quirks.system_role == "user":
         losses.append(Loss("degraded", "system prompt", "this model takes none; sent as marked user text"))
     return [_message(group) for group in groups]
+
+
+def _report(block: TextBlock, ask: Ask, quirks: Quirks, losses: list[Loss]) -> None:
+    """Say what of a part does not go out."""
+    names, why = left_behind(block.seal, ask, quirks)
+    if names:
+        losses.append(Loss("dropped", "fields of the system prompt", f"{', '.join(names)}: {why}"))
+    if block.citations:
+        losses.append(Loss("dropped", "citations", UNCITED))
+    if not block.text:
+        losses.append(Loss("dropped", "system part", "it was empty"))
 
 
 def marks_move(quirks: Quirks) -> bool:

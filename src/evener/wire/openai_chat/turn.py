@@ -12,10 +12,11 @@ import msgspec
 
 from evener.transcript import delta as d
 from evener.transcript.reply import StopReason
+from evener.wire.names import made_id
 from evener.wire.openai_chat.chunks import Call, Function, Message, is_there
 from evener.wire.openai_chat.citations import citation
 from evener.wire.openai_chat.details import Details
-from evener.wire.openai_chat.parts import hosted_block
+from evener.wire.openai_chat.hosted import hosted_block
 from evener.wire.openai_chat.seals import FIELD, REFUSAL, seal_text
 from evener.wire.openai_chat.speech import Speech
 from evener.wire.openai_chat.tags import Tags
@@ -56,6 +57,7 @@ class Turn:
     """One answer."""
 
     def __init__(self, quirks: Quirks) -> None:
+        self.id = ""  # of the answer
         self.finish = ""
         self.native = ""
         self.fields: dict[str, msgspec.Raw] = {}  # of the message, to go back
@@ -91,6 +93,11 @@ class Turn:
                 self._call(call, number if whole else None, found)
         if said.refusal or said.annotations or said.audio or said.function_call or said.executed_tools:
             self._add_rare(said, found)
+
+    def ended(self, reason: str, native: str) -> None:
+        """Note why it ended; of several reasons, the first that is out of the ordinary counts."""
+        if STOPS.get(self.finish, "other") == "done":
+            self.finish, self.native = reason, native
 
     def keep(self, own: dict[str, msgspec.Raw], names: Sequence[str], *, whole: bool) -> None:
         """Keep these fields of a message and of its calls: they must go back as they came."""
@@ -194,9 +201,10 @@ class Turn:
         if custom:
             opened.own["type"] = msgspec.Raw(b'"custom"')
         opened.id, opened.name = opened.id or call.id or "", opened.name or name
-        if opened.shown != (opened.id, opened.name):
-            opened.shown = (opened.id, opened.name)
-            found.append(d.CallStarted(opened.slot, opened.id, opened.name))
+        known_as = (opened.id or made_id(self.id or opened.name, opened.slot - CALLS), opened.name)
+        if opened.shown != known_as:
+            opened.shown = known_as
+            found.append(d.CallStarted(opened.slot, *known_as))
         text = dumps(arguments).decode() if isinstance(arguments, dict) else arguments
         if text:
             opened.pieces.append(text)

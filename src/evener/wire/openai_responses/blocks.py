@@ -26,6 +26,7 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
+from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
@@ -33,11 +34,14 @@ from evener.wire.fold import Fragment
 from evener.wire.names import short_id, wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import ERROR, dumps, fields, merged, must_fetch, placeholder
+from evener.wire.seals import telling
+from evener.wire.text import ERROR, dumps, fields, must_fetch, placeholder, word
 
-__all__ = ["WIRE", "TextSeal", "render", "system_item", "text_seal"]
+__all__ = ["WIRE", "TextSeal", "render", "system_items"]
 
 WIRE = "openai_responses"
+SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
+"""Whose a text seal is, by the role that it names: none on what the assistant said."""
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
 
@@ -51,9 +55,22 @@ class TextSeal(msgspec.Struct, frozen=True, omit_defaults=True):
 _text_seals = msgspec.json.Decoder(TextSeal)
 
 
-def text_seal(seal: Seal | None) -> TextSeal:
+def _text_seal(seal: Seal | None) -> TextSeal:
     """The seal of a text, read; empty when it is not of this wire."""
     return _text_seals.decode(seal.data) if seal and seal.origin.wire == WIRE else TextSeal()
+
+
+def _text_fields(page: Page, block: TextBlock, role: str) -> TextSeal:
+    """What this API said of a text, as far as it may go back; a seal made for another role than this stays behind."""
+    if not page.unsealed(block):
+        return TextSeal()
+    seal = _text_seal(block.seal)
+    if SPEAKERS.get(word(seal.item.get("role"))) == role:
+        return seal
+    why = f"it was not made for a text of the {role}"
+    page.uncited(block, why)
+    page.leave(block, telling(dumps(seal).decode()), why)
+    return TextSeal()
 
 
 def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
@@ -67,9 +84,19 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragme
     return page.fragment(exchange, None)
 
 
-def system_item(block: TextBlock) -> dict[str, object]:
-    """A part of the system prompt that was an item of its own."""
-    return {"role": "developer", **text_seal(block.seal).item, "content": block.text}
+def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str], list[dict[str, object]]]:
+    """The system prompt: its texts, and those parts that were items of their own."""
+    page = Page(WIRE, ask, quirks, b"")
+    texts: list[str] = []
+    items: list[dict[str, object]] = []
+    for block in ask.transcript.system_blocks:
+        own = _text_fields(page, block, "system").item
+        if own:
+            items.append({"role": "developer", **own, "content": block.text})
+        else:
+            texts.append(block.text)
+    losses += page.losses
+    return texts, items
 
 
 def _item(page: Page, value: dict[str, object] | bytes) -> None:
@@ -109,16 +136,13 @@ def _assistant(page: Page, message: Message) -> None:
 
 def _item_key(number: int, block: Block) -> object:
     """Texts of one item belong together; everything else stands alone."""
-    own = text_seal(block.seal).item.get("id") if isinstance(block, TextBlock) else None
+    own = _text_seal(block.seal).item.get("id") if isinstance(block, TextBlock) else None
     return bytes(own) if own is not None else number
 
 
 def _said(page: Page, blocks: Sequence[TextBlock]) -> None:
-    seals = [text_seal(block.seal) for block in blocks]
-    shut = page.shut_why(blocks[0].seal) if blocks[0].seal else "it is not of this provider"
-    item = {name: value for name, value in seals[0].item.items() if not shut and _goes(page, name)}
-    if shut and any(block.citations for block in blocks):
-        page.drop("citations", shut)
+    seals = [_text_fields(page, block, "assistant") for block in blocks]
+    item = {name: value for name, value in seals[0].item.items() if _goes(page, name)}
     if "id" in item:
         parts = [_part(block, seal) for block, seal in zip(blocks, seals, strict=True)]
         _item(page, {"type": "message", "role": "assistant", **item, "content": parts})
@@ -128,7 +152,7 @@ def _said(page: Page, blocks: Sequence[TextBlock]) -> None:
         if not block.text.strip() and "content" not in item:
             page.drop("text", "it was empty and its seal cannot go")
             continue
-        content: object = [_part(block, seal)] if seal.part and not shut else block.text
+        content: object = [_part(block, seal)] if seal.part else block.text
         _item(page, {"role": "assistant", **item, "content": content})
 
 
@@ -179,7 +203,7 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
 
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
     raw = page.arguments(call)
-    own = {name: value for name, value in merged({}, page.opens(call.seal)).items() if _goes(page, name)}
+    own: dict[str, object] = {name: value for name, value in page.unsealed(call).items() if _goes(page, name)}
     if not page.quirks.call_status:
         own.pop("status", None)
     name = page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length))
@@ -188,10 +212,10 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
 
 
 def _hosted(page: Page, block: HostedBlock, role: str) -> None:
-    if block.wire == WIRE and page.quirks.hosted:
+    if block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role):
         _item(page, block.raw.encode())
         return
-    page.degrade("hosted block", f"only its own wire can read it; sent as a line ({block.text or 'no text'})")
+    page.degrade("hosted block", f"only its own provider can read it; sent as a line ({block.text or 'no text'})")
     _item(page, {"role": role, "content": placeholder(block)})
 
 
@@ -219,23 +243,22 @@ def _back_kind(block: Block) -> str:
 
 
 def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> None:
-    role: dict[str, object] = {"role": message.role}
-    if isinstance(blocks[0], TextBlock):
-        role |= text_seal(blocks[0].seal).item
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].cache and not text_seal(blocks[0].seal).part:
-        _item(page, {**role, "content": blocks[0].text})
+    seals = [_text_fields(page, block, message.role) if isinstance(block, TextBlock) else TextSeal() for block in blocks]
+    own: dict[str, object] = {"role": message.role, **seals[0].item}
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].cache and not seals[0].part:
+        _item(page, {**own, "content": blocks[0].text})
         return
-    _item(page, dumps(role)[:-1] + b',"content":[')
-    _inputs(page, blocks)
+    _item(page, dumps(own)[:-1] + b',"content":[')
+    _inputs(page, blocks, seals)
     page.write(b"]}")
 
 
-def _inputs(page: Page, blocks: Sequence[Block]) -> None:
-    for number, block in enumerate(blocks):
+def _inputs(page: Page, blocks: Sequence[Block], seals: Sequence[TextSeal]) -> None:
+    for number, (block, seal) in enumerate(zip(blocks, seals, strict=True)):
         page.write(b"," if number else b"")
         match block:
             case TextBlock():
-                page.block({"type": "input_text", "text": block.text, **text_seal(block.seal).part}, block.cache)
+                page.block({"type": "input_text", "text": block.text, **seal.part}, block.cache)
             case ImageBlock() | DocumentBlock() | HostedBlock():
                 page.block(_media(page, block), block.cache)
             case _:
@@ -245,38 +268,38 @@ def _inputs(page: Page, blocks: Sequence[Block]) -> None:
 def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
     value: dict[str, object] | None = None
     if isinstance(block, ImageBlock):
-        value = _image(block) if page.quirks.images else None
+        value = _image(page, block) if page.quirks.images else None
     elif isinstance(block, DocumentBlock):
-        value = _document(block) if page.quirks.documents else None
+        value = _document(page, block) if page.quirks.documents else None
     if value is None or isinstance(block, HostedBlock):
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
         return {"type": "input_text", "text": placeholder(block)}
-    return merged(value, block.seal.data) if block.seal and block.seal.origin.wire == WIRE else value
+    return {**page.unsealed(block), **value}
 
 
-def _image(block: ImageBlock) -> dict[str, object] | None:
-    where = _source(block.source, block.media_type or "image/png", url="image_url", data="image_url")
+def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
+    where = _source(page, block.source, block.media_type or "image/png", url="image_url", data="image_url")
     return {"type": "input_image", "detail": block.detail or "auto", **where} if where else None
 
 
-def _document(block: DocumentBlock) -> dict[str, object] | None:
+def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
     if block.media_type.startswith(REFUSED_MEDIA):
         return None
-    where = _source(block.source, block.media_type or "application/pdf", url="file_url", data="file_data")
+    where = _source(page, block.source, block.media_type or "application/pdf", url="file_url", data="file_data")
     if not where:
         return None
     named = {"filename": block.name or "document"} if block.name or "file_data" in where else {}
     return {"type": "input_file", **named, **where}
 
 
-def _source(source: Source, media_type: str, *, url: str, data: str) -> dict[str, object] | None:
+def _source(page: Page, source: Source, media_type: str, *, url: str, data: str) -> dict[str, object] | None:
     match source:
         case Inline(text):
             return {data: f"data:{media_type};base64,{text}"}
         case Remote(address):
             return {url: address}
-        case Uploaded(file_id, wire):
-            return {"file_id": file_id} if wire == WIRE else None
+        case Uploaded(file_id):
+            return {"file_id": file_id} if source.is_for(page.ask.target) else None
         case Stored():
             raise must_fetch("media")
         case _:
@@ -285,17 +308,16 @@ def _source(source: Source, media_type: str, *, url: str, data: str) -> dict[str
 
 def _result(page: Page, result: ToolResult) -> None:
     call_id = short_id(result.call_id, page.quirks.id_length)
-    own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
-    if result.seal and result.seal.origin.wire == WIRE:
-        own = merged(own, result.seal.data)
+    own = {**page.unsealed(result), "type": "function_call_output", "call_id": call_id}
     content = list(result.content)
     if result.is_error:
         page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
-    if len(content) < 2 and all(isinstance(block, TextBlock) and not block.cache and not block.seal for block in content):
+    if len(content) < 2 and all(isinstance(block, TextBlock) and block == TextBlock(block.text) for block in content):
         _item(page, {**own, "output": (ERROR if result.is_error else "") + result.text})
         return
     if result.is_error:
         content.insert(0, TextBlock(ERROR.strip()))
     _item(page, dumps(own)[:-1] + b',"output":[')
-    _inputs(page, content)
+    seals = [_text_fields(page, block, "user") if isinstance(block, TextBlock) else TextSeal() for block in content]
+    _inputs(page, content, seals)
     page.write(b"]}")

@@ -6,7 +6,7 @@ from evener.wire.efforts import effort_for, nearest_effort
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
 
-__all__ = ["choice", "output_format", "reasoning", "sampling", "state"]
+__all__ = ["cache_key", "choice", "output_format", "reasoning", "sampling", "state"]
 
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 SHOWN = {"summary": "auto", "concise": "concise", "detailed": "detailed"}
@@ -21,23 +21,35 @@ def reasoning(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     wanted = ask.reasoning
     body: Body = {}
     effort = "off" if wanted.mode == "off" else wanted.effort
-    if effort is None and wanted.budget is not None:
-        effort = effort_for(wanted.budget)
-        losses.append(Loss("degraded", "reasoning budget", f"this wire has efforts only; sent as {effort!r}"))
     if wanted.mode == "between_tools":
         losses.append(Loss("dropped", "reasoning between_tools", "this wire has no such mode"))
-    if effort is not None:
-        if not quirks.effort:
-            losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
-        else:
-            found = nearest_effort(effort, quirks.efforts or EFFORTS, losses)
-            body["effort"] = "none" if found == "off" else found
+    if wanted.mode == "on" and effort is None and wanted.budget is None and not _thinks_unasked(quirks):
+        losses.append(Loss("degraded", "reasoning", "this wire cannot switch it on; the model's own default is used"))
+    if found := _effort(effort, wanted.budget, quirks, losses):
+        body["effort"] = "none" if found == "off" else found
     if wanted.show in SHOWN:
         if quirks.show:
             body["summary"] = SHOWN[wanted.show]
         else:
             losses.append(Loss("dropped", "reasoning display", "this endpoint shows none"))
     return {"reasoning": body} if body else {}
+
+
+def _effort(effort: str | None, budget: int | None, quirks: Quirks, losses: list[Loss]) -> str:
+    """The level to send; empty for none."""
+    if effort is None and budget is None:
+        return ""
+    if not quirks.effort:
+        losses.append(Loss("dropped", "reasoning effort" if effort else "reasoning budget", "this model takes none"))
+        return ""
+    if budget is not None and effort != "off":
+        effort = effort or effort_for(budget)
+        losses.append(Loss("degraded", "reasoning budget", f"this wire has efforts only; sent as {effort!r}"))
+    return nearest_effort(effort or "off", quirks.efforts or EFFORTS, losses)
+
+
+def _thinks_unasked(quirks: Quirks) -> bool:
+    return bool(quirks.thinks_unasked) or quirks.default_effort not in ("", "off")
 
 
 def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Body:
@@ -91,6 +103,8 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     body: Body = {}
     if wanted.store is not None and quirks.store:
         body["store"] = wanted.store
+    elif wanted.store:
+        losses.append(Loss("dropped", "store", "this endpoint keeps no answers"))
     if wanted.mode == "chain":
         body["previous_response_id"] = wanted.id
     elif wanted.mode == "conversation":
@@ -98,7 +112,17 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if wanted.sealed and quirks.sealed:
         body["include"] = [ENCRYPTED]
     if (wanted.mode != "replay" and not quirks.store) or (wanted.mode == "conversation" and not quirks.conversation):
-        losses.append(Loss("degraded", f"state mode {wanted.mode}", "this endpoint keeps no state"))
+        losses.append(
+            Loss("degraded", f"state mode {wanted.mode}", "this endpoint keeps no state; what the provider holds is not sent")
+        )
         body.pop("previous_response_id", None)
         body.pop("conversation", None)
     return body
+
+
+def cache_key(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """The field `prompt_cache_key`."""
+    if ask.cache.key and not quirks.cache_key:
+        losses.append(Loss("dropped", "cache key", "this endpoint takes none"))
+        return {}
+    return {"prompt_cache_key": ask.cache.key} if ask.cache.key else {}

@@ -9,13 +9,13 @@ import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
-from evener.transcript.blocks import Citation
 from evener.transcript.reply import Reply, StopReason
-from evener.transcript.usage import Usage
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.openai_responses.blocks import TextSeal
+from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.hosted import hosted_block
+from evener.wire.openai_responses.usage import Counts, read_usage
 from evener.wire.quirks import Quirks
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse, word
@@ -80,29 +80,13 @@ class _Reason(msgspec.Struct):
     reason: str | None = None
 
 
-class _Cached(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Thought(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Cached | None = None
-    output_tokens_details: _Thought | None = None
-
-
 class _Response(msgspec.Struct):
     object: str = ""
     id: str | None = None
     model: str | None = None
     status: str | None = None
     output: list[msgspec.Raw] | None = None
-    usage: _Usage | None = None
+    usage: Counts | None = None
     incomplete_details: _Reason | None = None
     error: msgspec.Raw = NOTHING
 
@@ -135,14 +119,6 @@ class _Part(msgspec.Struct):
     logprobs: msgspec.Raw = NOTHING
 
 
-class _Cited(msgspec.Struct):
-    url: str | None = None
-    title: str | None = None
-    filename: str | None = None
-    start_index: int | None = None
-    end_index: int | None = None
-
-
 _events = msgspec.json.Decoder(_Event)
 _names = msgspec.json.Decoder(_Named)
 _responses = msgspec.json.Decoder(_Response)
@@ -150,7 +126,6 @@ _calls = msgspec.json.Decoder(_Call)
 _messages = msgspec.json.Decoder(_Message)
 _reasoned = msgspec.json.Decoder(_Reasoned)
 _parts = msgspec.json.Decoder(_Part)
-_cited = msgspec.json.Decoder(_Cited)
 
 ROOM = 1000
 """Numbers kept free for the parts of one item."""
@@ -160,7 +135,9 @@ class _Turn:
     """What is known of the answer so far; turns its items into deltas."""
 
     def __init__(self) -> None:
-        self.sent: dict[int, int] = {}
+        self.shown: dict[int, list[str]] = {}
+        self.places: dict[int, int] = {}  # of the part of a reasoning item that was shown last
+        self.summaries: dict[int, int] = {}  # how many parts of its summary were seen; its content comes after them
         self.calls: dict[int, tuple[str, str]] = {}
         self.refused = False
         self.done: set[int] = set()
@@ -171,12 +148,29 @@ class _Turn:
 
     def show(self, slot: int, text: str) -> str:
         """Note that this much of a block was shown."""
-        self.sent[slot] = self.sent.get(slot, 0) + len(text)
+        self.shown.setdefault(slot, []).append(text)
         return text
 
     def unsent(self, slot: int, text: str) -> str:
         """What of a block's whole text was not shown yet."""
-        return text[self.sent.get(slot, 0) :]
+        shown = "".join(self.shown.get(slot, ()))
+        return text[len(shown) :] if text.startswith(shown) else ""
+
+    def summarise(self, slot: int, place: int, text: str) -> list[d.Delta]:
+        """More of a reasoning item's summary."""
+        self.summaries[slot] = max(self.summaries.get(slot, 0), place + 1)
+        return self._think(slot, place, text)
+
+    def reason(self, slot: int, place: int, text: str) -> list[d.Delta]:
+        """More of a reasoning item's content."""
+        return self._think(slot, self.summaries.get(slot, 0) + place, text)
+
+    def _think(self, slot: int, place: int, text: str) -> list[d.Delta]:
+        """Parts are set apart once, be they announced or not."""
+        before = self.places.get(slot, 0)
+        self.places[slot] = max(before, place)
+        text = PARTS * (place - before) + text
+        return [d.ReasoningDelta(slot, self.show(slot, text))] if text else []
 
     def begin(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
         """An item begins."""
@@ -233,7 +227,7 @@ class _Turn:
         found: list[d.Delta] = [d.TextDelta(slot, rest)] if rest else []
         ours = ("refusal",) if refusal else ("type", "text", "logprobs")
         own = {name: value for name, value in _kept(fields(raw), ours).items() if bytes(value) != b"[]"}
-        found += (d.CitationAdded(slot, _citation(cited)) for cited in part.annotations or ())
+        found += (d.CitationAdded(slot, read_citation(cited)) for cited in part.annotations or ())
         found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
         if part.logprobs and bytes(part.logprobs) not in (NULL, b"[]"):
             found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
@@ -241,7 +235,7 @@ class _Turn:
 
     def stop(self, response: _Response) -> list[d.Delta]:
         """The terminal state: usage, and why it ended."""
-        found: list[d.Delta] = [d.UsageReported(_usage(response.usage))] if response.usage else []
+        found: list[d.Delta] = [d.UsageReported(read_usage(response.usage))] if response.usage else []
         if response.object == COMPACTED:
             return [*found, d.Stopped("compacted", response.object)]
         status = response.status or "completed"
@@ -257,22 +251,6 @@ class _Turn:
 
 def _kept(own: dict[str, msgspec.Raw], ours: tuple[str, ...]) -> dict[str, msgspec.Raw]:
     return {name: value for name, value in own.items() if name not in ours and bytes(value) != NULL}
-
-
-def _citation(raw: msgspec.Raw) -> Citation:
-    read = _cited.decode(raw)
-    start, end = read.start_index, read.end_index
-    title = read.title or read.filename or ""
-    return Citation(read.url or "", title, "", -1 if start is None else start, -1 if end is None else end)
-
-
-def _usage(read: _Usage) -> Usage:
-    """input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
-    total = read.input_tokens or 0
-    cached = (read.input_tokens_details.cached_tokens if read.input_tokens_details else 0) or 0
-    written = (read.input_tokens_details.cache_write_tokens if read.input_tokens_details else 0) or 0
-    thought = (read.output_tokens_details.reasoning_tokens if read.output_tokens_details else 0) or 0
-    return Usage(total, total - cached - written, cached, written, read.output_tokens or 0, thought)
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
@@ -311,6 +289,7 @@ def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's de
 class _Events:
     def __init__(self) -> None:
         self._turn = _Turn()
+        self._started = False
         self._over = False
 
     def read(self, frame: bytes, found: list[d.Delta]) -> bool:
@@ -326,9 +305,10 @@ class _Events:
                 found.append(d.TextDelta(slot, self._turn.show(slot, event.delta)))
             case "response.function_call_arguments.delta":
                 found.append(d.ArgumentsDelta(self._turn.slot(event.output_index), event.delta))
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                slot = self._turn.slot(event.output_index)
-                found.append(d.ReasoningDelta(slot, self._turn.show(slot, event.delta)))
+            case "response.reasoning_summary_text.delta":
+                found += self._turn.summarise(self._turn.slot(event.output_index), event.summary_index, event.delta)
+            case "response.reasoning_text.delta":
+                found += self._turn.reason(self._turn.slot(event.output_index), event.content_index, event.delta)
             case _:
                 found += self._event(event, frame)
         return self._over
@@ -340,9 +320,8 @@ class _Events:
         turn = self._turn
         slot = (event.output_index, event.content_index)
         match event.type:
-            case "response.reasoning_summary_part.added" if event.summary_index:
-                place = turn.slot(event.output_index)
-                return [d.ReasoningDelta(place, turn.show(place, PARTS))]
+            case "response.reasoning_summary_part.added":
+                return turn.summarise(turn.slot(event.output_index), event.summary_index, "")
             case "response.refusal.delta":
                 place = turn.slot(*slot)
                 return [d.TextDelta(place, turn.show(place, event.delta))]
@@ -356,9 +335,8 @@ class _Events:
     def _rare(self, event: _Event, frame: bytes) -> list[d.Delta]:
         match event.type:
             case "response.created":
-                response = _responses.decode(event.response)
-                return [d.Started(response.id or "", response.model or "")]
-            case "response.reasoning_summary_part.added" | "response.output_text.annotation.added":
+                return self._start(_responses.decode(event.response))
+            case "response.output_text.annotation.added":
                 return []
             case kind if kind in TERMINAL:
                 return self._end(kind, event.response)
@@ -371,12 +349,16 @@ class _Events:
             case kind:
                 return [d.Notice(kind, frame.decode())]
 
+    def _start(self, response: _Response) -> list[d.Delta]:
+        self._started = True
+        return [d.Started(response.id or "", response.model or "")]
+
     def _end(self, kind: str, raw: msgspec.Raw) -> list[d.Delta]:
         self._over = True
         response = _responses.decode(raw)
         if kind == "response.failed" or (response.error and bytes(response.error) != NULL):
             return self._error(bytes(raw))
-        rest: list[d.Delta] = []
+        rest = [] if self._started else self._start(response)
         for number, item in enumerate(response.output or ()):
             if number not in self._turn.done:
                 rest += self._turn.end(number, item)

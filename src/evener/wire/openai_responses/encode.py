@@ -7,6 +7,7 @@ import msgspec
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
+from evener.transcript.message import Message
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded
 from evener.wire.dialects import OPENAI_STRICT
@@ -14,7 +15,7 @@ from evener.wire.enforced import enforced
 from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
 from evener.wire.marks import Marks, breakpoint_mark, choose_marks, drawn
 from evener.wire.openai_responses import controls
-from evener.wire.openai_responses.blocks import WIRE, render, system_item, text_seal
+from evener.wire.openai_responses.blocks import WIRE, render, system_items
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     declared_name,
@@ -47,12 +48,13 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold, draw)
     losses = list(frame.losses)
-    head = _head(ask, quirks, any(frame.tools), losses)
+    texts, spoken = system_items(ask, quirks, losses)
+    head = _head(ask, quirks, texts, any(frame.tools), losses)
     fragments = [*fold.fragments, *((last,) if last else ())]
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     items = drawn(fragments, marks, breakpoint_mark)
-    items[:0] = [dumps(system_item(block)) for block in ask.transcript.system_blocks if text_seal(block.seal).item]
-    if ask.output and not _speaks_of_json(head, items):
+    items[:0] = [dumps(item) for item in spoken]
+    if ask.output and not _speaks_of_json(head, spoken, ask.transcript.first):
         items.insert(0, JSON_NOTE)
         losses.append(Loss("added", "developer message", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
     if not items and ask.state.mode == "replay":
@@ -73,10 +75,13 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     )
 
 
-def _speaks_of_json(head: dict[str, object], items: list[bytes]) -> bool:
-    """Whether JSON mode will be taken: the input must name it (sheet 3). Only its beginning counts, which never changes."""
+def _speaks_of_json(head: dict[str, object], spoken: list[dict[str, object]], first: Message | None) -> bool:
+    """Whether JSON mode will be taken: the input must name it (sheet 3). Only what never changes counts: how it begins."""
     shape = dict_of(dict_of(head.get("text")).get("format"))
-    return shape.get("type") != "json_object" or b"json" in b"".join(items[:2]).lower()
+    if shape.get("type") != "json_object":
+        return True
+    texts = [str(item.get("content")) for item in spoken] + [first.text if first else ""]
+    return any("json" in text.lower() for text in texts)
 
 
 def _part(block: TextBlock) -> bytes:
@@ -95,11 +100,10 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
-def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[str, object]:
+def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, losses: list[Loss]) -> dict[str, object]:
     """Every field but tools and input."""
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     body["stream"] = ask.stream
-    instructions = [block.text for block in ask.transcript.system_blocks if not text_seal(block.seal).item]
     if instructions:
         body["instructions"] = "\n".join(instructions)
     limit = output_limit(ask, quirks, losses)
@@ -112,8 +116,7 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     body |= controls.choice(ask, quirks, offered=offered, losses=losses)
     body |= controls.output_format(ask, quirks, losses)
     body |= controls.state(ask, quirks, losses)
-    if ask.cache.key and quirks.cache_key:
-        body["prompt_cache_key"] = ask.cache.key
+    body |= controls.cache_key(ask, quirks, losses)
     included = body.get("include")
     body = with_extra(body, ask, WIRE, ("reasoning", "text"), losses)
     asked = fields(dumps(body))["include"] if body.get("include") is not included else None

@@ -21,6 +21,8 @@ from evener.transcript.ask import (
 )
 from evener.transcript.blocks import (
     Block,
+    CacheTtl,
+    Citation,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
@@ -37,6 +39,7 @@ from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
 from evener.wire.openai_responses.blocks import WIRE, TextSeal
+from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.hosted import hosted_block, is_answer
@@ -121,7 +124,7 @@ class _Reader:
                 return "user", "result", (self._result(own),)
             case kind:
                 self.hosted |= {own.peek("call_id")} - {""}
-                hosted = hosted_block(raw)
+                hosted = hosted_block(raw, self.target.provider)
                 if own.has("role"):
                     return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
                 return ("user", "hosted", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
@@ -131,13 +134,12 @@ class _Reader:
         if role not in ROLES:
             raise WireError(f"An input item has the role {role!r}. Expected one of {', '.join(ROLES)}.")
         content = own.take("content")
-        if role != "developer":
-            own.take("role")
-        if role == "system":
-            own.put("role", '"system"')
+        speaker = own.take("role")
         item = own.rest()
         if role == "assistant" or bytes(item.get("type", b"")) == b'"message"':
             item.pop("type", None)
+        if role in ("developer", "system") or (role == "user" and item):
+            item = {"role": speaker, **item}
         blocks: list[Block]
         if bytes(content)[:1] == b'"':
             text = msgspec.json.decode(content, type=str)
@@ -154,13 +156,13 @@ class _Reader:
             case "input_text":
                 own.take("type")
                 cache = read_breakpoint(own)
-                return TextBlock(own.text("text"), seal=self._text_seal(item, own.rest()), cache=cache)
+                return self._input(own, item, cache)
             case "output_text":
                 own.take("type")
                 text = own.text("text")
                 if bytes(own.peek_raw("annotations")) == b"[]" and "id" in item:
                     own.take("annotations")
-                return TextBlock(text, seal=self._text_seal(item, own.rest()))
+                return TextBlock(text, _cited(own), self._text_seal(item, own.rest()))
             case "refusal":
                 return TextBlock(own.text("refusal"), seal=self._text_seal(item, own.rest()))
             case _:
@@ -169,9 +171,9 @@ class _Reader:
     def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = read_fields(raw)
         kind = own.peek("type")
-        source = _source(own) if kind in ("input_image", "input_file") else None
+        source = _source(own, self.target.provider) if kind in ("input_image", "input_file") else None
         if source is None:
-            return hosted_block(raw)
+            return hosted_block(raw, self.target.provider)
         own.take("type")
         cache = read_breakpoint(own)
         if kind == "input_image":
@@ -205,7 +207,14 @@ class _Reader:
             return self._media(raw)
         own.take("type")
         cache = read_breakpoint(own)
-        return TextBlock(own.text("text"), seal=self._text_seal({}, own.rest()), cache=cache)
+        return self._input(own, {}, cache)
+
+    def _input(self, own: Fields, item: dict[str, msgspec.Raw], cache: CacheTtl) -> TextBlock:
+        """A text that is not the assistant's: a seal on it names its role, so that it is never taken for one of those."""
+        text = own.text("text")
+        if own.rest() and "role" not in item:
+            item = {**item, "role": msgspec.Raw(b'"user"')}
+        return TextBlock(text, seal=self._text_seal(item, own.rest()), cache=cache)
 
     def _seal(self, own: Fields) -> Seal | None:
         name = own.peek("id")
@@ -220,12 +229,12 @@ class _Reader:
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
         if own.peek("type") != "function":
-            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"))
+            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         for name in ("type", *(("description",) if not own.has("description") else ())):
             own.take(name)
         schema = raw_text(own.take("parameters"), '{"type":"object","properties":{}}')
         name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE)
+        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
 
     def _choice(self) -> Choice:
         parallel = self.body.flag("parallel_tool_calls")
@@ -297,12 +306,18 @@ def _format(own: Fields) -> OutputSchema | None:
             return None
 
 
-def _source(own: Fields) -> tuple[Source, str] | None:
+def _cited(own: Fields) -> tuple[Citation, ...]:
+    """The citations of a text, which stay in its seal as they are."""
+    raw = own.peek_raw("annotations")
+    return tuple(map(read_citation, msgspec.json.decode(raw, type=Items))) if bytes(raw)[:1] == b"[" else ()
+
+
+def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
     """Where the media lies, and its type."""
     present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
     if len(present) != 1 or not own.is_text(present[0]):
         return None
     value = own.text(present[0])
     if present[0] == "file_id":
-        return Uploaded(value, WIRE), ""
+        return Uploaded(value, WIRE, provider), ""
     return read_url(value)
