@@ -15,9 +15,9 @@ from evener.wire.text import dumps, fields, word
 __all__ = ["line_of", "telling", "why_shut"]
 
 # Fields that a provider keeps for its own books: nothing is lost where they cannot go.
-BOOKKEEPING = ("id", "index", "object", "role", "status")
+BOOKKEEPING = ("@field", "id", "index", "object", "role", "status")
 EMPTY = (b"null", b"[]", b"{}", b'""')
-HOLDERS = ("item", "part", "message", "own")
+HOLDERS = ("@message", "item", "part", "message", "own")
 """Names under which a seal sorts its fields; the names below them are meant."""
 
 LONGEST = 300
