@@ -40,7 +40,7 @@ REPEATED = (
     "response.output_text.done",
     "response.refusal.done",
     "response.function_call_arguments.done",
-    "response.reasoning_summary_part.done",
+    "response.reasoning_summary_part.",
     "response.reasoning_summary_text.done",
     "response.reasoning_text.done",
     "response.web_search_call.",
@@ -136,8 +136,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self.shown: dict[int, list[str]] = {}
-        self.places: dict[int, int] = {}  # of the part of a reasoning item that was shown last
-        self.summaries: dict[int, int] = {}  # how many parts of its summary were seen; its content comes after them
+        self.parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
         self.calls: dict[int, tuple[str, str]] = {}
         self.refused = False
         self.done: set[int] = set()
@@ -156,21 +155,13 @@ class _Turn:
         shown = "".join(self.shown.get(slot, ()))
         return text[len(shown) :] if text.startswith(shown) else ""
 
-    def summarise(self, slot: int, place: int, text: str) -> list[d.Delta]:
-        """More of a reasoning item's summary."""
-        self.summaries[slot] = max(self.summaries.get(slot, 0), place + 1)
-        return self._think(slot, place, text)
-
-    def reason(self, slot: int, place: int, text: str) -> list[d.Delta]:
-        """More of a reasoning item's content."""
-        return self._think(slot, self.summaries.get(slot, 0) + place, text)
-
-    def _think(self, slot: int, place: int, text: str) -> list[d.Delta]:
-        """Parts are set apart once, be they announced or not."""
-        before = self.places.get(slot, 0)
-        self.places[slot] = max(before, place)
-        text = PARTS * (place - before) + text
-        return [d.ReasoningDelta(slot, self.show(slot, text))] if text else []
+    def think(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
+        """More of a reasoning item. A new part is set apart from what was shown before it, be it announced or not."""
+        if self.parts.get(slot, part) != part:
+            text = PARTS + text
+        self.parts[slot] = part
+        self.shown.setdefault(slot, []).append(text)
+        return d.ReasoningDelta(slot, text)
 
     def begin(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
         """An item begins."""
@@ -206,7 +197,7 @@ class _Turn:
     def _reasoning(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
         read = _reasoned.decode(raw)
         slot = self.slot(number)
-        text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())))
+        text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())) if part.text)
         rest = self.unsent(slot, text)
         found: list[d.Delta] = [d.ReasoningDelta(slot, rest)] if rest else []
         kept = _kept(fields(raw), ("type",))
@@ -306,9 +297,9 @@ class _Events:
             case "response.function_call_arguments.delta":
                 found.append(d.ArgumentsDelta(self._turn.slot(event.output_index), event.delta))
             case "response.reasoning_summary_text.delta":
-                found += self._turn.summarise(self._turn.slot(event.output_index), event.summary_index, event.delta)
+                found.append(self._turn.think(event.output_index * ROOM, event.summary_index, event.delta))
             case "response.reasoning_text.delta":
-                found += self._turn.reason(self._turn.slot(event.output_index), event.content_index, event.delta)
+                found.append(self._turn.think(event.output_index * ROOM, -1 - event.content_index, event.delta))
             case _:
                 found += self._event(event, frame)
         return self._over
@@ -320,8 +311,6 @@ class _Events:
         turn = self._turn
         slot = (event.output_index, event.content_index)
         match event.type:
-            case "response.reasoning_summary_part.added":
-                return turn.summarise(turn.slot(event.output_index), event.summary_index, "")
             case "response.refusal.delta":
                 place = turn.slot(*slot)
                 return [d.TextDelta(place, turn.show(place, event.delta))]

@@ -189,7 +189,7 @@ class _Reader:
             if own.has(name)
             for part in msgspec.json.decode(own.peek_raw(name), type=Items)
         ]
-        return ReasoningBlock(PARTS.join(texts), self._seal(own))
+        return ReasoningBlock(PARTS.join(text for text in texts if text), self._seal(own))
 
     def _result(self, own: Fields) -> ToolResult:
         own.take("type")
