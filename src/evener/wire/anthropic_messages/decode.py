@@ -17,6 +17,7 @@ from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Items
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
@@ -63,7 +64,7 @@ class _Message(msgspec.Struct):
     id: str = ""
     model: str = ""
     type: str = ""
-    content: list[msgspec.Raw] = []
+    content: Items = []
     stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_details: msgspec.Raw = NOTHING
@@ -110,7 +111,7 @@ class _Open(msgspec.Struct):
     kind: str
     own: dict[str, msgspec.Raw]
     pieces: list[str] = []
-    citations: list[msgspec.Raw] = []
+    citations: Items = []
 
 
 class _Turn:

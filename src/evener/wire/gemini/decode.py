@@ -21,6 +21,7 @@ from evener.wire.gemini.hosted import HOSTED, hosted_block
 from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, sealed_text
 from evener.wire.names import made_id
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Items
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields
 
@@ -83,7 +84,7 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Content(msgspec.Struct):
-    parts: list[msgspec.Raw] | None = None
+    parts: Items | None = None
 
 
 class _Candidate(msgspec.Struct):
@@ -377,7 +378,7 @@ class _Events:
 
 def _others(frame: bytes) -> list[msgspec.Raw]:
     """All candidates as they came: a reply is the first one, the others are handed on."""
-    return msgspec.json.decode(fields(frame)["candidates"], type=list[msgspec.Raw])
+    return msgspec.json.decode(fields(frame)["candidates"], type=Items)
 
 
 def _error(frame: bytes) -> EvenerError:

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from evener.wire.reading import Items
+
 __all__ = ["Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening"]
 
 Object = dict[str, msgspec.Raw] | None
@@ -35,16 +37,16 @@ class Call(msgspec.Struct, gc=False):
 class Message(msgspec.Struct, gc=False):
     """A message, or a delta of one."""
 
-    content: str | list[msgspec.Raw] | None = None
+    content: str | Items | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[Call] | None = None
     refusal: str | None = None
-    reasoning_details: list[msgspec.Raw] | None = None
-    annotations: list[msgspec.Raw] | None = None
+    reasoning_details: Items | None = None
+    annotations: Items | None = None
     audio: Object = None
     function_call: Function | None = None
-    executed_tools: list[msgspec.Raw] | None = None
+    executed_tools: Items | None = None
 
 
 class Choice(msgspec.Struct, gc=False):

@@ -17,6 +17,7 @@ from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.hosted import hosted_block
 from evener.wire.openai_responses.usage import Counts, read_usage
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Items
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse, word
 
@@ -85,7 +86,7 @@ class _Response(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     status: str | None = None
-    output: list[msgspec.Raw] | None = None
+    output: Items | None = None
     usage: Counts | None = None
     incomplete_details: _Reason | None = None
     error: msgspec.Raw = NOTHING
@@ -103,7 +104,7 @@ class _Call(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    content: list[msgspec.Raw] = []
+    content: Items = []
 
 
 class _Reasoned(msgspec.Struct):
@@ -115,7 +116,7 @@ class _Part(msgspec.Struct):
     type: str = ""
     text: str = ""
     refusal: str = ""
-    annotations: list[msgspec.Raw] | None = None
+    annotations: Items | None = None
     logprobs: msgspec.Raw = NOTHING
 
 
