@@ -35,6 +35,11 @@ needs_corpus = pytest.mark.skipif(
     reason="no recorded traffic: set EVENER_CORPUS to its folder, or put it at ../shared/corpus",
 )
 
+usual_recordings = pytest.mark.skipif(
+    CORPUS is None or bool(os.environ.get("EVENER_CORPUS")),
+    reason="counts or names what the usual recordings hold; EVENER_CORPUS points to others, or there are none",
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exchange:

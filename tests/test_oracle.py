@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.corpus import exchanges, needs_corpus
+from tests.corpus import exchanges, needs_corpus, usual_recordings
 from tests.oracle import FALSE_ALARMS, oracle_errors
 
 Json = dict[str, Any]
@@ -149,7 +149,7 @@ def test_every_recorded_request_that_was_answered_passes(wire: str) -> None:
     assert rejected == {}
 
 
-@needs_corpus
+@usual_recordings
 @pytest.mark.parametrize("alarm", FALSE_ALARMS, ids=lambda alarm: f"{alarm.wire}:{alarm.path}")
 def test_every_false_alarm_is_still_needed(alarm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.oracle.FALSE_ALARMS", tuple(a for a in FALSE_ALARMS if a is not alarm))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evener.testing import check_request
 from evener.testing.check import DIALECTS
-from tests.corpus import Exchange, exchanges, needs_corpus
+from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
 from tests.testing.chat_cases import ACCEPTED, BASES, CASES, CLONE, LOOP, PLAIN, WIRE
 from tests.testing.edits import Case, Json, edited
 from tests.testing.test_check_request import ODD, VALUES, named_rules, places, rules
@@ -81,7 +81,7 @@ def test_every_recorded_refusal_about_the_shape_is_found(with_dialect: bool) -> 
         assert expected in rules(WIRE, one.request, dialect=named(one) if with_dialect else ""), one.id
 
 
-@needs_corpus
+@usual_recordings
 def test_no_exception_is_kept_for_a_refusal_that_is_not_recorded() -> None:
     said = [str((one.response or {})["error"]["message"]) for one in completions() if one.status == 400]
     for pattern in (*REFUSALS, *BEYOND_THE_BODY):

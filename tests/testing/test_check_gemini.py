@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evener.testing import check_request
-from tests.corpus import Exchange, exchanges, needs_corpus
+from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
 from tests.testing.edits import Case, Json, edited
 from tests.testing.gemini_cases import ACCEPTED, BASES, CASES, CONFIGURED, LOOP, PLAIN, SNAKE, WIRE
 from tests.testing.test_check_request import ODD, VALUES, named_rules, places, rules
@@ -77,7 +77,7 @@ def test_every_recorded_request_that_was_answered_is_accepted(with_model: bool) 
     assert {name: violations for name, violations in found.items() if violations} == {}
 
 
-@needs_corpus
+@usual_recordings
 def test_no_recorded_refusal_is_about_the_shape() -> None:
     refused = [one for one in completions() if one.status == 400]
     assert refused

@@ -20,7 +20,7 @@ from evener.testing import check_request
 from evener.transcript import Ask, Message, Origin, Reply, TextBlock, ToolResult
 from evener.transcript.delta import Delta, Failed
 from evener.wire import CODECS, Quirks, assemble
-from tests.corpus import Exchange, Json, exchanges, needs_corpus
+from tests.corpus import Exchange, Json, exchanges, needs_corpus, usual_recordings
 from tests.oracle import oracle_errors
 from tests.wire import gemini
 
@@ -68,6 +68,7 @@ def reply_to(exchange: Exchange) -> Reply:
 # Answers.
 
 
+@usual_recordings
 def test_there_is_traffic_of_every_kind() -> None:
     assert (len(ALL), len(ANSWERED), len(STREAMED)) >= (415, 412, 22)
     assert {one.provider for one in ALL} == gemini.ROWS.keys()
@@ -201,6 +202,7 @@ def b64(sign: str | None) -> bytes:
 LOOPS = list(loops())
 
 
+@usual_recordings
 def test_there_are_tool_loops_of_every_kind() -> None:
     assert len(LOOPS) >= 150
     assert sum(one.sse is not None for one, _ in LOOPS) >= 5

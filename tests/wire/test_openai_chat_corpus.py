@@ -19,7 +19,7 @@ from evener.transcript import Ask, Message, Origin, ReasoningBlock, Reply, TextB
 from evener.transcript import delta as d
 from evener.wire import CODECS, Encoded, Quirks, assemble
 from evener.wire.names import made_id
-from tests.corpus import Exchange, exchanges, needs_corpus
+from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
 from tests.wire import chat
 
 pytestmark = needs_corpus
@@ -85,6 +85,7 @@ def sent(ask: Ask, how: Quirks, prior: Encoded | None = None) -> Encoded:
     return CODEC.encode(ask, how, prior)
 
 
+@usual_recordings
 def test_every_provider_of_the_recordings_is_here() -> None:
     assert {one.provider for one in ALL} == chat.ROWS.keys()
     assert (len(SOUND), len(BROKEN), len(REFUSED), len(ASKED)) > (400, 2, 15, 400)
@@ -126,6 +127,7 @@ def joined(details: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:
     return [tuple(one) for one in found]
 
 
+@usual_recordings
 def test_a_200_that_is_no_completion_says_so() -> None:
     (echo,) = [one for one in ALL if one.provider == "demo"]
     with pytest.raises(e.WireError, match="chat completion"):
@@ -225,6 +227,7 @@ def loops() -> Iterator[tuple[Exchange, Exchange]]:
 LOOPS = list(loops())
 
 
+@usual_recordings
 def test_there_are_loops_of_many_providers() -> None:
     assert len(LOOPS) > 80
     assert len({one.provider for one, _ in LOOPS}) > 8

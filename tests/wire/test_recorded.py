@@ -15,7 +15,7 @@ from evener import errors as e
 from evener.transcript import Reply
 from evener.transcript.delta import Delta, Failed
 from evener.wire import assemble
-from tests.corpus import Exchange, needs_corpus
+from tests.corpus import Exchange, needs_corpus, usual_recordings
 from tests.wire.view import seen, shown
 from tests.wire.wires import WIRES, Wire
 
@@ -50,6 +50,7 @@ def decoded(wire: Wire, exchange: Exchange) -> Reply:
     return wire.codec.decode(json.dumps(exchange.response).encode(), wire.quirks(exchange))
 
 
+@usual_recordings
 @pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 def test_there_is_traffic_of_every_kind(wire: Wire) -> None:
     assert len(wire.answers()) > 200
