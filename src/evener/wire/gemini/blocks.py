@@ -39,13 +39,13 @@ from evener.wire.gemini.parts import (
     Raws,
     camel,
     is_bare,
-    is_base64,
     named_fields,
     ours,
     own_fields,
     part_of,
     shape_of,
 )
+from evener.wire.media import is_base64
 from evener.wire.names import short_id
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks

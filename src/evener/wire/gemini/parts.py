@@ -6,8 +6,6 @@ that is null was never given: it is ours, and does not go out.
 """
 
 import re
-from binascii import Error as Base64Error
-from binascii import a2b_base64
 
 import msgspec
 
@@ -28,7 +26,6 @@ __all__ = [
     "camel",
     "camel_fields",
     "is_bare",
-    "is_base64",
     "named_fields",
     "ours",
     "own_fields",
@@ -99,15 +96,6 @@ def named_fields(own: Raws) -> list[str]:
         elif bytes(value) not in EMPTY and kept.get(name) != value:
             names.append(name)
     return names
-
-
-def is_base64(data: str) -> bool:
-    """Whether media are what they must be; padding may be missing."""
-    try:
-        a2b_base64(data + "=" * (-len(data) % 4), strict_mode=True)
-    except (Base64Error, ValueError):
-        return False
-    return True
 
 
 def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]:

@@ -1,8 +1,5 @@
 """Writes blocks as content parts, and takes them out of a request again: the same table, both ways. Pure."""
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64
-
 import msgspec
 
 from evener.transcript.blocks import (
@@ -18,7 +15,7 @@ from evener.transcript.blocks import (
     Uploaded,
 )
 from evener.transcript.origin import Origin, Seal
-from evener.wire.media import plain_text, read_url, url_of
+from evener.wire.media import is_base64, plain_text, read_url, url_of
 from evener.wire.openai_chat.hosted import hosted_block
 from evener.wire.openai_chat.seals import WIRE, left_behind, opened, seal_text
 from evener.wire.page import Page
@@ -52,7 +49,7 @@ def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
 
 def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
     """A part for media or for what only this wire reads; None when the endpoint cannot take it here."""
-    if not isinstance(block, HostedBlock) and isinstance(block.source, Inline) and not _is_base64(block.source.data):
+    if not isinstance(block, HostedBlock) and isinstance(block.source, Inline) and not is_base64(block.source.data):
         return None
     match block:
         case HostedBlock(raw):
@@ -79,14 +76,6 @@ def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:
     """Whether the row takes media of this sort; what is none, it does."""
     kind = word(part.get("type"))
     return (quirks.documents or kind not in FILES) and (quirks.images or kind not in IMAGES)
-
-
-def _is_base64(data: str) -> bool:
-    try:
-        a2b_base64(data + "=" * (-len(data) % 4), strict_mode=True)
-    except (Base64Error, ValueError):
-        return False
-    return True
 
 
 def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
