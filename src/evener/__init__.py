@@ -1,5 +1,72 @@
-"""Evener: one typed conversation, one loop, any model."""
+"""Evener: one typed conversation, one loop, any model. Names are loaded when they are first used."""
 
-__all__ = ["__version__"]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evener.harness import Harness, RunStream, Thread
+    from evener.harness.finding import find_harness
+    from evener.harness.simple import run
+    from evener.loop.limits import Limits
+    from evener.model import Answer, Chain, Model, open_model
+    from evener.result import RunResult
+    from evener.store.memory import MemoryStore
+    from evener.store.sqlite import SqliteStore
+    from evener.tools import ModelRetry, Tool, ToolContext, ToolOutput, tool
+    from evener.transcript import Message, Transcript
+
+__all__ = [
+    "Answer",
+    "Chain",
+    "Harness",
+    "Limits",
+    "MemoryStore",
+    "Message",
+    "Model",
+    "ModelRetry",
+    "RunResult",
+    "RunStream",
+    "SqliteStore",
+    "Thread",
+    "Tool",
+    "ToolContext",
+    "ToolOutput",
+    "Transcript",
+    "__version__",
+    "find_harness",
+    "open_model",
+    "run",
+    "tool",
+]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "evener.model",
+    "Chain": "evener.model",
+    "Harness": "evener.harness",
+    "Limits": "evener.loop.limits",
+    "MemoryStore": "evener.store.memory",
+    "Message": "evener.transcript",
+    "Model": "evener.model",
+    "ModelRetry": "evener.tools",
+    "RunResult": "evener.result",
+    "RunStream": "evener.harness",
+    "SqliteStore": "evener.store.sqlite",
+    "Thread": "evener.harness",
+    "Tool": "evener.tools",
+    "ToolContext": "evener.tools",
+    "ToolOutput": "evener.tools",
+    "Transcript": "evener.transcript",
+    "find_harness": "evener.harness.finding",
+    "open_model": "evener.model",
+    "run": "evener.harness.simple",
+    "tool": "evener.tools",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'evener' has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -50,9 +50,13 @@ __all__ = [
 
 
 class EvenerError(Exception):
-    """The root. `retryable` says whether the same call may succeed later, unchanged."""
+    """The root. `retryable` says whether the same call may succeed later, unchanged.
+
+    `thread` names the conversation whose run it ended, if it ended one: that can be resumed.
+    """
 
     retryable: bool = False
+    thread: str = ""
 
 
 class UsageError(EvenerError):

@@ -16,7 +16,7 @@ LAYERS = (
     ("context", "policy", "encodings"),
     ("loop",),
     ("transport", "providers", "local"),
-    ("model", "tools", "store", "observe", "translate"),
+    ("model", "tools", "store", "observe", "translate", "result", "streaming"),
     ("driver",),
     ("harness",),
     ("cli", "viewer", "gateway", "testing", "demo", "__main__", "__init__"),

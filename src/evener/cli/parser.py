@@ -1,21 +1,157 @@
 """Which commands there are and what words they take. Imports nothing but argparse: `--help` must be quick."""
 
 import argparse
+import re
+from collections.abc import Sequence
 
 from evener import __version__
 
-__all__ = ["parser"]
+__all__ = ["parse", "parser"]
 
 WIRES = "anthropic_messages, openai_responses, openai_chat, gemini"
+EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+CODES = (
+    "exit codes: 0 done, 1 failed, 2 called wrongly, 3 a key is missing, 4 the provider said no, "
+    "5 the bytes did not arrive, 130 interrupted"
+)
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The words as options. Words that are too many are not repeated: one of them might be a key."""
+    top = parser()
+    options, rest = top.parse_known_args(argv)
+    if rest:
+        names = [word.partition("=")[0] for word in rest if re.match(r"--?[a-z-]+(?:=|$)", word)]
+        what = f"unknown: {' '.join(names)}" if names else "there are more words than the command takes"
+        top.error(f"{what} (values are not repeated here, for one might be a key)")
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="evener", description="One typed conversation, any model.")
+    top = argparse.ArgumentParser(prog="evener", description="One typed conversation, any model.", epilog=CODES)
     top.add_argument("--version", action="version", version=f"evener {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _complete(commands.add_parser("complete", help="ask a model once"))
+    _models(commands.add_parser("models", help="whom can be asked, what they can, and which keys are there"))
+    _keys(commands.add_parser("keys", help="store, list and remove keys"))
+    _doctor(commands.add_parser("doctor", help="check this machine, and say how to mend it"))
     _translate(commands.add_parser("translate", help="move a request from one provider's wire to another's"))
     return top
+
+
+def _complete(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Asks a model once and streams its answer. The first word is the model if it names one (provider:model or an alias) "
+        "and --model does not; what comes on standard input stands before the prompt."
+    )
+    command.epilog = CODES
+    command.add_argument(
+        "words", nargs="*", metavar="[MODEL] PROMPT", help="the model, if it is not given otherwise, and the prompt"
+    )
+    command.add_argument("-m", "--model", default="", metavar="M", help="provider:model, or an alias; default: as configured")
+    command.add_argument("-s", "--system", default="", metavar="TEXT", help="the system prompt")
+    command.add_argument("--image", action="append", default=[], metavar="FILE", help="a picture to show; may be repeated")
+    command.add_argument("--schema", default="", metavar="FILE|JSON", help="a JSON Schema that the answer must fit")
+    command.add_argument("--effort", choices=EFFORTS, help="how hard to think")
+    command.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens that the answer may have")
+    command.add_argument("--temperature", type=float, metavar="T", help="how freely to choose words")
+    command.add_argument(
+        "--json", action="store_true", help="print one JSON object: text, calls, usage, cost, timing, losses, stop"
+    )
+    command.add_argument("--raw", action="store_true", help="print the bytes of the provider's answer as they came")
+    command.add_argument("--timeout", type=float, metavar="S", help="the most seconds that the whole call may take")
+    command.set_defaults(run=_run_complete)
+
+
+def _run_complete(options: argparse.Namespace) -> int:
+    from evener.cli.complete import Wish, run
+
+    wish = Wish(
+        words=tuple(options.words),
+        model=options.model,
+        system=options.system,
+        images=tuple(options.image),
+        schema=options.schema,
+        effort=options.effort,
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        timeout=options.timeout,
+    )
+    return run(wish, form="raw" if options.raw else "json" if options.json else "text")
+
+
+def _models(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Lists the provider rows: wire, key, and what requests to them may hold. With --provider, one of them closely."
+    )
+    command.add_argument("--provider", default="", metavar="P", help="only this row, with its address and the models it knows")
+    command.add_argument("--json", action="store_true", help="print a JSON list")
+    command.set_defaults(run=_run_models)
+
+
+def _run_models(options: argparse.Namespace) -> int:
+    from evener.cli.models import run
+
+    return run(options.provider, as_json=options.json)
+
+
+def _keys(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Keeps keys in a file that only you may read. A key is never shown, and never given on the command line."
+    )
+    commands = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    store = commands.add_parser("set", help="store a key: typed without being shown, or from standard input")
+    store.add_argument("name", metavar="NAME", help="a provider, or the variable that a row names")
+    store.set_defaults(run=_run_keys_set)
+    shown = commands.add_parser("list", help="which keys are there, where, and for whom")
+    shown.add_argument("--json", action="store_true", help="print a JSON list")
+    shown.set_defaults(run=_run_keys_list)
+    gone = commands.add_parser("remove", help="forget a stored key")
+    gone.add_argument("name", metavar="NAME", help="a provider, or the variable that a row names")
+    gone.set_defaults(run=_run_keys_remove)
+    commands.add_parser("path", help="where the key file is").set_defaults(run=_run_keys_path)
+
+
+def _run_keys_set(options: argparse.Namespace) -> int:
+    from evener.cli.keys import store
+
+    return store(options.name)
+
+
+def _run_keys_list(options: argparse.Namespace) -> int:
+    from evener.cli.keys import show
+
+    return show(as_json=options.json)
+
+
+def _run_keys_remove(options: argparse.Namespace) -> int:
+    from evener.cli.keys import remove
+
+    return remove(options.name)
+
+
+def _run_keys_path(options: argparse.Namespace) -> int:  # noqa: ARG001
+    from evener.cli.keys import path
+
+    return path()
+
+
+def _doctor(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Checks versions, config files, keys, the local model, and whether the providers with a key can be reached. "
+        "Each problem comes with its fix. Sends no key anywhere."
+    )
+    command.epilog = "exit codes: 0 nothing that is configured is broken, 1 something is"
+    command.add_argument("--offline", action="store_true", help="reach for nobody")
+    command.add_argument("--json", action="store_true", help="print a JSON list of findings")
+    command.set_defaults(run=_run_doctor)
+
+
+def _run_doctor(options: argparse.Namespace) -> int:
+    from evener.cli.doctor import run
+
+    return run(offline=options.offline, as_json=options.json)
 
 
 def _translate(command: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "Effort",
     "Extra",
     "HostedTool",
+    "OutputForm",
     "OutputSchema",
     "Reasoning",
     "Settings",
@@ -44,6 +45,7 @@ ReasoningMode = Literal["auto", "default", "on", "off", "between_tools"]
 ReasoningShow = Literal["", "summary", "concise", "detailed", "omitted"]
 CacheMode = Literal["off", "marks", "moving", "provider"]
 StateMode = Literal["replay", "chain", "conversation"]
+OutputForm = Literal["", "native", "tool", "prompted"]
 
 EFFORTS: tuple[str, ...] = get_args(Effort)
 CHOICE_MODES: tuple[str, ...] = get_args(ChoiceMode)
@@ -51,6 +53,7 @@ REASONING_MODES: tuple[str, ...] = get_args(ReasoningMode)
 SHOWS: tuple[str, ...] = get_args(ReasoningShow)
 CACHE_MODES: tuple[str, ...] = get_args(CacheMode)
 STATE_MODES: tuple[str, ...] = get_args(StateMode)
+OUTPUT_FORMS: tuple[str, ...] = get_args(OutputForm)
 
 
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -165,18 +168,24 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class OutputSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The shape of the final answer. An empty `schema` asks for any JSON object."""
+    """The shape of the final answer. An empty `schema` asks for any JSON object.
+
+    `form` is how it is asked for: by the provider's own means, as the arguments of a tool, or in words; empty leaves the
+    choice to the model's row.
+    """
 
     schema: str = ""
     name: str = "answer"
     description: str = ""
     strict: bool | None = None
+    form: OutputForm = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.schema, Mapping):
             force_setattr(self, "schema", json_text(self.schema, "OutputSchema.schema"))
         if self.schema != "":
             check_object(self.schema, "OutputSchema.schema")
+        check_choice(self.form, OUTPUT_FORMS, "OutputSchema.form")
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -25,6 +25,7 @@ __all__ = [
     "Notice",
     "ReasoningDelta",
     "SealAdded",
+    "SealedKind",
     "Started",
     "Stopped",
     "TextDelta",
@@ -60,11 +61,14 @@ class CitationAdded(msgspec.Struct, frozen=True, gc=False):
     citation: Citation
 
 
+SealedKind = Literal["text", "reasoning", "call", "media"]
+
+
 class SealAdded(msgspec.Struct, frozen=True, gc=False):
     """The block's opaque fields, complete: the last one counts. `block` says what it seals if nothing else was sent."""
 
     index: int
-    block: Literal["text", "reasoning", "call", "media"]
+    block: SealedKind
     data: str
     id: str = ""
 

@@ -29,10 +29,13 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     max_output: int = 0  # tokens; 0 is unknown
     sampling: Literal["all", "none", "thinking_off"] = "all"
     output_schema: bool = True
+    any_output: bool = False  # an output schema may be something else than an object
     json_mode: bool = True
+    output_form: Literal["", "native", "tool", "prompted"] = ""  # how a structured answer is asked for; empty: as it can be
 
     # Tools.
     tools: bool = True
+    tool_encoding: Literal["native", "json_schema", "xml", "react"] = "native"  # how tools reach the model
     strict: bool = True
     forced_choice: bool = True
     forced_choice_thinking: bool = True  # also while thinking is on

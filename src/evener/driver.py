@@ -1,0 +1,314 @@
+"""Performs the plan's steps and appends what happened. The only concurrent code; it decides nothing.
+
+One path for everything: start, resume and retry all are "while there are steps, perform them". What must not happen twice is
+on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from hashlib import sha256
+from time import time
+from typing import TypeVar
+
+import msgspec
+
+from evener import events as ev
+from evener import streaming as st
+from evener.errors import EvenerError, ProviderError
+from evener.loop.plan import Setup, plan
+from evener.loop.state import State, fold
+from evener.loop.steps import CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
+from evener.model.chain import falls_back
+from evener.model.media import Media
+from evener.model.seam import Answered, Askable
+from evener.store.log import Log, Note
+from evener.tools.calling import Caller, CallSite
+from evener.transcript.ask import OutputSchema, ToolSpec
+from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
+from evener.transcript.message import Message
+from evener.transcript.mint import new_id
+
+__all__ = ["Agent", "Driver"]
+
+POLL = 0.5
+"""Seconds between two looks at the inbox while a model or a tool is at work."""
+UNKNOWN = (
+    "Interrupted: this call was started, and it is not known whether it took effect. It was not run again. "
+    "Find out before you repeat it."
+)
+
+T = TypeVar("T")
+Show = Callable[[st.StreamEvent], None]
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is made with: the same for every run of a harness."""
+
+    models: tuple[Askable, ...]
+    specs: tuple[ToolSpec, ...]
+    setup: Setup
+    caller: Caller
+    output: OutputSchema | None = None
+
+
+class Driver:
+    """One log under way. `show` gets what a caller sees; None shows nothing, and costs nothing."""
+
+    def __init__(
+        self,
+        log: Log,
+        state: State,
+        *,
+        agent: Agent,
+        place: st.Place,
+        media: Media,
+        answers: dict[str, Answered],
+        show: Show | None = None,
+    ) -> None:
+        self._log = log
+        self._agent = agent
+        self._place = place
+        self._show = show
+        self._sequence = 0
+        self._media = media
+        self._nudge: asyncio.Future[None] | None = None
+        self.state = state
+        self.answers = answers
+        """The last answer of the model that gave it: what makes the next request cheap."""
+        self.events: list[ev.Event] = []
+        self.error: EvenerError | None = None
+        """Why the model could not be asked, the last time it could not."""
+
+    async def drive(self) -> State:
+        """Go on until there is nothing to do: the run has finished."""
+        await self.heed()
+        while steps := plan(self.state, self._agent.setup):
+            await self._perform(steps)
+            await self.heed()
+        return self.state
+
+    async def record(self, *events: ev.Event) -> None:
+        """Append events, and know them only then."""
+        await self._log.append(*events)
+        self._fold(events)
+
+    def nudge(self) -> None:
+        """Look at the inbox now."""
+        if self._nudge is not None and not self._nudge.done():
+            self._nudge.set_result(None)
+
+    def _fold(self, events: Iterable[ev.Event]) -> None:
+        self.state = fold(events, self.state)
+        self.events.extend(events)
+
+    async def _perform(self, steps: tuple[Step, ...]) -> None:
+        match steps[0]:
+            case Finish(cause, detail):
+                await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
+            case CallModel() as step:
+                await self._call_model(step)
+            case ContinueTurn(model):
+                await self._call_model(CallModel(model))
+            case FetchMedia() | RunTool() | SettleCall():
+                await self._perform_all(steps)
+
+    # The inbox.
+
+    async def heed(self) -> None:
+        """Turn what was said to the log into events."""
+        for note in await self._log.notes():
+            event = _event_of(note)
+            await self._log.settle(note.number, *((event,) if event else ()))
+            if event:
+                self._fold((event,))
+
+    async def _heeding(self, work: Coroutine[object, object, T], *, until: Callable[[State], bool]) -> T | None:
+        """Do something that takes its time, and listen meanwhile. None: it was given up because of what somebody said."""
+        task = asyncio.ensure_future(work)
+        try:
+            while True:
+                self._nudge = asyncio.get_running_loop().create_future()
+                await asyncio.wait((task, self._nudge), timeout=POLL, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    return task.result()
+                await self._log.renew()
+                await self.heed()
+                if until(self.state):
+                    return None
+        finally:
+            self._nudge = None
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+
+    # The model.
+
+    async def _call_model(self, step: CallModel) -> None:
+        model = self._agent.models[step.model]
+        if step.wait or self.state.failure:
+            failure = self.state.failure.message if self.state.failure else ""
+            self.tell(st.RetryScheduled, error=failure, wait=step.wait, model=model.name)
+            if step.wait and await self._heeding(_pause(step.wait), until=_is_cancelled) is None:
+                return
+        await self.record(ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices))
+        for key, text in step.notices:
+            self.tell(st.NoticeGiven, key=key, text=text)
+        self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
+        shown = self._sequence
+        try:
+            answer = await self._heeding(self._asked(model), until=_is_given_up)
+        except EvenerError as error:
+            self.error = error
+            if self._sequence > shown:
+                self.tell(st.Retracted, why=str(error))
+            await self.record(_failed(error, shown=self._sequence > shown))
+            return
+        if answer is None:
+            if self._sequence > shown:
+                self.tell(st.Retracted, why="The user spoke.")
+            return
+        self.answers = {model.name: answer}
+        await self.record(_replied(answer))
+        self.tell(st.TurnFinished, message=answer.message, usage=answer.reply.usage)
+
+    async def _asked(self, model: Askable) -> Answered:
+        transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
+        ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
+        stream = model.stream(ask, after=self.answers.get(model.name))
+        names: dict[int, tuple[str, str]] = {}
+        try:
+            while deltas := await stream.read():
+                if self._show is not None:
+                    self._show_all(deltas, names)
+            return stream.answer
+        finally:
+            await stream.aclose()
+
+    # Tools and media.
+
+    async def _perform_all(self, steps: tuple[Step, ...]) -> None:
+        """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
+        settled = [_settled(step.call.id) for step in steps if isinstance(step, SettleCall)]
+        runs = [step for step in steps if isinstance(step, RunTool)]
+        starts = [self._started(step) for step in runs]
+        await self.record(*settled, *starts)
+        work = [self._run(step) for step in runs] + [self._fetch(step.url) for step in steps if isinstance(step, FetchMedia)]
+        if work:
+            await self._heeding(_together(work), until=_is_cancelled)
+        if self.state.cancelled is not None:
+            left = [one.call for one in self.state.calls if one.status == "started"]
+            await self.record(*(self._agent.caller.given_up(call) for call in left))
+
+    async def _run(self, step: RunTool) -> None:
+        self.tell(st.ToolStarted, call=step.call)
+        caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress)
+        done = await caller.verify(step.call, site) if step.verifying else await caller.run(step.call, site)
+        if done is None:  # the interrupted start did not take effect, so this is the first one that may
+            await self.record(self._started(RunTool(step.call)))
+            done = await caller.run(step.call, site)
+        await self.record(done)
+        self.tell(st.ToolFinished, call=step.call, result=done)
+
+    def _started(self, step: RunTool) -> ev.CallStarted:
+        digest = self._agent.caller.digest(step.call)
+        return ev.CallStarted(
+            at=time(), call=step.call.id, tool=step.call.name, key=self._key(step.call), digest=digest, verifying=step.verifying
+        )
+
+    def _key(self, call: ToolCall) -> str:
+        """The idempotency key: the same for every start of one call, in any process."""
+        known = next((one.key for one in self.state.calls if one.call.id == call.id), "")
+        made = self.state.transcript.last
+        return known or sha256(f"{self._log.lease.log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
+
+    def _progress(self, call: str, text: str, fraction: float) -> None:
+        self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)
+
+    async def _fetch(self, url: str) -> None:
+        digest, media_type, size = await self._media.fetch(url)
+        await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))
+
+    # What the caller sees.
+
+    def tell(self, kind: Callable[..., st.StreamEvent], **fields: object) -> None:
+        """Show something, if somebody looks."""
+        if self._show is not None:
+            self._sequence += 1
+            self._show(kind(place=self._place, sequence=self._sequence, **fields))
+
+    def _show_all(self, deltas: list[Delta], names: dict[int, tuple[str, str]]) -> None:
+        for delta in deltas:
+            match delta:
+                case TextDelta(_, text):
+                    self.tell(st.TextStreamed, text=text)
+                case ReasoningDelta(_, text):
+                    self.tell(st.ReasoningStreamed, text=text)
+                case ArgumentsDelta(index, text):
+                    call, tool = names.get(index, ("", ""))
+                    self.tell(st.ArgumentsStreamed, call=call, tool=tool, text=text)
+                case CallStarted(index, call, tool):
+                    names[index] = (call, tool)
+                    self.tell(st.ArgumentsStreamed, call=call, tool=tool, text="")
+                case _:
+                    pass
+
+
+def _is_cancelled(state: State) -> bool:
+    return state.cancelled is not None
+
+
+def _is_given_up(state: State) -> bool:
+    return not state.asking
+
+
+async def _pause(seconds: float) -> bool:
+    await asyncio.sleep(seconds)
+    return True
+
+
+async def _together(work: list[Coroutine[object, object, None]]) -> bool:
+    """All of them, at once; the first error ends the others."""
+    if len(work) == 1:
+        await work[0]
+        return True
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return True
+
+
+def _event_of(note: Note) -> ev.Event | None:
+    """What a note means; None for one that nobody understands."""
+    body = msgspec.json.decode(note.body, type=dict[str, object])
+    match note.kind, body:
+        case "steer", {"text": str(text)}:
+            return ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True)
+        case "cancel", _:
+            return ev.Cancelled(at=time(), why=str(body.get("why", "")))
+        case _:
+            return None
+
+
+def _failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
+    wait = error.retry_after if isinstance(error, ProviderError) and error.retry_after else 0.0
+    return ev.ModelFailed(
+        at=time(), error=type(error).__name__, message=str(error), retryable=error.retryable,
+        elsewhere=falls_back(error), retry_after=wait, shown=shown,
+    )  # fmt: skip
+
+
+def _replied(answer: Answered) -> ev.Replied:
+    cost = answer.cost
+    problems = tuple(raw for name, raw in answer.reply.notices if name == "malformed_call")
+    return ev.Replied(
+        at=time(), message=answer.message, stop=answer.reply.stop, cost=cost.amount, exact=cost.exact, losses=answer.losses,
+        seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=answer.reply.id, problems=problems,
+    )  # fmt: skip
+
+
+def _settled(call: str) -> ev.CallFinished:
+    return ev.CallFinished(at=time(), call=call, ok=False, content=(TextBlock(UNKNOWN),), outcome="unknown")

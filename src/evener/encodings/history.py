@@ -1,0 +1,203 @@
+"""Earlier calls and results in an encoding's text form. Pure and incremental: a message is rewritten once, then kept.
+
+Each message becomes one message, so that the rewritten history grows as the history does and the codec can keep its bytes.
+Pictures and documents in a result stand behind its text. A message with nothing to rewrite is the same message.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
+from evener.encodings.prepared import Past, Style
+from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
+from evener.transcript.calls import NO_RESULT
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.transcript import Transcript
+from evener.wire.text import ERROR, as_object, dumps
+
+__all__ = ["call_text", "continued", "result_text"]
+
+Waiting = dict[str, str]
+
+
+def continued(prior: Past | None, style: Style, transcript: Transcript) -> Past:
+    """The history in this style: from `prior` on if it fits, else from the start. The result says the same."""
+    fits = prior is not None and prior.style == style and transcript.extends(prior.node)
+    start = prior if prior is not None and fits else Past(style, None, Transcript())
+    if start.node is transcript.head:
+        return start
+    waiting: Waiting = dict(start.waiting)
+    losses: list[Loss] = []
+    fresh = [made for message in transcript.since(start.node) for made in _rewritten(message, style, waiting, losses)]
+    kept = (*start.losses, *losses) if losses else start.losses
+    return Past(style, transcript.head, start.transcript.extend(fresh), tuple(waiting.items()), kept)
+
+
+def _rewritten(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
+    """The message in its text form; before it, honest results for calls that never got one."""
+    if message.role == "assistant":
+        if waiting:
+            yield _unanswered(message, style, waiting, losses)
+        waiting.update((call.id, call.name) for call in message.calls)
+        yield _with(message, _spoken(message, style, losses))
+    else:
+        yield _with(message, _returned(message, style, waiting, losses))
+
+
+def _with(message: Message, blocks: Sequence[Block]) -> Message:
+    return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
+
+
+def _unanswered(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Message:
+    texts = [result_text(style, name, NO_RESULT, is_error=True) for name in waiting.values()]
+    for id in waiting:
+        losses.append(Loss("added", "tool_result", f"call {id!r} had none; an honest one was made", message.id))
+    waiting.clear()
+    return Message("user", (TextBlock("\n".join(texts)),), id=f"{message.id}/results", created_at=message.created_at)
+
+
+# What the assistant said.
+
+
+def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
+    calls = [block for block in message.blocks if isinstance(block, ToolCall)]
+    blocks = _thought(message, style) if style.encoding == "react" else list(message.blocks)
+    if not calls:
+        return _answered(message, blocks, style, losses) if style.offered else blocks
+    runs = [(kind, list(run)) for kind, run in groupby(blocks, type)]
+    made: list[Block] = []
+    for number, (kind, run) in enumerate(runs):
+        if kind is not ToolCall:
+            made += run
+            continue
+        together = [block for block in run if isinstance(block, ToolCall)]
+        lead = "\n" if made and isinstance(made[-1], TextBlock) else ""
+        trail = "\n" if runs[number + 1 :] and runs[number + 1][0] is TextBlock else ""
+        made.append(TextBlock(lead + call_text(style, together) + trail, cache=together[-1].cache))
+    for call in calls:
+        if call.seal:
+            losses.append(Loss("dropped", "seal of tool_call", "the call is sent as text", message.id))
+    return made
+
+
+def _thought(message: Message, style: Style) -> list[Block]:
+    """Reasoning that nobody sealed has a place of its own in this encoding, if the model that is asked has made it."""
+    origin = message.origin
+    own = origin is None or (origin.wire, origin.provider, origin.model) == (
+        *(style.target.wire, style.target.provider),
+        style.target.model,
+    )
+    if not own and style.foreign == "drop":
+        return list(message.blocks)
+    return [
+        TextBlock(f"Thought: {block.text.strip()}\n") if isinstance(block, ReasoningBlock) and _is_bare(block) else block
+        for block in message.blocks
+    ]
+
+
+def _is_bare(block: ReasoningBlock) -> bool:
+    return block.seal is None and bool(block.text.strip())
+
+
+def _answered(message: Message, blocks: list[Block], style: Style, losses: list[Loss]) -> list[Block]:
+    """A final answer in the form that the model is asked to answer in."""
+    if style.encoding == "xml" or not message.text.strip():
+        return blocks
+    if style.encoding == "react":
+        return _labelled(message, blocks, losses)
+    if style.final != "text":
+        return blocks if style.final == "object" else [_enveloped(block, style) for block in blocks]
+    texts = [block for block in blocks if isinstance(block, TextBlock)]
+    _report(message, texts, losses)
+    whole = "".join(block.text for block in texts)
+    answer = TextBlock(_wrapped({ANSWER: whole}, style), cache=texts[-1].cache)
+    return [*(block for block in blocks if not isinstance(block, TextBlock)), answer]
+
+
+def _enveloped(block: Block, style: Style) -> Block:
+    """A JSON answer that is no object, back in its envelope."""
+    if not isinstance(block, TextBlock) or as_object(f'{{"x":{block.text}}}') is None:
+        return block
+    return TextBlock(_wrapped({ANSWER: msgspec.Raw(block.text.strip().encode())}, style), cache=block.cache)
+
+
+def _labelled(message: Message, blocks: list[Block], losses: list[Loss]) -> list[Block]:
+    for place, block in enumerate(message.blocks):
+        if isinstance(block, TextBlock) and block.text.strip():
+            _report(message, [block], losses)
+            said = TextBlock(f"Final Answer: {block.text}", cache=block.cache)
+            return [*blocks[:place], said, *blocks[place + 1 :]]
+    return blocks
+
+
+def _report(message: Message, texts: Sequence[TextBlock], losses: list[Loss]) -> None:
+    if any(block.seal for block in texts):
+        losses.append(Loss("dropped", "fields of text", "the answer is sent in the form of the encoding", message.id))
+    if any(block.citations for block in texts):
+        losses.append(Loss("dropped", "citations", "the answer is sent in the form of the encoding", message.id))
+
+
+def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
+    """Calls as the model would write them."""
+    match style.encoding:
+        case "xml":
+            return "\n".join(f'<tool_call name="{escape(call.name)}">{call.raw}</tool_call>' for call in calls)
+        case "react":
+            return "\n".join(f"Action: {call.name}\nAction Input: {call.raw}" for call in calls)
+        case _:
+            told = [{TOOL: call.name, ARGUMENTS: as_object(call.raw) or call.raw} for call in calls]
+            return _wrapped(dict(told[0]) if len(told) == 1 else {CALLS: told}, style)
+
+
+def _wrapped(value: dict[str, object], style: Style) -> str:
+    return dumps({VALUE: value} if style.wrapped else value).decode()
+
+
+# What came back.
+
+
+def _returned(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> list[Block]:
+    made: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolResult):
+            trail = "" if block is message.blocks[-1] else "\n"
+            made += _result(block, waiting.pop(block.call_id, ""), style, message.id, losses, trail=trail)
+        else:
+            made.append(block)
+    return made
+
+
+def _result(result: ToolResult, name: str, style: Style, message: str, losses: list[Loss], *, trail: str) -> list[Block]:
+    texts: list[str] = []
+    media: list[ResultContent] = []
+    for block in result.content:
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+        elif isinstance(block, HostedBlock):
+            texts.append(block.line)
+            losses.append(Loss("degraded", "hosted block", "the result is sent as text; its line stands for it", message))
+        else:
+            media.append(block)
+    text = "\n".join(texts) or ("(see below)" if media else "(nothing)")
+    made: list[Block] = [TextBlock(result_text(style, name, text, is_error=result.is_error) + trail), *media]
+    if result.seal:
+        losses.append(Loss("dropped", "fields of tool_result", "the result is sent as text", message))
+    return [*made[:-1], replace(made[-1], cache=result.cache)] if result.cache else made
+
+
+def result_text(style: Style, name: str, text: str, *, is_error: bool) -> str:
+    """A tool's result as the model reads it."""
+    match style.encoding:
+        case "xml":
+            tag = f' name="{escape(name)}"' if name else ""
+            error = ' error="true"' if is_error else ""
+            return f"<tool_result{tag}{error}>{text.replace('</tool_result', '&lt;/tool_result')}</tool_result>"
+        case "react":
+            return f"Observation: {ERROR if is_error else ''}{text}"
+        case _:
+            return f"{'Error' if is_error else 'Result'}{f' of {name}' if name else ''}: {text}"

@@ -1,0 +1,220 @@
+"""Fits an ask to what its model can do, before a codec writes it: tools, choice, structured answers. Pure.
+
+Where there is nothing to change the ask goes on as it is, at once. Else what does not depend on the messages is a plan that
+is kept from turn to turn, and the history is rewritten only where it is new.
+"""
+
+from msgspec.structs import replace
+
+from evener.encodings.degrade import chosen_encoding, chosen_form, has, told_choice
+from evener.encodings.forms import FINAL_RESULT, final_choice, final_tool
+from evener.encodings.history import continued
+from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, Style
+from evener.encodings.schemas import alternatives, final_of, is_object, optional_arguments, wrapped_schema
+from evener.encodings.words import format_words, json_words, output_words, tool_words
+from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
+from evener.transcript.blocks import CacheTtl, TextBlock
+from evener.transcript.loss import Loss
+from evener.wire.quirks import Quirks
+
+__all__ = ["prepare"]
+
+OBSERVATION = "Observation:"
+MOST_STOPS = 4
+
+
+def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, prior: Prepared | None = None) -> Prepared:
+    """The ask as its codec should get it. `prior` is the last one of this conversation: it makes this one cheaper, no more."""
+    wanted = encoding or quirks.tool_encoding
+    if wanted == "native" and ask.output is None and quirks.tools and (not ask.tools or _is_plain(ask.choice)):
+        return Prepared(ask, (), "native", "")
+    source = (
+        *(ask.tools, ask.choice, ask.output, ask.settings, ask.reasoning, ask.transcript.system_blocks),
+        *(quirks, wanted, ask.target, ask.foreign_reasoning),
+    )
+    plan = prior.plan if prior and prior.plan and prior.plan.source == source else _planned(ask, quirks, wanted, source)
+    if plan.untouched:
+        return Prepared(ask, plan.losses, plan.encoding, plan.form, plan)
+    style = plan.style
+    past = continued(prior.past if prior else None, style, ask.transcript) if style else None
+    transcript = past.transcript if past else ask.transcript
+    if transcript.system_blocks is not plan.system:
+        transcript = transcript.with_system(plan.system)
+    made = replace(ask, transcript=transcript, tools=plan.tools, choice=plan.choice, output=plan.output, settings=plan.settings)
+    last = ask.transcript.last
+    losses = (*plan.losses, *past.losses) if past else plan.losses
+    return Prepared(made, losses, plan.encoding, plan.form, plan, past, last.id if last else "")
+
+
+def _is_plain(choice: Choice) -> bool:
+    return choice.mode in ("auto", "none") and choice.parallel is None and not choice.names
+
+
+class _Draft:
+    """A plan while it is made."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.losses: list[Loss] = []
+        self.tools: tuple[ToolSpec | HostedTool, ...] = ask.tools
+        self.choice = ask.choice
+        self.output = ask.output
+        self.settings = ask.settings
+        self.form: OutputForm = ""
+        self.wrapped = False
+        self.parts: list[TextBlock] = []  # said after the system prompt
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(tool for tool in self.tools if isinstance(tool, ToolSpec))
+
+    def is_as(self, ask: Ask) -> bool:
+        """Whether nothing has changed."""
+        return not self.parts and self.tools is ask.tools and self.choice == ask.choice and self.output is ask.output
+
+    def say(self, text: str, cache: CacheTtl = "") -> None:
+        if text:
+            self.parts.append(TextBlock(text, cache=cache))
+
+
+def _planned(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[object, ...]) -> Plan:
+    draft = _Draft(ask)
+    encoding = chosen_encoding(wanted, ask, quirks, draft.losses)
+    functions = bool(draft.specs)
+    if ask.output is not None:
+        draft.form = chosen_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
+        if draft.form == "tool":
+            _offer_final(draft, ask.output)
+    style: Style | None = None
+    if encoding == "native":
+        _keep_native(draft, ask, quirks)
+    else:
+        style = _put_into_text(draft, ask, quirks, encoding)
+    offered = style is not None and style.offered
+    strict = offered and encoding == "json_schema" and draft.output is not None and draft.output.strict
+    return Plan(
+        source=source,
+        encoding=encoding,
+        form=draft.form,
+        losses=tuple(draft.losses),
+        tools=() if style else draft.tools,
+        choice=Choice() if style else draft.choice,
+        output=draft.output,
+        settings=draft.settings,
+        system=(*ask.transcript.system_blocks, *draft.parts) if draft.parts else ask.transcript.system_blocks,
+        style=style,
+        wanted=draft.choice,
+        wrapped=draft.wrapped,
+        untouched=style is None and draft.is_as(ask),
+        optional=optional_arguments(_specs(ask)) if strict else {},
+    )
+
+
+def _specs(ask: Ask) -> list[ToolSpec]:
+    return [tool for tool in ask.tools if isinstance(tool, ToolSpec)]
+
+
+# Structured answers.
+
+
+def _offer_final(draft: _Draft, output: OutputSchema) -> None:
+    draft.tools = (*draft.tools, final_tool(output, [tool.name for tool in draft.specs]))
+    draft.choice = final_choice(draft.choice)
+    draft.wrapped = not is_object(output.schema)
+    draft.output = None
+
+
+def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
+    """The answer's shape as a field of the request, or in words."""
+    output = draft.output
+    if output is None:
+        return
+    if draft.form == "prompted":
+        draft.say(output_words(output))
+        mode = quirks.json_mode and has(ask, "json_mode") and not ask.tools and is_object(output.schema)
+        draft.output = OutputSchema(form="native") if mode else None
+    elif output.schema and not is_object(output.schema) and not quirks.any_output:
+        draft.output = replace(output, schema=wrapped_schema(output.schema))
+        draft.wrapped = True
+
+
+# Tools by the provider's own means.
+
+
+def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
+    if draft.tools:
+        draft.choice, said = told_choice(draft.choice, ask, quirks, draft.losses)
+        draft.say("\n".join(said))
+    _shape_answer(draft, ask, quirks)
+
+
+# Tools in the text.
+
+
+def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> Style:
+    _report_tools(draft, encoding)
+    specs = draft.specs
+    if not specs:
+        _shape_answer(draft, ask, quirks)
+        return Style(encoding, ask.target, ask.foreign_reasoning)
+    draft.choice = _known(draft.choice, specs, draft.losses)
+    marks = [tool.cache for tool in specs if tool.cache]
+    draft.say(tool_words(specs), marks[-1] if marks else "")
+    if encoding == "json_schema":
+        return _envelop(draft, ask, quirks)
+    draft.say(format_words(encoding, draft.choice))
+    _shape_prompted(draft)
+    if encoding == "react" and has(ask, "stop") and len(draft.settings.stop) < min(MOST_STOPS, quirks.stops):
+        draft.settings = _stopping(draft.settings)
+    return Style(encoding, ask.target, ask.foreign_reasoning, offered=True)
+
+
+def _shape_prompted(draft: _Draft) -> None:
+    """Beside calls in the text only words can say what the answer must be."""
+    if draft.output is not None:
+        draft.say(output_words(draft.output))
+        draft.output = None
+
+
+def _stopping(settings: Settings) -> Settings:
+    """Stop before a result is made up."""
+    return settings if OBSERVATION in settings.stop else replace(settings, stop=(*settings.stop, OBSERVATION))
+
+
+def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
+    """Calls and answer as one schema that the whole answer is held to."""
+    constrained = quirks.output_schema
+    final: Final = final_of(draft.output)
+    wrapped = not quirks.any_output
+    schema = alternatives(draft.specs, draft.choice, draft.output, final=final, wrapped=wrapped)
+    draft.say(json_words(draft.choice, draft.output, final=final, wrapped=wrapped, constrained=constrained))
+    if draft.output is not None:
+        draft.form = "native" if constrained else "prompted"
+        draft.wrapped = wrapped and final == "object"
+    if constrained:
+        draft.output = OutputSchema(schema, name="reply", strict=True if quirks.strict else None)
+    else:
+        why = "it cannot be enforced here; calls are asked for in the prompt"
+        draft.losses += [Loss("degraded", "output schema", why)] if draft.output is None else []
+        draft.output = OutputSchema() if quirks.json_mode and has(ask, "json_mode") else None
+    return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped)
+
+
+def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:
+    """The choice without tools that are not offered."""
+    offered = {tool.name for tool in specs}
+    names = tuple(name for name in choice.names if name in offered)
+    if names == choice.names and (choice.mode != "named" or len(names) == 1):
+        return choice
+    losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+    return replace(choice, mode="auto" if choice.mode == "named" and len(names) != 1 else choice.mode, names=names)
+
+
+def _report_tools(draft: _Draft, encoding: EncodingName) -> None:
+    for tool in draft.tools:
+        if isinstance(tool, HostedTool):
+            why = f"tools are described in the prompt ({encoding}); only its own provider can run it"
+            draft.losses.append(Loss("dropped", f"hosted tool {tool.name}", why))
+        elif tool.extra:
+            draft.losses.append(Loss("dropped", f"fields of tool {tool.name}", "tools are described in the prompt"))
+        elif tool.strict and encoding != "json_schema" and tool.name != FINAL_RESULT:
+            draft.losses.append(Loss("dropped", f"strict on tool {tool.name}", "arguments in text cannot be enforced"))

@@ -1,0 +1,79 @@
+"""What `prepare` hands on: the ask for the codec, what it cost, and what the next turn and the reader need. Pure values."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
+from evener.transcript.blocks import TextBlock
+from evener.transcript.loss import Loss
+from evener.transcript.origin import Origin
+from evener.transcript.transcript import Node, Transcript
+
+__all__ = ["EncodingName", "Final", "Past", "Plan", "Prepared", "Style"]
+
+EncodingName = Literal["native", "json_schema", "xml", "react"]
+"""How tools reach the model."""
+
+Final = Literal["text", "object", "value"]
+"""What ends a turn in a JSON envelope: a text, an object of the caller's shape, or another value of it."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """All that shapes the text forms of a history. A past that was rewritten under another style is of no use."""
+
+    encoding: EncodingName
+    target: Origin
+    foreign: str
+    offered: bool = False
+    final: Final = "text"
+    wrapped: bool = False
+
+
+class Past(msgspec.Struct, frozen=True):
+    """A history up to `node`, rewritten. `waiting` are the calls without a result so far, by id and name."""
+
+    style: Style
+    node: Node | None
+    transcript: Transcript
+    waiting: tuple[tuple[str, str], ...] = ()
+    losses: tuple[Loss, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What an ask becomes, its messages aside: the same from turn to turn while nothing else changes.
+
+    `source` is what it was made from. `wanted` is the choice that the answer is held against. `optional` names, by tool,
+    the arguments where null stands for absent.
+    """
+
+    source: tuple[object, ...]
+    encoding: EncodingName
+    form: OutputForm
+    losses: tuple[Loss, ...]
+    tools: tuple[ToolSpec | HostedTool, ...]
+    choice: Choice
+    output: OutputSchema | None
+    settings: Settings
+    system: tuple[TextBlock, ...]
+    style: Style | None = None
+    wanted: Choice = Choice()
+    wrapped: bool = False  # the answer is an object that holds the value
+    untouched: bool = False  # the ask goes on as it is
+    optional: Mapping[str, frozenset[str]] = {}
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """One model call as the codec gets it. Give it back as `prior` for the next call of the same conversation.
+
+    `form` is how a structured answer was asked for, empty when none was. `seed` is what the ids of calls are made from.
+    """
+
+    ask: Ask
+    losses: tuple[Loss, ...]
+    encoding: EncodingName
+    form: OutputForm
+    plan: Plan | None = None
+    past: Past | None = None
+    seed: str = ""

@@ -1,0 +1,240 @@
+"""Facts in past tense: what happened in one log, in order. They are all the state there is; everything else folds them. Pure.
+
+Written before the thing they announce (`ModelCalled`, `CallStarted`) or after the thing they report. `at` is the time in
+seconds since 1970, minted by whoever appends them. An event never holds a credential or a provider's raw answer.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from evener.errors import BadDocument, StoreError
+from evener.transcript.ask import ToolSpec
+from evener.transcript.blocks import ResultContent, TextBlock
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.reply import Stop
+
+__all__ = [
+    "VERSION",
+    "CallFinished",
+    "CallStarted",
+    "Cancelled",
+    "Configured",
+    "Continued",
+    "Effect",
+    "Event",
+    "Finished",
+    "MediaFetched",
+    "ModelCalled",
+    "ModelFailed",
+    "Opened",
+    "Outcome",
+    "Prompted",
+    "Replied",
+    "Resumed",
+    "Steered",
+    "StopCause",
+    "decode_event",
+    "encode_event",
+    "encode_events",
+]
+
+VERSION = 1
+"""Of the events' form. Older forms are read for ever; a newer one is refused with a clear error."""
+
+Effect = Literal["read", "idempotent", "write"]
+"""What running a tool twice does: nothing, nothing with the same key, or harm."""
+
+Outcome = Literal["done", "failed", "unknown"]
+"""How a call ended. `unknown`: it was started, and nobody can say whether it took effect."""
+
+StopCause = Literal[
+    "done",  # the model gave its final answer
+    "refusal",  # the model or a filter declined
+    "length",  # the answer was cut at the output limit
+    "limit",  # a limit of the run was reached; it can be resumed
+    "repeated",  # the same call came over and over; it can be resumed
+    "tool_retries",  # a tool's retry budget is spent
+    "provider_error",  # the model could not be asked
+    "cancelled",  # somebody stopped the run; it can be resumed
+    "unexpected",  # an answer that fits nowhere
+]
+
+
+class Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What all events share."""
+
+    at: float
+
+
+class Opened(Fact, frozen=True, tag="opened"):
+    """A log began: the first event of each. A fork names its parent log, the last event that both share, and its hash."""
+
+    thread: str
+    harness: str = ""
+    parent: str = ""
+    parent_seq: int = 0
+    parent_hash: str = ""
+
+
+class Configured(Fact, frozen=True, tag="configured"):
+    """What the runs from here on are made with. Written only when it differs from what was written last."""
+
+    model: str
+    system: tuple[TextBlock, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+
+
+class Prompted(Fact, frozen=True, tag="prompted"):
+    """The user spoke, and with it a run began."""
+
+    run: str
+    message: Message
+
+
+class Continued(Fact, frozen=True, tag="continued"):
+    """A run that had stopped goes on, with a fresh allowance of whatever is limited."""
+
+    run: str
+
+
+class Resumed(Fact, frozen=True, tag="resumed"):
+    """Another holder took over the log: whatever was under way is interrupted."""
+
+    epoch: int
+
+
+class Steered(Fact, frozen=True, tag="steered"):
+    """The user spoke while the run was busy. It reaches the model with the next request; `at_once`: the present one is given up."""
+
+    message: Message
+    at_once: bool = False
+
+
+class ModelCalled(Fact, frozen=True, tag="model_called"):
+    """A request is about to be sent. What waited to be told to the model (results, steering, notices) is part of it.
+
+    `id` names the message that holds the results and notices, if there are any.
+    """
+
+    model: str
+    id: str = ""
+    notices: tuple[tuple[str, str], ...] = ()  # key and text; a key is used once a run
+
+
+class Replied(Fact, frozen=True, tag="replied"):
+    """The model answered, to the wire's terminal mark."""
+
+    message: Message
+    stop: Stop
+    cost: Decimal = Decimal(0)
+    exact: bool = True  # False: the cost is a lower bound
+    losses: tuple[Loss, ...] = ()
+    seconds: float = 0.0
+    first: float = 0.0  # seconds to the first piece of the answer
+    tries: int = 1
+    reply: str = ""  # the provider's id of the answer
+    problems: tuple[str, ...] = ()  # what was wrong with the form of the answer, to be told to the model
+
+
+class ModelFailed(Fact, frozen=True, tag="model_failed"):
+    """No answer, or one that broke off: the turn does not count."""
+
+    error: str  # the class
+    message: str
+    retryable: bool = False
+    elsewhere: bool = False  # another model may do better
+    retry_after: float = 0.0
+    shown: bool = False  # pieces of it had been shown: they are retracted
+
+
+class CallStarted(Fact, frozen=True, tag="call_started"):
+    """A tool is about to run. On disk before the tool sees its arguments."""
+
+    call: str
+    tool: str
+    key: str  # the idempotency key: the same for every start of this call
+    digest: str = ""  # of tool, arguments and schema
+    verifying: bool = False  # not the tool, but the question whether it took effect
+
+
+class CallFinished(Fact, frozen=True, tag="call_finished"):
+    """A call has its result, whatever it is. `retry` says that the model may mend it and try again."""
+
+    call: str
+    ok: bool
+    content: tuple[ResultContent, ...] = ()
+    outcome: Outcome = "done"
+    retry: bool = False
+    metadata: str = "{}"
+    seconds: float = 0.0
+
+
+class MediaFetched(Fact, frozen=True, tag="media_fetched"):
+    """Media behind a URL, or in the store, is at hand for the next requests: `digest` names its bytes."""
+
+    source: str
+    digest: str
+    media_type: str = ""
+    size: int = 0
+
+
+class Cancelled(Fact, frozen=True, tag="cancelled"):
+    """Somebody stopped the run."""
+
+    why: str = ""
+
+
+class Finished(Fact, frozen=True, tag="finished"):
+    """The run stopped, for this cause. `detail` is a sentence."""
+
+    run: str
+    cause: StopCause
+    detail: str = ""
+
+
+Event = (
+    Opened
+    | Configured
+    | Prompted
+    | Continued
+    | Resumed
+    | Steered
+    | ModelCalled
+    | Replied
+    | ModelFailed
+    | CallStarted
+    | CallFinished
+    | MediaFetched
+    | Cancelled
+    | Finished
+)
+
+_encoder = msgspec.json.Encoder(decimal_format="string")
+_decoder = msgspec.json.Decoder(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """One event as JSON."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes, version: int = VERSION) -> Event:
+    """The event that `encode_event` wrote. What a newer Evener wrote stops here, before anything is guessed."""
+    if version > VERSION:
+        raise StoreError(
+            f"An event has version {version}; this Evener reads versions up to {VERSION}. Update Evener to open this thread."
+        )
+    try:
+        event: Event = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadDocument(f"A stored event cannot be read: {error}. The log is damaged from this event on.") from None
+    return event
+
+
+def encode_events(events: Sequence[Event]) -> list[bytes]:
+    """Events as JSON, one by one."""
+    return [_encoder.encode(event) for event in events]

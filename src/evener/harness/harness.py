@@ -1,0 +1,183 @@
+"""The friendly front: a model, tools, a system prompt; then `run`. Reusable: runs share nothing but what is set up here."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from os import PathLike
+from typing import TypeVar
+
+from evener import events as ev
+from evener.driver import Agent
+from evener.errors import UsageError
+from evener.harness.running import RunStream
+from evener.harness.thread import Prompt, Thread
+from evener.loop.limits import Limits
+from evener.loop.plan import Setup, ToolFacts
+from evener.model.opening import open_model
+from evener.model.seam import Askable
+from evener.result import RunResult
+from evener.store.log import Store
+from evener.store.memory import MemoryStore
+from evener.store.sqlite import SqliteStore
+from evener.tools.calling import Caller, with_reader
+from evener.tools.threads import Threads
+from evener.tools.tool import Tool
+from evener.tools.toolbox import Toolbox
+from evener.transcript.ask import Effort
+from evener.transcript.blocks import TextBlock
+from evener.transcript.transcript import Transcript
+from evener.transport.http import shared_transport
+
+__all__ = ["Harness"]
+
+T = TypeVar("T")
+ModelLike = str | Askable
+
+
+class Harness:
+    """One agent. `model` is a model string or a model, or several: a chain, where the next is asked if one cannot answer.
+
+    `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
+    platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
+    the model a tool to page through output that was too large to be shown.
+    """
+
+    def __init__(
+        self,
+        model: ModelLike | Sequence[ModelLike] = "",
+        *,
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        system: str | Iterable[TextBlock] | None = None,
+        name: str = "",
+        store: Store | str | PathLike[str] | None = None,
+        limits: Limits | None = None,
+        deps: object = None,
+        effort: Effort | None = None,
+        max_output_tokens: int | None = None,
+        temperature: float | None = None,
+        page_output: bool = True,
+    ) -> None:
+        named = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
+        self._models = tuple(
+            open_model(one, effort=effort, max_output_tokens=max_output_tokens, temperature=temperature)
+            if isinstance(one, str)
+            else one
+            for one in named
+        )
+        if not self._models:
+            raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
+        self._name = name
+        self._system = Transcript(system=system).system_blocks
+        self._limits = limits or Limits()
+        self._deps = deps
+        self._store = _store(store)
+        self._toolbox = with_reader(Toolbox(tools), self._store) if page_output else Toolbox(tools)
+        self._threads = Threads()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def models(self) -> tuple[Askable, ...]:
+        """The chain, the preferred one first."""
+        return self._models
+
+    @property
+    def tools(self) -> Toolbox:
+        return self._toolbox
+
+    @property
+    def store(self) -> Store:
+        """Where the logs are."""
+        return self._store
+
+    @property
+    def threads(self) -> Threads:
+        """The threads in which sync tools run: how many are busy, how many hang."""
+        return self._threads
+
+    # Runs.
+
+    async def run(self, prompt: Prompt, *, thread: str = "", limits: Limits | None = None) -> RunResult:
+        """Say something, in a new conversation or in a `thread`, and run to a stop.
+
+        Raises what the model's provider said when no model could answer; any other stop is told by `RunResult.stop`.
+        """
+        return await self.thread(thread, limits=limits).run(prompt)
+
+    def run_sync(self, prompt: Prompt, *, thread: str = "", limits: Limits | None = None) -> RunResult:
+        """The same for callers without an event loop. Works inside a running one, too, which it holds up meanwhile."""
+        return _to_the_end(self.run(prompt, thread=thread, limits=limits))
+
+    def stream(self, prompt: Prompt, *, thread: str = "", limits: Limits | None = None) -> RunStream:
+        """The same, watched: starts at once, gives typed events. Needs a running event loop."""
+        return self.thread(thread, limits=limits).stream(prompt)
+
+    async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult:
+        """Go on with a run that stopped at a limit, was cancelled, failed, or whose process died."""
+        return await self.thread(thread, limits=limits).resume()
+
+    def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult:
+        """The same for callers without an event loop."""
+        return _to_the_end(self.resume(thread, limits=limits))
+
+    def thread(self, id: str = "", *, limits: Limits | None = None) -> Thread:
+        """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again."""
+        setup = Setup(
+            models=tuple(model.name for model in self._models),
+            tools={name: _facts(tool) for name, tool in self._toolbox.items()},
+            limits=limits or self._limits,
+            fetches=tuple(model.fetches for model in self._models),
+        )
+        agent = Agent(
+            models=self._models,
+            specs=self._toolbox.specs,
+            setup=setup,
+            caller=Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=self._store),
+        )
+        config = ev.Configured(at=0.0, model=self._models[0].name, system=self._system, tools=self._toolbox.specs)
+        return Thread(id, agent=agent, config=config, store=self._store, name=self._name, transport=shared_transport())
+
+    async def aclose(self) -> None:
+        """Let go of the store."""
+        await self._store.aclose()
+
+
+def _facts(tool: Tool) -> ToolFacts:
+    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None)
+
+
+def _store(given: Store | str | PathLike[str] | None) -> Store:
+    match given:
+        case None:
+            return SqliteStore()
+        case "memory":
+            return MemoryStore()
+        case str() | PathLike():
+            return SqliteStore(given)
+        case _:
+            return given
+
+
+def _to_the_end(work: Coroutine[object, object, T]) -> T:
+    """The one sync door. Inside a running loop the work goes on in a loop of its own, in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    done: list[T] = []
+    failed: list[BaseException] = []
+
+    def go() -> None:
+        try:
+            done.append(asyncio.run(work))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=go, name="evener-run-sync", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]

@@ -1,0 +1,77 @@
+"""A run that can be watched: its events as they happen, then its result. Starts at once; closing it cancels the run."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+
+from evener import streaming as st
+from evener.errors import EvenerError
+from evener.result import RunResult
+
+__all__ = ["RunStream"]
+
+Show = Callable[[st.StreamEvent], None]
+Say = Callable[[str, dict[str, object]], Awaitable[None]]
+
+
+class RunStream:
+    """Iterate over it for events; the last one carries the result, or the error. Use it as a context manager, or to its end.
+
+    The run goes on whether or not it is watched. Leaving the context, or `aclose`, cancels it; the log stays resumable.
+    """
+
+    def __init__(self, start: Callable[[Show], Awaitable[RunResult]], say: Say) -> None:
+        self._events: deque[st.StreamEvent] = deque()
+        self._more = asyncio.Event()
+        self._say = say
+        self._task = asyncio.ensure_future(self._go(start))
+
+    async def _go(self, start: Callable[[Show], Awaitable[RunResult]]) -> RunResult:
+        try:
+            return await start(self._show)
+        finally:
+            self._more.set()
+
+    def _show(self, event: st.StreamEvent) -> None:
+        self._events.append(event)
+        self._more.set()
+
+    async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            if self._task.done():
+                break
+            self._more.clear()
+            await self._more.wait()
+        error = None if self._task.cancelled() else self._task.exception()
+        if error is not None and not isinstance(error, EvenerError):
+            raise error
+
+    async def result(self) -> RunResult:
+        """What the run came to. Raises what `run` would raise."""
+        return await asyncio.shield(self._task)
+
+    async def steer(self, text: str, *, now: bool = False) -> None:
+        """Say something to the model while it is busy: with its next request, or `now`, giving up the present one."""
+        await self._say("steer", {"text": text, "now": now})
+
+    async def cancel(self, why: str = "") -> None:
+        """Ask the run to stop; it ends with a result whose `stop` is `cancelled`."""
+        await self._say("cancel", {"why": why})
+
+    async def aclose(self) -> None:
+        """Cancel the run, if it still goes on, and wait until it has let go of everything."""
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        if not self._task.cancelled():
+            self._task.exception()  # it was shown, or nobody wanted to know
+
+    async def __aenter__(self) -> "RunStream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,52 @@
+"""The smallest front: a model, functions, their schemas, a question; the answer as text."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from evener.errors import LimitReached, UsageError
+from evener.harness.harness import Harness
+from evener.loop.limits import Limits
+from evener.model.seam import Askable
+from evener.tools.tool import Tool
+
+__all__ = ["run"]
+
+ITERATIONS = 20
+
+
+def run(
+    provider: str | Askable,
+    tools: Mapping[str, Callable[..., object]] | None = None,
+    *,
+    tool_schemas: Iterable[Mapping[str, object]] = (),
+    user_message: str,
+    system: str | None = None,
+    iterations: int = ITERATIONS,
+) -> str:
+    """Ask, run what the model calls, go on until it answers. Nothing is kept.
+
+    A schema is `{"name", "description", "input_schema"}`; `parameters` is taken for the last, too. The function of that name
+    gets the arguments by name. A model that has not answered after so many requests is a LimitReached.
+    """
+    made = [_tool(schema, tools or {}) for schema in tool_schemas]
+    limits = Limits(requests=iterations, tool_calls=None)
+    result = Harness(provider, tools=made, system=system, store="memory", limits=limits).run_sync(user_message)
+    if not result.ok and result.stop != "refusal":
+        raise LimitReached(
+            f"The model did not come to an answer ({result.stop}): {result.detail} Raise `iterations`, or ask for less."
+        )
+    return result.text
+
+
+def _tool(schema: Mapping[str, object], functions: Mapping[str, Callable[..., object]]) -> Tool:
+    name = str(schema.get("name", ""))
+    function = functions.get(name)
+    if function is None:
+        raise UsageError(f"There is a schema for the tool {name!r}, and no function. Give one: tools={{{name!r}: ...}}.")
+    shape = schema.get("input_schema", schema.get("parameters", {"type": "object", "properties": {}}))
+    if not isinstance(shape, Mapping):
+        raise UsageError(f"The input_schema of the tool {name!r} is not a JSON Schema object.")
+
+    def call(arguments: dict[str, object]) -> object:
+        return function(**arguments)
+
+    return Tool.of(name, shape, function=call, description=str(schema.get("description", "")))

@@ -1,0 +1,170 @@
+"""A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import time
+
+import msgspec
+
+from evener import events as ev
+from evener import streaming as st
+from evener.driver import Agent, Driver
+from evener.errors import EvenerError, UsageError
+from evener.harness.running import RunStream, Show
+from evener.loop.state import State, fold
+from evener.model.media import Media
+from evener.model.seam import Answered
+from evener.result import RunResult, result_of
+from evener.store.claim import new_claim
+from evener.store.log import Log, Note, Store
+from evener.transcript.blocks import Block
+from evener.transcript.message import Message
+from evener.transcript.mint import new_id
+from evener.transport.exchange import Transport
+
+__all__ = ["Prompt", "Thread"]
+
+Prompt = str | Message | Sequence[Block]
+Opening = Callable[[State], tuple[ev.Event, ...]]
+
+NOT_RESUMABLE = ("done", "refusal", "length")
+
+
+class Thread:
+    """One log. Not to be used for two runs at once: what is said to a busy one steers it."""
+
+    def __init__(
+        self, id: str, *, agent: Agent, config: ev.Configured, store: Store, name: str = "", transport: Transport | None = None
+    ) -> None:
+        self._id = id
+        self._agent = agent
+        self._config = config
+        self._store = store
+        self._name = name
+        self._media = Media(store.put_blob, store.get_blob, transport)
+        self._state: State | None = None
+        self._length = 0
+        self._answers: dict[str, Answered] = {}
+        self._driver: Driver | None = None
+
+    @property
+    def id(self) -> str:
+        """What to give to another process, or to `Harness.thread`, to go on."""
+        return self._id
+
+    async def run(self, prompt: Prompt) -> RunResult:
+        """Say something, and run to a stop."""
+        return await self._perform(self._prompted(prompt), None)
+
+    def stream(self, prompt: Prompt) -> RunStream:
+        """The same, watched. Starts at once; needs a running event loop."""
+        opening = self._prompted(prompt)
+        return RunStream(lambda show: self._perform(opening, show), self._say)
+
+    async def resume(self) -> RunResult:
+        """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit."""
+        return await self._perform(self._resumed, None)
+
+    def resume_stream(self) -> RunStream:
+        """The same, watched."""
+        return RunStream(lambda show: self._perform(self._resumed, show), self._say)
+
+    async def steer(self, text: str, *, now: bool = False) -> None:
+        """Say something to a run that is under way, here or in another process."""
+        await self._say("steer", {"text": text, "now": now})
+
+    async def cancel(self, why: str = "") -> None:
+        """Ask a run that is under way to stop, here or in another process."""
+        await self._say("cancel", {"why": why})
+
+    async def state(self) -> State:
+        """What the log says now."""
+        return fold(await self._store.read(self._id))
+
+    # What happens in a run.
+
+    async def _say(self, kind: str, body: dict[str, object]) -> None:
+        await self._store.post(self._id, Note(new_id(), kind, msgspec.json.encode(body).decode()))
+        if self._driver is not None:
+            self._driver.nudge()
+
+    async def _perform(self, opening: Opening, show: Show | None) -> RunResult:
+        log, state = await self._open()
+        driver = self._driver = None
+        try:
+            beginning = opening(state)
+            place = st.Place(run=_run_of(beginning, state), thread=self._id, agent=self._name)
+            driver = self._driver = Driver(
+                log, state, agent=self._agent, place=place, media=self._media, answers=self._answers, show=show
+            )
+            return await self._driven(driver, beginning)
+        finally:
+            self._driver = None
+            if driver is not None:
+                self._state, self._length, self._answers = driver.state, log.length, driver.answers
+            await asyncio.shield(log.aclose())
+
+    async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
+        resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
+        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed)
+        try:
+            await driver.record(*beginning)
+            state = await driver.drive()
+            earlier = await self._store.read(self._id) if resumed else driver.events
+            result = result_of(state, earlier, log=self._id)
+            if result.stop == "provider_error" and driver.error is not None:
+                driver.error.thread = self._id
+                raise driver.error
+        except EvenerError as error:
+            driver.tell(st.RunFailed, error=error)
+            raise
+        driver.tell(st.RunFinished, result=result)
+        return result
+
+    async def _open(self) -> tuple[Log, State]:
+        """The log, held, and its state. What is known from the last run is not read again."""
+        if not self._id:
+            self._id = new_id()
+            first = ev.Opened(at=time(), thread=self._id, harness=self._name)
+            log = await self._store.create(self._id, first, holder=new_claim())
+            return log, fold((first,))
+        log, new = await self._store.open(self._id, holder=new_claim(), after=self._length)
+        return log, fold(new, self._state)
+
+    def _prompted(self, prompt: Prompt) -> Opening:
+        message = _message(prompt)
+
+        def opening(state: State) -> tuple[ev.Event, ...]:
+            return (*self._configured(state), ev.Prompted(at=time(), run=new_id(), message=message))
+
+        return opening
+
+    def _resumed(self, state: State) -> tuple[ev.Event, ...]:
+        if not state.run:
+            raise UsageError(f"Thread {self._id} has no run to resume. Give it a prompt instead.")
+        if state.finished is not None:
+            if state.finished.cause in NOT_RESUMABLE:
+                raise UsageError(f"The last run of thread {self._id} came to its end. Give it a prompt to go on.")
+            return (*self._configured(state), ev.Continued(at=time(), run=state.run))
+        return (*self._configured(state), ev.Resumed(at=time(), epoch=state.epoch + 1))
+
+    def _configured(self, state: State) -> tuple[ev.Event, ...]:
+        known = state.config
+        ours = self._config
+        if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
+            return ()
+        return (msgspec.structs.replace(ours, at=time()),)
+
+
+def _run_of(beginning: tuple[ev.Event, ...], state: State) -> str:
+    return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
+
+
+def _message(prompt: Prompt) -> Message:
+    match prompt:
+        case Message():
+            return prompt
+        case str():
+            return Message.user_text(prompt)
+        case _:
+            return Message("user", tuple(prompt))

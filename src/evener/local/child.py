@@ -1,0 +1,81 @@
+"""The child process: llama.cpp's HTTP server, and nothing else. Started as a file; imports nothing of Evener.
+
+It reads one line of settings from its standard input, the key among them, and writes one marked line back: the address, or
+why there is none. Then it waits for its input to end. That happens when the parent closes it or ends in any way, a kill
+included: so the child never outlives its parent.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+__all__ = ["main"]
+
+PR_SET_PDEATHSIG = 1
+WARNINGS = 2
+"""llama.cpp's level: what goes wrong, and no prompts."""
+PROMPT_CACHE_MIB = 512
+"""Of prompts whose slot another conversation has taken. llama.cpp's own default is 8 GiB."""
+
+
+def main() -> None:
+    """Run until the parent is gone."""
+    settings = json.loads(sys.stdin.buffer.readline())
+    die_with(settings["parent"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair: it may want to finish a turn
+    sys.path[:] = settings["path"]
+    server, said = None, {}
+    try:
+        server = serve(settings)
+        said = {"address": server.listening_address}
+    except Exception as error:  # the parent tells the user; there is nobody else here to do it
+        said = {"error": f"{type(error).__name__}: {error}"[:500]}
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, f"\n{settings['mark']} {json.dumps(said)}\n".encode())  # the log may have left a line unfinished
+    if server is not None:
+        sys.stdin.buffer.read()
+    os._exit(0)  # without the library's own farewell: it waits for requests that nobody reads any more
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process with its parent, where it can. It covers the time in which the weights load."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def serve(settings: dict[str, Any]) -> Any:
+    """llama.cpp's server, listening."""
+    xllamacpp = importlib.import_module("xllamacpp")
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["model"]
+    params.model_alias = {settings["name"]}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0  # the kernel picks a free one
+    params.api_keys = [settings["key"]]
+    params.n_parallel = settings["parallel"]
+    params.n_ctx = settings["context"] * settings["parallel"]
+    params.cpuparams.n_threads = settings["threads"] or cores()
+    params.cache_ram_mib = PROMPT_CACHE_MIB
+    params.verbosity = WARNINGS
+    params.ui = False
+    params.endpoint_slots = False
+    return xllamacpp.Server(params)
+
+
+def cores() -> int:
+    """The processor cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    main()

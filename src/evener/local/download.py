@@ -1,0 +1,107 @@
+"""Fetches weights that travel inside a wheel. The wheel is data: it is neither installed nor imported, no code of it runs."""
+
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from evener.errors import ConnectFailed, UsageError
+
+__all__ = ["Bundle", "download", "extract"]
+
+SECONDS = 1800.0
+CHUNK = 1024 * 1024
+SAID = 500
+"""Characters of pip's own words in an error."""
+USER = re.compile(r"//[^/@\s]*@")
+OFFLINE = re.compile(r"connection|resolve|timed? ?out|network|unreachable|No matching distribution", re.IGNORECASE)
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
+    """One GGUF file inside the wheel of a package: `member` is its path there, `sha256` and `size` are the file's own."""
+
+    name: str
+    title: str
+    licence: str
+    package: str
+    version: str
+    member: str
+    sha256: str
+    size: int
+
+    @property
+    def requirement(self) -> str:
+        """The package, as pip names it."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def wheel(self) -> str:
+        """The file that pip leaves."""
+        return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+
+def arguments(bundle: Bundle) -> tuple[str, ...]:
+    """What pip is told. Without dependencies, and never a source package: building one would run its code."""
+    return ("download", "--no-deps", "--only-binary=:all:", bundle.requirement)
+
+
+@contextmanager
+def download(bundle: Bundle, beside: Path) -> Iterator[Path]:
+    """The wheel, from whatever package index this Python's pip is set up for, in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(dir=beside, prefix=f"{bundle.name}-") as folder:
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", *arguments(bundle)]
+        try:
+            done = subprocess.run(
+                [*command, "--dest", folder],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ConnectFailed(
+                f"pip has not fetched {bundle.requirement} in {SECONDS:g} seconds. {_by_hand(bundle)}"
+            ) from None
+        if done.returncode:
+            raise _failure(bundle, done.stderr)
+        yield next(Path(folder).glob("*.whl"), Path(folder) / bundle.wheel)
+
+
+def _failure(bundle: Bundle, said: str) -> UsageError | ConnectFailed:
+    if "No module named pip" in said:
+        return UsageError(f"The weights of {bundle.name!r} are fetched with pip, and this Python has none. {_by_hand(bundle)}")
+    words = USER.sub("//", said.strip())[-SAID:]
+    kind = ConnectFailed if OFFLINE.search(said) else UsageError
+    return kind(f"pip could not fetch {bundle.requirement}, which holds the weights. It said: {words}\n{_by_hand(bundle)}")
+
+
+def _by_hand(bundle: Bundle) -> str:
+    """The way around: the same command anywhere, and the file it leaves."""
+    return (
+        f"Run this where pip and the network are: pip {' '.join(arguments(bundle))}. "
+        f"Then here: python -m evener.local fetch --wheel {bundle.wheel}"
+    )
+
+
+def extract(bundle: Bundle, wheel: Path, target: Path) -> None:
+    """Write the one file out of the wheel, and not a byte more than it should have."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(bundle.member) as source, target.open("wb") as file:
+            left = bundle.size + 1
+            while left > 0 and (piece := source.read(min(CHUNK, left))):
+                file.write(piece)
+                left -= len(piece)
+    except (KeyError, zipfile.BadZipFile, FileNotFoundError, EOFError) as error:
+        raise UsageError(f"{wheel.name} is not the wheel of {bundle.requirement}: {_why(error)}. {_by_hand(bundle)}") from None
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case KeyError():
+            return "the weights are not in it"
+        case FileNotFoundError():
+            return "there is no such file"
+    return "it is damaged"

@@ -1,0 +1,195 @@
+"""One run of the child process, and the thread that keeps it: starts it, hears it out, notices its end. Knows no requests.
+
+The thread lives exactly as long as the child. That matters: the kernel kills the child when the thread that started it
+ends, so no thread of a pool may do it.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from evener.errors import ConnectFailed, EvenerError, TimedOut, UsageError
+from evener.local.weights import Weights, ready_weights
+
+__all__ = ["Address", "Keeper", "LocalSettings"]
+
+CHILD = Path(__file__).with_name("child.py")
+LINE = 4096
+"""Bytes that are read at once: the child's one answer is shorter."""
+KEPT_LINES, KEPT = 30, 400
+"""How much of what the child prints is kept: the last lines, so many characters of each."""
+END_SECONDS = 10.0
+
+
+class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a local model is run. `context`: tokens of one conversation. `parallel`: how many are answered at once.
+
+    `threads` 0 means all cores. `start_seconds`: how long loading may take, a download of the weights aside.
+    """
+
+    context: int = 4096
+    parallel: int = 2
+    threads: int = 0
+    start_seconds: float = 120.0
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where the child listens and with which key. The key is made for this one run; it never leaves the two processes."""
+
+    base: str
+    key: str
+
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"Address({self.base})"
+
+
+class Keeper:
+    """One run. `started` holds the address, or the error that says why there is none."""
+
+    def __init__(self, weights: Weights, settings: LocalSettings) -> None:
+        self.started: Future[Address] = Future()
+        self.started.set_running_or_notify_cancel()  # one who stops waiting must not cancel it for the others
+        self._weights = weights
+        self._settings = settings
+        self._words: deque[str] = deque(maxlen=KEPT_LINES)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._guard = threading.Lock()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._keep, name=f"evener-local-{weights.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, once it has one."""
+        return self._child.pid if self._child else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return not self._thread.is_alive() or (self._child is not None and self._child.poll() is not None)
+
+    def stop(self) -> None:
+        """End the child. It holds nothing that a kill could hurt."""
+        with self._guard:
+            self._stopped = True
+            child = self._child
+        if child is not None:
+            child.kill()
+            self._thread.join(END_SECONDS)
+
+    def forget(self) -> None:
+        """In a fork of this process: let go of the child, which is not ours, so that its end does not wait for us."""
+        if self._child is not None and self._child.stdin is not None:
+            with suppress(OSError):
+                self._child.stdin.close()
+
+    def last_words(self) -> str:
+        """How the child ended and what it printed last; to be shown."""
+        code = self._child.poll() if self._child else None
+        ended = "" if code is None else f" It ended with code {code}."
+        words = "\n".join(f"  {line}" for line in self._words)
+        return f"{ended} It said:\n{words}" if words else ended
+
+    def _keep(self) -> None:
+        try:
+            path = ready_weights(self._weights)
+            child = self._spawn()
+        except (EvenerError, OSError) as error:
+            self.started.set_exception(error if isinstance(error, EvenerError) else UsageError(self._unstarted(error)))
+            return
+        watch = threading.Timer(self._settings.start_seconds, child.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            self._converse(child, path, watch)
+        except (OSError, ValueError) as error:
+            self._words.append(f"Its answer could not be read: {error}")
+        late = watch.finished.is_set()
+        watch.cancel()
+        _end(child)
+        if not self.started.done():
+            self.started.set_exception(self._unready(late=late))
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self._guard:
+            if self._stopped:
+                raise ConnectFailed(f"Local model {self._weights.name!r} was stopped before it had started.")
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", str(CHILD)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            return self._child
+
+    def _unstarted(self, error: OSError) -> str:
+        return f"No process could be started for local model {self._weights.name!r}: {error}. Free some memory and try again."
+
+    def _converse(self, child: subprocess.Popen[bytes], path: Path, watch: threading.Timer) -> None:
+        """Hand over the settings, then listen until the child ends."""
+        assert child.stdin is not None
+        assert child.stdout is not None
+        key, mark = secrets.token_urlsafe(32), secrets.token_hex(16)
+        child.stdin.write(self._handover(path, key, mark))
+        child.stdin.flush()
+        while line := child.stdout.readline(LINE):
+            text = line.decode(errors="replace").replace(key, "***").strip()
+            if text.startswith(mark):
+                watch.cancel()
+                self._settle(text.removeprefix(mark), key)
+            elif text:
+                self._words.append(text[:KEPT])
+
+    def _handover(self, path: Path, key: str, mark: str) -> bytes:
+        settings = {
+            "model": str(path),
+            "name": self._weights.name,
+            "key": key,
+            "mark": mark,
+            "parent": os.getpid(),
+            "path": sys.path,
+            "context": self._settings.context,
+            "parallel": self._settings.parallel,
+            "threads": self._settings.threads,
+        }
+        return json.dumps(settings).encode() + b"\n"
+
+    def _settle(self, said: str, key: str) -> None:
+        answer = json.loads(said)
+        if "address" in answer:
+            self.started.set_result(Address(answer["address"], key))
+            return
+        self.started.set_exception(
+            UsageError(
+                f"llama.cpp could not load {self._weights.path}: {answer['error']} Check that the file is whole, that this "
+                f"build of xllamacpp knows its architecture, and that there is memory for it.{self.last_words()}"
+            )
+        )
+
+    def _unready(self, *, late: bool) -> EvenerError:
+        name = self._weights.name
+        if late:
+            return TimedOut(
+                f"Local model {name!r} was not ready after {self._settings.start_seconds:g} seconds. "
+                f"Give it more (LocalSettings.start_seconds), or use a smaller model.{self.last_words()}"
+            )
+        return ConnectFailed(f"The process of local model {name!r} ended before it was ready.{self.last_words()}")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+    child.wait()

@@ -1,0 +1,131 @@
+"""The parent's side of local models: one server for the same weights and settings, shared by all who borrow it.
+
+Starts it when it is first needed, again when it has died, and stops it when the last borrower gives it back or this
+process exits. May be used from several threads and event loops.
+"""
+
+import asyncio
+import atexit
+import os
+import sys
+import threading
+from importlib.util import find_spec
+
+from evener.errors import TimedOut, UsageError
+from evener.local.keeper import Address, Keeper, LocalSettings
+from evener.local.weights import Weights
+
+__all__ = ["LocalServer", "borrow_server", "return_server", "stop_servers"]
+
+
+class LocalServer:
+    """A server that may be running. Get one from `borrow_server`."""
+
+    def __init__(self, weights: Weights, settings: LocalSettings) -> None:
+        self.weights = weights
+        self.settings = settings
+        self.borrowers = 0
+        self._keeper: Keeper | None = None
+        self._guard = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that runs now."""
+        keeper = self._keeper
+        return None if keeper is None or keeper.ended else keeper.pid
+
+    async def address(self, *, seconds: float) -> Address:
+        """Where it listens; starts it if it does not. Raises UsageError if it cannot run at all, else TransportError."""
+        keeper = self._kept()
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(keeper.started)
+        except TimeoutError:
+            raise TimedOut(
+                f"Local model {self.weights.name!r} was not ready within {seconds:g} seconds. It goes on loading: "
+                "try again, or give the request more time (Deadlines.total)."
+            ) from None
+
+    def why_ended(self) -> str:
+        """What is known of the end of the process; empty while it runs."""
+        keeper = self._keeper
+        return keeper.last_words() if keeper is not None and keeper.ended else ""
+
+    def stop(self) -> None:
+        """End the process. The next one who asks for the address starts another."""
+        with self._guard:
+            keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.stop()
+
+    def forget(self) -> None:
+        """In a fork of this process: what runs belongs to the original."""
+        keeper, self._keeper, self._guard = self._keeper, None, threading.Lock()
+        if keeper is not None:
+            keeper.forget()
+
+    def _kept(self) -> Keeper:
+        with self._guard:
+            if self._keeper is None or self._keeper.ended:
+                check_installed()
+                self._keeper = Keeper(self.weights, self.settings)
+            return self._keeper
+
+
+def check_installed() -> None:
+    """Raise unless llama.cpp is there. Does not load it: only the child does."""
+    if find_spec("xllamacpp") is None:
+        raise UsageError(
+            f"Local models need llama.cpp, which is not installed for {sys.executable}. Run: pip install 'evener[local]'"
+        )
+
+
+_servers: dict[tuple[Weights, LocalSettings], LocalServer] = {}
+_guard = threading.Lock()
+
+
+def borrow_server(weights: Weights, settings: LocalSettings) -> LocalServer:
+    """The one server of this process for these weights and settings, to be given back. Starts nothing yet."""
+    with _guard:
+        _look_after()
+        server = _servers.setdefault((weights, settings), LocalServer(weights, settings))
+        server.borrowers += 1
+        return server
+
+
+def return_server(server: LocalServer) -> None:
+    """Give back what was borrowed. The last one stops it."""
+    with _guard:
+        server.borrowers -= 1
+        last = server.borrowers <= 0
+        if last:
+            _servers.pop((server.weights, server.settings), None)
+    if last:
+        server.stop()
+
+
+def stop_servers() -> None:
+    """Stop all of them, whoever has borrowed them. Done when the process exits."""
+    for server in list(_servers.values()):
+        server.stop()
+
+
+_looked_after = False
+
+
+def _look_after() -> None:
+    """Once: at exit the children go, and a fork of this process leaves them alone."""
+    global _looked_after
+    if not _looked_after:
+        _looked_after = True
+        atexit.register(stop_servers)
+        if sys.platform != "win32":
+            os.register_at_fork(after_in_child=_forget)
+
+
+def _forget() -> None:
+    global _guard
+    _guard = threading.Lock()
+    for server in _servers.values():
+        server.forget()
+    _servers.clear()

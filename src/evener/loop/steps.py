@@ -1,0 +1,55 @@
+"""What the plan wants done. The driver performs steps and reports each as events; a step is never state. Pure values."""
+
+import msgspec
+
+from evener.events import StopCause
+from evener.transcript.blocks import ToolCall
+
+__all__ = ["CallModel", "ContinueTurn", "FetchMedia", "Finish", "RunTool", "SettleCall", "Step"]
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Ask the model that stands at this place of the chain. `wait`: seconds to let pass first. `notices`: key and text."""
+
+    model: int = 0
+    wait: float = 0.0
+    notices: tuple[tuple[str, str], ...] = ()
+
+
+class ContinueTurn(msgspec.Struct, frozen=True):
+    """The provider paused its turn: send it back as it is, so that it goes on."""
+
+    model: int = 0
+
+
+class FetchMedia(msgspec.Struct, frozen=True):
+    """Media behind a URL must be at hand before the model can be asked."""
+
+    url: str
+
+
+class RunTool(msgspec.Struct, frozen=True):
+    """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
+
+    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect.
+    """
+
+    call: ToolCall
+    again: bool = False
+    verifying: bool = False
+
+
+class SettleCall(msgspec.Struct, frozen=True):
+    """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again."""
+
+    call: ToolCall
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The run is over."""
+
+    cause: StopCause
+    detail: str = ""
+
+
+Step = CallModel | ContinueTurn | FetchMedia | RunTool | SettleCall | Finish

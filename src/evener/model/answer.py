@@ -1,0 +1,79 @@
+"""What one model call gave: the reply, the message to append, and what it cost. The price is looked up when it is asked for."""
+
+import msgspec
+
+from evener.encodings import Prepared, output_text
+from evener.observe.cost import Cost, price
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.reply import Reply
+from evener.transcript.usage import Usage
+from evener.wire import Encoded
+
+__all__ = ["Answer", "Sent", "Timing"]
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The request as it went out. Given back with the next ask of the same conversation, it makes that one cheap."""
+
+    prepared: Prepared
+    encoded: Encoded
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Seconds from the first try: to the end of the answer, and to its first piece (text, reasoning or a call)."""
+
+    latency: float
+    first: float
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One finished model call. `message` is ready to append to the transcript. `tries` counts requests that were sent.
+
+    `raw` holds the bytes of the answer's body when they were asked for.
+    """
+
+    reply: Reply
+    message: Message
+    sent: Sent
+    timing: Timing
+    provider: str
+    model: str
+    url: str
+    tries: int = 1
+    raw: bytes | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer in words."""
+        return self.reply.text
+
+    @property
+    def output(self) -> str:
+        """The JSON text of a structured answer, in whichever form it was asked for."""
+        return output_text(self.reply, self.sent.prepared)
+
+    @property
+    def usage(self) -> Usage:
+        """Exact token counts, as far as the provider states them."""
+        return self.reply.usage
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Everything that the request could not say as it was asked."""
+        return self.sent.prepared.losses + self.sent.encoded.losses
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.timing.latency
+
+    @property
+    def first(self) -> float:
+        """How long the first piece took."""
+        return self.timing.first
+
+    @property
+    def cost(self) -> Cost:
+        """The estimated price. Where it is not known it is a lower bound, and says so."""
+        return price(self.reply.usage, provider=self.provider, model=self.reply.model or self.model, url=self.url)

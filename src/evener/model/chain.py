@@ -1,0 +1,112 @@
+"""A chain of models: when one cannot answer, the next is asked. Only before anything of an answer was shown."""
+
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+
+from evener.errors import (
+    AuthFailed,
+    ContextTooLong,
+    EvenerError,
+    ModelNotFound,
+    PermissionDenied,
+    QuotaExceeded,
+    UsageError,
+)
+from evener.model.answer import Answer
+from evener.model.model import Model
+from evener.model.stream import Stream
+from evener.transcript.ask import Ask
+from evener.transcript.delta import Delta
+
+__all__ = ["Chain", "ChainStream", "falls_back"]
+
+ELSEWHERE = (AuthFailed, PermissionDenied, QuotaExceeded, ModelNotFound, ContextTooLong)
+"""What the same provider would say again, and another need not."""
+
+
+def falls_back(error: EvenerError) -> bool:
+    """Whether another model may do better. A request that is wrong in itself is wrong everywhere."""
+    return error.retryable or isinstance(error, ELSEWHERE)
+
+
+class Chain:
+    """Models in the order in which they are asked."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        if not models:
+            raise UsageError("A chain needs at least one model. Give it the models to ask, the preferred one first.")
+        self._models = tuple(models)
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return self._models
+
+    @property
+    def name(self) -> str:
+        return " > ".join(model.name for model in self._models)
+
+    def stream(self, ask: Ask, *, keep_raw: bool = False) -> "ChainStream":
+        """The call, not yet begun. Each model gets the ask turned to itself."""
+        return ChainStream(self._models, ask, keep_raw=keep_raw)
+
+    async def complete(self, ask: Ask, *, keep_raw: bool = False) -> Answer:
+        """The whole answer of the first model that gives one."""
+        async with self.stream(ask, keep_raw=keep_raw) as stream:
+            while await stream.read():
+                pass
+            return stream.answer
+
+
+class ChainStream:
+    """Like the stream of one model. `failures` says which were tried in vain, and why."""
+
+    def __init__(self, models: Sequence[Model], ask: Ask, *, keep_raw: bool = False) -> None:
+        self._ask = ask
+        self._keep_raw = keep_raw
+        self._left = list(models)
+        self._stream: Stream | None = None
+        self._shown = False
+        self.failures: list[tuple[str, EvenerError]] = []
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer, once the deltas have ended."""
+        if self._stream is None:
+            raise UsageError("Nothing was asked yet. Read the deltas to the end first.")
+        return self._stream.answer
+
+    async def read(self) -> list[Delta]:
+        """The next deltas; empty at the end. Raises the last model's error when none could answer."""
+        while True:
+            model = self._left[0]
+            if self._stream is None:
+                self._stream = model.stream(self._ask, keep_raw=self._keep_raw)
+            try:
+                deltas = await self._stream.read()
+            except EvenerError as error:
+                if self._shown or len(self._left) == 1 or not falls_back(error):
+                    raise
+                self.failures.append((model.name, error))
+                self._left.pop(0)
+                self._stream = None
+                continue
+            self._shown = self._shown or bool(deltas)
+            return deltas
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        while deltas := await self.read():
+            for delta in deltas:
+                yield delta
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        if self._stream is not None:
+            await self._stream.aclose()
+
+    async def __aenter__(self) -> "ChainStream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,56 @@
+"""Whom a model call goes to, and how: row, codec, address, credentials, transport, deadlines. Shared by all calls."""
+
+from collections.abc import Mapping
+from inspect import isawaitable
+
+import msgspec
+
+from evener.encodings import EncodingName
+from evener.providers.rows import Facts
+from evener.transport.auth import Auth
+from evener.transport.exchange import Caps, Deadlines, Request, Response, Transport
+from evener.transport.limiter import Limiter
+from evener.transport.retry import Retries
+from evener.wire import Codec
+
+__all__ = ["Endpoint", "Signed"]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One model at one provider. Holds no credential itself: `auth` puts it on each request."""
+
+    facts: Facts
+    codec: Codec
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    auth: Auth
+    transport: Transport
+    limiter: Limiter
+    encoding: EncodingName | None = None
+    deadlines: Deadlines = Deadlines()
+    caps: Caps = Caps()
+    retries: Retries = Retries()
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self.facts.provider.name}:{self.facts.model} at {self.url}>"
+
+
+class Signed:
+    """A transport that puts the credentials on each try, and remembers which values they were: to keep them out of errors."""
+
+    def __init__(self, transport: Transport, auth: Auth) -> None:
+        self._transport = transport
+        self._auth = auth
+        self.secrets: set[str] = set()
+
+    async def send(self, request: Request) -> Response:
+        signed = self._auth(request)
+        if isawaitable(signed):
+            signed = await signed
+        known: Mapping[str, str] = dict(request.headers)
+        for name, value in signed.headers:
+            if known.get(name) != value:
+                self.secrets |= {value, value.rpartition(" ")[2]}
+        if signed.url != request.url:
+            self.secrets |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
+        return await self._transport.send(signed)

@@ -1,0 +1,94 @@
+"""Media at hand for a request: bytes for what lies in the blob store or, where a model needs it, behind a URL."""
+
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+
+from msgspec.structs import replace
+
+from evener.errors import UsageError, WireError
+from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, Remote, Stored, ToolResult
+from evener.transcript.message import Message
+from evener.transcript.transcript import Node, Transcript
+from evener.transport.exchange import Deadlines, Request, Transport
+from evener.transport.http import read_all
+
+__all__ = ["Media"]
+
+MOST = 20 * 1024 * 1024
+DEADLINES = Deadlines(connect=10.0, idle=20.0, total=60.0)
+
+Put = Callable[[bytes], Awaitable[str]]
+Get = Callable[[str], Awaitable[bytes]]
+
+
+class Media:
+    """Fetches, keeps, and puts in. What was put in once is not looked at again while the conversation only grows."""
+
+    def __init__(self, put: Put, get: Get, transport: Transport | None = None) -> None:
+        self._put = put
+        self._get = get
+        self._transport = transport
+        self._seen: Node | None = None
+        self._made: Transcript | None = None
+        self._remote = False
+
+    async def fetch(self, url: str) -> tuple[str, str, int]:
+        """Digest, media type and size of what lies behind a URL that the user gave. Follows no redirect."""
+        if self._transport is None or not url.startswith(("https://", "http://")):
+            raise UsageError(f"The model cannot be given {url.partition('?')[0]!r}: only http(s) addresses are fetched.")
+        response = await self._transport.send(Request(url, (("accept", "*/*"),), b"", "GET", DEADLINES))
+        try:
+            if response.status != 200:
+                raise WireError(f"{url.partition('?')[0]} answered {response.status}, not with a file. Give the file itself.")
+            content = await read_all(response, MOST)
+        finally:
+            await response.aclose()
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip()
+        return await self._put(content), media_type, len(content)
+
+    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+        """The transcript with its media as bytes: those of the blob store, and with `remote` those behind URLs."""
+        if self._made is None or remote != self._remote or not transcript.extends(self._seen):
+            self._seen, self._made, self._remote = None, None, remote
+        new = transcript.since(self._seen)
+        made = self._made
+        if any(_needs(block, remote) for message in new for block in message.blocks):
+            base = made if made is not None else Transcript()
+            made = base.extend([await self._filled(message, have, remote) for message in new])
+        elif made is None or made.head is self._seen:
+            made = transcript
+        else:
+            made = made.extend(new)
+        self._seen, self._made = transcript.head, made
+        return made if made is transcript else made.with_system(transcript.system_blocks)
+
+    async def _filled(self, message: Message, have: Mapping[str, str], remote: bool) -> Message:
+        if not any(_needs(block, remote) for block in message.blocks):
+            return message
+        return replace(message, blocks=tuple([await self._block(block, have) for block in message.blocks]))
+
+    async def _block(self, block: Block, have: Mapping[str, str]) -> Block:
+        match block:
+            case ImageBlock(source=Stored(digest)) | DocumentBlock(source=Stored(digest)):
+                return replace(block, source=await self._inline(digest))
+            case ImageBlock(source=Remote(url)) | DocumentBlock(source=Remote(url)) if url in have:
+                return replace(block, source=await self._inline(have[url]))
+            case ToolResult(content=content):
+                return replace(block, content=tuple([await self._block(part, have) for part in content]))
+            case _:
+                return block
+
+    async def _inline(self, digest: str) -> Inline:
+        return Inline(base64.b64encode(await self._get(digest)).decode())
+
+
+def _needs(block: Block, remote: bool) -> bool:
+    match block:
+        case ImageBlock(source=Stored()) | DocumentBlock(source=Stored()):
+            return True
+        case ImageBlock(source=Remote()) | DocumentBlock(source=Remote()):
+            return remote
+        case ToolResult(content=content):
+            return any(_needs(part, remote) for part in content)
+        case _:
+            return False

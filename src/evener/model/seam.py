@@ -1,0 +1,84 @@
+"""The seam between the driver and a model: what it asks for, and what it gets. The public fake is `testing.ScriptedModel`."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Protocol
+
+from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.delta import Delta
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.reply import Reply
+from evener.transcript.transcript import Transcript
+
+__all__ = ["Answered", "Askable", "Asking", "Price"]
+
+
+class Price(Protocol):
+    """What a call cost, in US dollars; a lower bound unless `exact`."""
+
+    @property
+    def amount(self) -> Decimal: ...
+
+    @property
+    def exact(self) -> bool: ...
+
+
+class Answered(Protocol):
+    """A finished call."""
+
+    @property
+    def reply(self) -> Reply: ...
+
+    @property
+    def message(self) -> Message: ...
+
+    @property
+    def losses(self) -> tuple[Loss, ...]: ...
+
+    @property
+    def cost(self) -> Price: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def first(self) -> float:
+        """Seconds to the first piece."""
+        ...
+
+    @property
+    def tries(self) -> int: ...
+
+
+class Asking(Protocol):
+    """A call in flight."""
+
+    async def read(self) -> list[Delta]:
+        """The next deltas; empty at the end. Raises an EvenerError when there is no answer to be had."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+    @property
+    def answer(self) -> Answered: ...
+
+
+class Askable(Protocol):
+    """A model."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fetches(self) -> bool:
+        """Whether media behind a URL must be given to it as bytes."""
+        ...
+
+    def ask(
+        self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
+    ) -> Ask: ...
+
+    def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
+        """The call, not yet begun. `after` is the last answer in the same conversation: it only makes this one cheaper."""
+        ...

@@ -1,0 +1,205 @@
+"""One model call in flight: bytes in, deltas out, an answer at the end. No answer without the wire's terminal mark."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from time import perf_counter
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from evener.encodings import Reader, prepare, reader
+from evener.errors import EvenerError, ProviderError, UsageError, WireError
+from evener.model.answer import Answer, Sent, Timing
+from evener.model.endpoint import Endpoint, Signed
+from evener.transcript.ask import Ask
+from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, Stopped, TextDelta
+from evener.transcript.message import Message
+from evener.transport.exchange import Request, Response
+from evener.transport.http import read_all
+from evener.transport.retry import Retried, send_retrying
+from evener.transport.secrets import scrub
+from evener.wire import Assembler, Decoder, restored
+from evener.wire.pieces import deltas_of
+
+__all__ = ["Stream"]
+
+PIECES = (TextDelta, ReasoningDelta, CallStarted, ArgumentsDelta)
+STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
+AFTER = 0.25
+"""Seconds that the rest of a body may take after the wire's terminal mark; then the connection is given up."""
+
+
+class Stream:
+    """Iterate over it for deltas, then take `answer`. Use it as a context manager, or read it to its end."""
+
+    def __init__(self, endpoint: Endpoint, ask: Ask, *, prior: Sent | None = None, keep_raw: bool = False) -> None:
+        self._endpoint = endpoint
+        self._ask = ask
+        self._prior = prior
+        self._raw: list[bytes] | None = [] if keep_raw else None
+        self._resources = AsyncExitStack()
+        self._signed = Signed(endpoint.transport, endpoint.auth)
+        self._assembler = Assembler()
+        self._began = 0.0
+        self._first = 0.0
+        self._tries = 1
+        self._response: Response | None = None
+        self._decoder: Decoder | None = None
+        self._reader: Reader | None = None
+        self._names: dict[str, str] = {}
+        self._sent: Sent | None = None
+        self._answer: Answer | None = None
+        self._over = False
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer, once the deltas have ended."""
+        if self._answer is None:
+            raise UsageError("The stream has not ended, so there is no answer yet. Read its deltas to the end first.")
+        return self._answer
+
+    @property
+    def sent(self) -> Sent | None:
+        """The request, once it was made."""
+        return self._sent
+
+    async def read(self) -> list[Delta]:
+        """The next deltas; empty at the end. Raises what went wrong: then there is no answer."""
+        try:
+            while not self._over:
+                deltas = await self._next()
+                if deltas:
+                    return deltas
+        except EvenerError as error:
+            await self.aclose()
+            raise self._without_secrets(error) from None
+        except BaseException:
+            await self.aclose()
+            raise
+        return []
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        while deltas := await self.read():
+            for delta in deltas:
+                yield delta
+
+    async def aclose(self) -> None:
+        """Let go of the connection. An answer that had not ended is given up."""
+        self._over = True
+        await self._resources.aclose()
+
+    async def __aenter__(self) -> "Stream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # What happens in between.
+
+    async def _next(self) -> list[Delta]:
+        response = self._response
+        if response is None:
+            response = self._response = await self._open()
+        if self._decoder is None:
+            return await self._whole(response)
+        data = await response.read()
+        if self._raw is not None:
+            self._raw.append(data)
+        deltas = self._decoder.feed(data) if data else self._decoder.close()
+        return await self._added(deltas, response) if deltas else deltas
+
+    async def _open(self) -> Response:
+        to = self._endpoint
+        request = self._request()
+        self._began = perf_counter()
+        await self._resources.enter_async_context(to.limiter.slot(tokens=len(request.body) // 4))
+        response = await send_retrying(
+            self._signed, request, retries=to.retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
+        )
+        self._resources.push_async_callback(response.aclose)
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/html":
+            raise WireError(
+                f"{to.url} answered with a web page, not with an answer of the {to.codec.wire} wire. "
+                "Check the address (base_url) and any proxy between."
+            )
+        if kind in STREAMS or (self._ask.stream and kind != "application/json"):
+            self._decoder = to.codec.decoder(to.facts.quirks)
+        return response
+
+    def _request(self) -> Request:
+        to, prior = self._endpoint, self._prior
+        quirks = to.facts.quirks
+        prepared = prepare(self._ask, quirks, encoding=to.encoding, prior=prior.prepared if prior else None)
+        encoded = to.codec.encode(prepared.ask, quirks, prior.encoded if prior else None)
+        self._sent = Sent(prepared, encoded)
+        self._names = dict(encoded.names)
+        self._reader = reader(prepared)
+        return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, deadlines=to.deadlines)
+
+    def _retried(self, retried: Retried) -> None:
+        self._tries += 1
+        if isinstance(retried.error, ProviderError) and retried.error.retry_after:
+            self._endpoint.limiter.pause(retried.error.retry_after)
+
+    async def _whole(self, response: Response) -> list[Delta]:
+        """An answer that is not streamed, because it was asked for like that or because the server cannot."""
+        content = await read_all(response, self._endpoint.caps.body)
+        if self._raw is not None:
+            self._raw.append(content)
+        return await self._added(list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks))), None)
+
+    async def _added(self, deltas: list[Delta], response: Response | None) -> list[Delta]:
+        """The deltas as the caller sees them, folded into the reply."""
+        if self._names:
+            deltas = [self._renamed(delta) for delta in deltas]
+        if self._reader is not None:
+            deltas = self._reader.feed(deltas)
+            if not deltas:
+                return deltas
+        if not self._first and any(isinstance(delta, PIECES) for delta in deltas):
+            self._first = perf_counter()
+        self._assembler.add(deltas)  # raises what a Failed delta holds
+        if isinstance(deltas[-1], Stopped):
+            ended = perf_counter()
+            if response is not None:
+                await self._drain(response)
+            self._answer = self._answered(ended)
+            await self.aclose()
+        return deltas
+
+    async def _drain(self, response: Response) -> None:
+        """Read what is left, so that the connection can be used again. A server that does not end it loses it instead."""
+        try:
+            async with asyncio.timeout(AFTER):
+                while data := await response.read():
+                    if self._raw is not None:
+                        self._raw.append(data)
+        except (TimeoutError, EvenerError):
+            return
+
+    def _answered(self, ended: float) -> Answer:
+        to, sent = self._endpoint, self._sent
+        if sent is None:
+            raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
+        reply = restored(self._assembler.reply(), sent.encoded)
+        message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)
+        timing = Timing(ended - self._began, (self._first or ended) - self._began)
+        raw = b"".join(self._raw) if self._raw is not None else None
+        return Answer(reply, message, sent, timing, to.facts.provider.name, to.facts.model, to.url, self._tries, raw)
+
+    def _renamed(self, delta: Delta) -> Delta:
+        if isinstance(delta, CallStarted) and delta.name in self._names:
+            return replace(delta, name=self._names[delta.name])
+        return delta
+
+    def _without_secrets(self, error: EvenerError) -> EvenerError:
+        """The error, without a credential that a server may have repeated."""
+        secrets = self._signed.secrets
+        error.args = tuple(scrub(arg, secrets) if isinstance(arg, str) else arg for arg in error.args)
+        if isinstance(error, ProviderError):
+            error.message = scrub(error.message, secrets)
+        return error

@@ -1,0 +1,157 @@
+"""What model calls cost, in US dollars, by a price list that is installed with `genai-prices`. Offline: it never fetches one.
+
+Only tokens are priced. What is not known costs nothing here, and is marked as a lower bound with the reason, never guessed.
+"""
+
+import re
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+from types import ModuleType
+from urllib.parse import urlsplit
+
+import msgspec
+
+from evener.transcript.usage import Usage
+
+__all__ = ["Cost", "price"]
+
+FREE = "It runs on your own machine."
+INSTALL = "The price list is not installed. Install it with: pip install 'evener[prices]'."
+
+# Our rows, and what the price list calls who sells there.
+SELLERS = {
+    "anthropic": "anthropic",
+    "claude-aws": "anthropic",
+    "bedrock": "aws",
+    "bedrock-mantle": "aws",
+    "bedrock-mantle-chat": "aws",
+    "bedrock-mantle-openai": "aws",
+    "vertex": "google",
+    "google": "google",
+    "google-vertex": "google",
+    "google-openai-compat": "google",
+    "foundry": "azure",
+    "azure": "azure",
+    "azure-chat": "azure",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "xai": "x-ai",
+    "xai-chat": "x-ai",
+    "minimax": "minimax",
+    "minimax-responses": "minimax",
+    "deepseek": "deepseek",
+    "deepseek-anthropic": "deepseek",
+    "deepseek-responses": "deepseek",
+    "kimi": "moonshotai",
+    "kimi-anthropic": "moonshotai",
+    "kimi-responses": "moonshotai",
+    "zai": "zai",
+    "zai-anthropic": "zai",
+    "openrouter": "openrouter",
+    "openrouter-anthropic": "openrouter",
+    "openrouter-responses": "openrouter",
+    "groq": "groq",
+    "groq-responses": "groq",
+    "mistral": "mistral",
+    "mistral-responses": "mistral",
+    "cerebras": "cerebras",
+    "fireworks": "fireworks",
+    "together": "together",
+}
+
+# Rows that sell at prices the list does not have; one of them hands requests on to whoever runs the model.
+UNLISTED = frozenset({"crusoe", "heroku", "huggingface", "snowflake"})
+
+# Servers that people run themselves: free where they run here, unknown where they run elsewhere.
+SERVERS = frozenset(
+    {
+        *("llamacpp", "llamacpp-anthropic", "llamacpp-responses", "lmstudio"),
+        *("ollama", "ollama-anthropic", "ollama-responses", "vllm", "vllm-anthropic", "vllm-responses"),
+        *("local", "local-anthropic", "local-responses"),
+    }
+)
+HERE = re.compile(r"localhost|::1|127(?:\.\d{1,3}){3}")
+
+
+class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """US dollars. When not `exact` it is a lower bound, and `why` says in a sentence what is missing from it.
+
+    Costs add up: the sum is exact only if all of it is.
+    """
+
+    amount: Decimal = Decimal(0)
+    exact: bool = True
+    why: str = ""
+
+    def __add__(self, other: "Cost") -> "Cost":
+        if not isinstance(other, Cost):
+            return NotImplemented
+        missing = dict.fromkeys(cost.why for cost in (self, other) if not cost.exact)
+        whys = " ".join(missing) if missing else (self.why if self.why == other.why else "")
+        return Cost(self.amount + other.amount, self.exact and other.exact, whys)
+
+    def __str__(self) -> str:
+        amount = f"${self.amount.normalize():f}"
+        return amount if self.exact else f"at least {amount} ({self.why})"
+
+
+def price(
+    usage: Usage, *, provider: str, model: str, url: str = "", hour_writes: bool = False, at: datetime | None = None
+) -> Cost:
+    """What these tokens cost at this provider (a row's name, or a vendor's). `url` is where it was asked.
+
+    `hour_writes`: what was written to the cache was to be kept for an hour, which some sell dearer than minutes.
+    `at`: when it was asked, for prices that change; now if None.
+    """
+    if _own(provider, urlsplit(url).hostname or ""):
+        return Cost(why=FREE)
+    if not usage.total:
+        return _unknown(f"{provider}:{model} reported no token counts.")
+    return _listed(usage, provider=provider, model=model, url=url, hour_writes=hour_writes, at=at)
+
+
+def _own(provider: str, host: str) -> bool:
+    """Whether it runs on this machine and is no gate to somebody who sells."""
+    if provider in SELLERS or provider in UNLISTED:
+        return False
+    return HERE.fullmatch(host) is not None or (provider in SERVERS and not host)
+
+
+def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
+    prices = _price_list()
+    if prices is None:
+        return _unknown(INSTALL)
+    seller = SELLERS.get(provider)
+    if seller is None and not url:
+        return _unknown(f"The price list has no provider {provider!r}.")
+    writes = {"cache_write_1h_tokens": usage.cache_write} if hour_writes else {}
+    counted = prices.Usage(
+        input_tokens=usage.input_total,  # with what was read from and written to the cache, as the list counts it
+        cache_read_tokens=usage.cache_read,
+        cache_write_tokens=usage.cache_write,
+        output_tokens=usage.output_total,
+        **writes,
+    )
+    where = {"provider_id": seller} if seller else {"provider_api_url": url}
+    try:
+        found = prices.calc_price(counted, model, genai_request_timestamp=at, **where)
+    except LookupError:
+        return _unknown(f"The price list does not know {provider}:{model}.")
+    except ValueError:  # counts that contradict each other, such as more tokens read from the cache than there were
+        return _unknown(f"The token counts of {provider}:{model} do not add up.")
+    return Cost(Decimal(found.total_price))
+
+
+def _unknown(why: str) -> Cost:
+    return Cost(exact=False, why=why)
+
+
+@cache
+def _price_list() -> ModuleType | None:
+    """The library, loaded when the first price is asked for: it takes a noticeable fraction of a second."""
+    try:
+        import genai_prices
+    except ImportError:
+        return None
+    return genai_prices

@@ -1,0 +1,229 @@
+"""The user's config files: which there are, what they may say, and what they say together. Reads files, changes none.
+
+The environment and the working folder are arguments. A config file never holds a secret: keys have a file of their own.
+
+A file named by EVENER_CONFIG is the only one that counts. Without it, two count, the later over the earlier: the user's
+own `evener/config.toml` in the config folder, and the nearest `evener.toml` in the working folder or above it. The latter
+came with somebody's project, so it may not say where requests and keys go, unless the user's own file trusts its folder.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from os.path import isfile
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+import msgspec
+
+from evener.errors import UsageError
+from evener.providers.fields import Place, Table
+from evener.providers.names import ALIASES, parse_model, resolve_alias
+from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _providers
+
+__all__ = ["SECTIONS", "Config", "config_folder", "load_config"]
+
+FILE = "evener.toml"
+SECTIONS = ("aliases", "providers", "models", "model", "trusted")
+"""What this module reads."""
+
+LEFT = ("harness", "agents")
+"""What other parts of Evener read: accepted here, and not looked into."""
+
+ALIAS = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+WHERETO = ("base_url", "url_env", "key_env", "auth_header", "auth_prefix", "header_env")
+"""The fields of a row that decide who gets the request, the key, or another value of the environment."""
+
+
+class Config(msgspec.Struct, frozen=True):
+    """All that was configured. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
+
+    `model` is the model to ask when none is named, empty when there is no such wish.
+    """
+
+    rows: Rows
+    aliases: Mapping[str, str] = ALIASES
+    model: str = ""
+    files: tuple[str, ...] = ()
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """One config file, checked."""
+
+    page: Page
+    aliases: dict[str, str]
+    model: str
+    trusted: tuple[str, ...]
+
+
+def config_folder(environ: Mapping[str, str]) -> Path | None:
+    """Evener's own folder for config and keys; None where there is no home."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if base.startswith("/"):  # a relative one is to be ignored, its specification says
+        return Path(base) / "evener"
+    home = _home(environ)
+    return home / ".config" / "evener" if home else None
+
+
+def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Config:
+    """The built-in rows with what the user's files say. `start` is the folder to look in; the working folder if it is None.
+
+    Anything that is not understood is a BadRow that names file and place; a file that is not there is none, unless
+    EVENER_CONFIG names it.
+    """
+    named = environ.get("EVENER_CONFIG", "")
+    if named:
+        return _config([_sheet(Path(named).expanduser())])
+    sheets = []
+    folder = config_folder(environ)
+    own = folder / "config.toml" if folder else None
+    if own and isfile(own):
+        sheets.append(_sheet(own))
+    found = _nearest(start, _home(environ))
+    if found and found != own:
+        sheet = _sheet(found)
+        if not _trusts(sheets, found.parent, _home(environ)):
+            _refuse_redirection(sheet, sheets)
+        sheets.append(sheet)
+    return _config(sheets)
+
+
+def _home(environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("HOME", "") or environ.get("USERPROFILE", "")
+    return Path(home) if home else None
+
+
+def _nearest(start: Path | None, home: Path | None) -> Path | None:
+    """The first one on the way up, which ends at the home folder or the root."""
+    try:
+        below = (start or Path.cwd()).absolute()
+    except FileNotFoundError:
+        return None  # the working folder was deleted under us
+    ends = {home, home.resolve()} if home else set()
+    for folder in (below, *below.parents):
+        if isfile(folder / FILE):
+            return folder / FILE
+        if folder in ends:
+            return None
+    return None
+
+
+# One file.
+
+
+def _sheet(path: Path) -> Sheet:
+    place = Place(str(path), "")
+    document = _document(place, path)
+    for key in document:
+        if key not in (*SECTIONS, *LEFT):
+            raise place.at(key).bad("there is no such setting", f"Known are {', '.join((*SECTIONS, *LEFT))}")
+    file = str(path)
+    page = Page(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
+    return Sheet(page, _aliases(place, document), _model(place, document), _trusted(place, document))
+
+
+def _document(place: Place, path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise place.bad(f"it cannot be read: {error.strerror}", "Mend that, or take EVENER_CONFIG away") from None
+    except UnicodeDecodeError:
+        raise place.bad("it is not UTF-8", "Save it as a UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise place.bad(f"it is not TOML: {error}", "Mend that line") from None
+    except RecursionError:
+        raise place.bad("it is nested too deeply", "Settings are plain tables") from None
+
+
+def _aliases(place: Place, document: Table) -> dict[str, str]:
+    place = place.at("aliases")
+    table = document.get("aliases", {})
+    if not isinstance(table, dict):
+        raise place.bad("expected a table", 'Write [aliases], and below it lines such as fast = "provider:model"')
+    for name, meaning in table.items():
+        if not ALIAS.fullmatch(name):
+            raise place.at(name).bad("the name is not usable", "Write letters, digits, dots, dashes and underscores")
+        if not isinstance(meaning, str):
+            raise place.at(name).bad("expected a text", f'Write {name} = "provider:model"')
+    return table
+
+
+def _model(place: Place, document: Table) -> str:
+    value = document.get("model", "")
+    if not isinstance(value, str):
+        raise place.at("model").bad("expected a text", 'Write model = "provider:model", or an alias')
+    return value
+
+
+def _trusted(place: Place, document: Table) -> tuple[str, ...]:
+    value = document.get("trusted", [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise place.at("trusted").bad("expected a list of texts", 'Write trusted = ["/path/to/a/folder"]')
+    return tuple(value)
+
+
+# What a file that came with a project may not say.
+
+
+def _trusts(sheets: Iterable[Sheet], folder: Path, home: Path | None) -> bool:
+    """Whether the user's own file names this folder. Only that file is asked: a project cannot vouch for itself."""
+    real = folder.resolve()
+    return any(_expanded(one, home).resolve() == real for sheet in sheets for one in sheet.trusted)
+
+
+def _expanded(folder: str, home: Path | None) -> Path:
+    return home / folder[2:] if home and folder.startswith("~/") else Path(folder)
+
+
+def _refuse_redirection(sheet: Sheet, earlier: Iterable[Sheet]) -> None:
+    """A checked-out file must not send a key, or another secret of the environment, to a stranger."""
+    pages = [*_built_in(), *(one.page for one in earlier)]
+    known = {name for page in pages for name in page.providers}
+    for name, fields in sheet.page.providers.items():
+        wrong = [field for field in WHERETO if field in fields]
+        if not wrong or (name not in known and wrong == ["base_url"] and _loopback(str(fields["base_url"]))):
+            continue
+        folder = Path(sheet.page.file).parent
+        raise (
+            Place(sheet.page.file, f"provider {name!r}")
+            .at(wrong[0])
+            .bad(
+                "a file in the working folder may not say where requests and keys go, for it may be somebody else's",
+                f'Move the row to your own config.toml, or write trusted = ["{folder}"] there if you know the file',
+            )
+        )
+    if sheet.trusted:
+        place = Place(sheet.page.file, "").at("trusted")
+        raise place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
+
+
+def _loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) is not None
+
+
+# All files together.
+
+
+def _config(sheets: list[Sheet]) -> Config:
+    rows = _merged([*_built_in(), *(sheet.page for sheet in sheets)])
+    aliases = dict(ALIASES)
+    for sheet in sheets:
+        aliases |= sheet.aliases
+    for sheet in sheets:
+        for name in sheet.aliases:
+            _check(Place(sheet.page.file, "").at("aliases").at(name), name, rows=rows, aliases=aliases)
+    stated = [sheet for sheet in sheets if sheet.model]
+    for sheet in stated:
+        _check(Place(sheet.page.file, "").at("model"), sheet.model, rows=rows, aliases=aliases)
+    model = resolve_alias(stated[-1].model, aliases) if stated else ""
+    return Config(rows, MappingProxyType(aliases), model, tuple(sheet.page.file for sheet in sheets))
+
+
+def _check(place: Place, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:
+    """A name that leads nowhere is found now, where it was written, and not when it is used."""
+    try:
+        parse_model(name, rows=rows, aliases=aliases)
+    except UsageError as error:
+        raise place.bad("it names no model", str(error).rstrip(".")) from None

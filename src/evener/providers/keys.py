@@ -1,0 +1,297 @@
+"""The keys: where they are looked for, and the one file that Evener keeps them in. Reads and writes that file, no other.
+
+The file is a second environment: names of variables and their values, so one key serves every row that names its variable.
+The real environment comes first. A secret never stands in a message, a repr or another file, and a file that others could
+read or swap is refused.
+"""
+
+import os
+import re
+import stat
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from evener.errors import UsageError
+from evener.providers.config import config_folder
+from evener.providers.rows import Provider, Variable
+
+__all__ = [
+    "Key",
+    "MissingKey",
+    "account_headers",
+    "account_values",
+    "check_secret",
+    "find_key",
+    "find_value",
+    "key_file",
+    "read_keys",
+    "remove_keys",
+    "require_key",
+    "store_key",
+]
+
+PLAIN = re.compile(r"[\x21-\x7e]+")
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+MOST_SECRET = 16 * 1024
+MOST_FILE = 1024 * 1024
+LOCK_SECONDS = 5.0
+HEAD = "# Keys of Evener. Only you may read this file; `evener keys` writes it.\n"
+
+
+class MissingKey(UsageError):
+    """A key, or another value of the account, that is nowhere to be found. `variables` are the names it could have."""
+
+    def __init__(self, message: str, *, provider: str, variables: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.variables = variables
+
+
+class Key:
+    """A secret and where it was found, as in `environment variable NAME`. Shows, copies to disk and compares nothing."""
+
+    __slots__ = ("_secret", "source", "variable")
+
+    def __init__(self, secret: str, *, source: str, variable: str) -> None:
+        self._secret = secret
+        self.source = source
+        self.variable = variable
+
+    @property
+    def secret(self) -> str:
+        """The key itself."""
+        return self._secret
+
+    def __repr__(self) -> str:
+        return f"Key(..., source={self.source!r})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("A key is not stored or sent as a value. Look it up where it is needed.")
+
+
+def key_file(environ: Mapping[str, str]) -> Path | None:
+    """Where the keys are kept: beside the user's config; None where there is no home."""
+    folder = config_folder(environ)
+    return folder / "keys.toml" if folder else None
+
+
+# Looking up.
+
+
+def find_key(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> Key | None:
+    """The key of a provider: from the first of its variables that the environment has, else that the file has."""
+    return find_value(provider.key_env, environ=environ, file=file)
+
+
+def find_value(variables: Sequence[str], *, environ: Mapping[str, str], file: Path | None) -> Key | None:
+    """The value of the first variable that is set, in the environment before the file. A blank one is not set."""
+    for name in variables:
+        if environ.get(name, "").strip():
+            source = f"environment variable {name}"
+            return Key(check_secret(environ[name], source), source=source, variable=name)
+    stored = read_keys(file) if file and variables else {}
+    for name in variables:
+        if name in stored:
+            return Key(stored[name], source="key file", variable=name)
+    return None
+
+
+def require_key(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> Key | None:
+    """The key; None only where none is needed. Otherwise a MissingKey that says what to do."""
+    found = find_key(provider, environ=environ, file=file)
+    if found is not None or provider.keyless:
+        return found
+    raise MissingKey(
+        f"There is no key for {provider.name!r}. Set the environment variable {' or '.join(provider.key_env)}, or store the "
+        f"key with `evener keys set {provider.name}`. Without any key you can ask local:smollm2, or a server on this machine "
+        "such as ollama:NAME.",
+        provider=provider.name,
+        variables=provider.key_env,
+    )
+
+
+def account_values(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> dict[str, str]:
+    """What fills the parts of the provider's address, for `Provider.url`."""
+    return {one.name: _required(provider, one, environ=environ, file=file) for one in provider.url_env}
+
+
+def account_headers(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> tuple[tuple[str, str], ...]:
+    """The further headers that the account needs, as name and value."""
+    return tuple((one.name, _required(provider, one, environ=environ, file=file)) for one in provider.header_env)
+
+
+def _required(provider: Provider, part: Variable, *, environ: Mapping[str, str], file: Path | None) -> str:
+    found = find_value(part.env, environ=environ, file=file)
+    if found is not None:
+        return found.secret
+    raise MissingKey(
+        f"Provider {provider.name!r} needs its {part.name!r}, and it is not set. Set the environment variable "
+        f"{' or '.join(part.env)}, or store it with `evener keys set {part.env[0]}`.",
+        provider=provider.name,
+        variables=part.env,
+    )
+
+
+def check_secret(text: str, source: str) -> str:
+    """A key as it can be sent: stripped, one word of plain characters. Its text is never repeated."""
+    bare = text.strip()
+    if not PLAIN.fullmatch(bare) or len(bare) > MOST_SECRET:
+        raise UsageError(
+            f"The value from the {source} cannot be a key: expected one word of plain ASCII characters, at most {MOST_SECRET} "
+            "of them, and found spaces, line breaks, control characters, nothing, or too much. Copy it anew."
+        )
+    return bare
+
+
+# The file.
+
+
+def read_keys(file: Path) -> dict[str, str]:
+    """What the key file holds: values by variable; nothing if there is no file. Refused if others could read or change it."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        if file.is_symlink():
+            raise _link(file) from None
+        raise UsageError(f"The key file {file} cannot be read: {error.strerror}. Mend that, or set the variables.") from None
+    try:
+        _check_file(file, os.fstat(descriptor))
+        _check_folder(file.parent)
+        content = os.read(descriptor, MOST_FILE + 1)
+    finally:
+        os.close(descriptor)
+    return _parsed(file, content)
+
+
+def store_key(file: Path, variable: str, secret: str) -> None:
+    """Keep a value under the name of its variable, in place of an older one. The file is replaced as a whole or not at all."""
+    if not VARIABLE.fullmatch(variable):
+        raise UsageError(f"{variable!r} is no name of a variable. Write capitals, digits and underscores.")
+    value = check_secret(secret, "input")
+    with _locked(file):
+        _write(file, {**read_keys(file), variable: value})
+
+
+def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
+    """Forget these; the ones that were there."""
+    if not file.parent.is_dir():
+        return ()
+    with _locked(file):
+        stored = read_keys(file)
+        gone = tuple(name for name in variables if name in stored)
+        if gone:
+            _write(file, {name: value for name, value in stored.items() if name not in gone})
+    return gone
+
+
+def _parsed(file: Path, content: bytes) -> dict[str, str]:
+    """The parser's own message is left out: it could repeat a part of a key."""
+    try:
+        stored = tomllib.loads(content.decode()) if len(content) <= MOST_FILE else None
+    except (ValueError, RecursionError):
+        stored = None
+    if stored is None or not all(_usable(name, value) for name, value in stored.items()):
+        raise UsageError(
+            f'The key file {file} is not understood: expected lines such as NAME = "value", in TOML. '
+            "Mend it, or delete it and store the keys again with `evener keys set`."
+        )
+    return stored
+
+
+def _usable(name: str, value: object) -> bool:
+    return isinstance(value, str) and PLAIN.fullmatch(value) is not None and VARIABLE.fullmatch(name) is not None
+
+
+def _check_file(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"The key file {file} is not a plain file. Move it away and store the keys again.")
+    _check_owner("key file", file, found)
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise UsageError(
+            f"The key file {file} is open to others (mode {stat.S_IMODE(found.st_mode):04o}), so it is not used. "
+            f"Run: chmod 600 {file} (and think about new keys)."
+        )
+
+
+def _check_folder(folder: Path) -> None:
+    """Others may see that there is a file, but must not be able to put another one in its place."""
+    found = folder.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise _link(folder)
+    _check_owner("folder of the key file", folder, found)
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise UsageError(
+            f"Others may write to the folder of the key file, {folder} (mode {stat.S_IMODE(found.st_mode):04o}), so it is not "
+            f"used. Run: chmod 700 {folder}."
+        )
+
+
+def _check_owner(what: str, path: Path, found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid():
+        raise UsageError(
+            f"The {what}, {path}, belongs to another user (id {found.st_uid}), so it is not used. "
+            f"Run as that user, or: chown {os.geteuid()} {path}."
+        )
+
+
+def _link(path: Path) -> UsageError:
+    return UsageError(f"{path} is a symbolic link, and keys are not kept behind one. Replace it by what it points to.")
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """One writer at a time: the lock is on the folder, which is made, for us alone, where there is none."""
+    folder = file.parent
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}. Make it, or set XDG_CONFIG_HOME.") from None
+    _check_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _lock(descriptor, folder)
+        yield
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    from fcntl import LOCK_EX, LOCK_NB, flock  # where there is none, keys can still come from the environment
+
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return flock(descriptor, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise UsageError(f"Another program holds {folder} locked. Wait until it is done, and try again.") from None
+            time.sleep(0.02)
+
+
+def _write(file: Path, values: Mapping[str, str]) -> None:
+    """A new file beside the old one, readable by us alone from its first moment, then in its place in one step."""
+    lines = (f"{name} = {_quoted(value)}\n" for name, value in sorted(values.items()))
+    descriptor, made = tempfile.mkstemp(prefix=".keys-", dir=file.parent)
+    try:
+        with open(descriptor, "w", encoding="ascii") as opened:
+            opened.write(HEAD + "".join(lines))
+            opened.flush()
+            os.fsync(descriptor)
+        os.replace(made, file)
+    except BaseException:
+        os.unlink(made)
+        raise
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

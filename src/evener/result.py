@@ -1,0 +1,141 @@
+"""What a run came to: a projection of its events. Pure values and functions."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+import msgspec
+
+from evener import events as ev
+from evener.loop.state import State
+from evener.transcript.blocks import ToolCall
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.transcript import Transcript
+from evener.transcript.usage import Usage
+
+__all__ = ["Record", "Request", "RunResult", "result_of"]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One tool call of a run and what became of it; `result` is None when it was never run."""
+
+    call: ToolCall
+    result: ev.CallFinished | None = None
+    key: str = ""
+    starts: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.result is not None and self.result.ok
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One model request of a run: who was asked, what it used, how long it took."""
+
+    model: str
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    seconds: float = 0.0
+    first: float = 0.0
+    tries: int = 1
+    error: str = ""
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
+
+    `cost` is in US dollars, a lower bound unless `exact`. `pending` are calls that were asked for and not run. Give `thread`
+    to the next run to go on with the conversation, or to `resume` to go on with this run.
+    """
+
+    text: str
+    output: object = None
+    stop: ev.StopCause
+    detail: str = ""
+    usage: Usage
+    cost: Decimal
+    exact: bool
+    thread: str
+    run: str
+    pending: tuple[ToolCall, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    records: tuple[Record, ...] = ()
+    requests: tuple[Request, ...] = ()
+    seconds: float = 0.0
+    transcript: Transcript
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model gave its final answer."""
+        return self.stop == "done"
+
+
+def result_of(state: State, events: Iterable[ev.Event], *, log: str) -> RunResult:
+    """The result of the state's run, from the events of the run (others are passed over)."""
+    run = _of_run(events, state.run)
+    finished = state.finished
+    replies = [event for event in run if isinstance(event, ev.Replied)]
+    last: Message | None = replies[-1].message if replies else None
+    return RunResult(
+        text=last.text if last else "",
+        stop=finished.cause if finished else "cancelled",
+        detail=finished.detail if finished else "The run was given up before it came to an end.",
+        usage=state.spent.usage,
+        cost=state.spent.cost,
+        exact=state.spent.exact,
+        thread=log,
+        run=state.run,
+        pending=tuple(pending.call for pending in state.calls if pending.status != "finished"),
+        losses=_distinct(loss for reply in replies for loss in reply.losses),
+        records=tuple(_records(run)),
+        requests=tuple(_requests(run)),
+        seconds=state.spent.seconds,
+        transcript=state.transcript,
+    )
+
+
+def _of_run(events: Iterable[ev.Event], run: str) -> list[ev.Event]:
+    found: list[ev.Event] = []
+    for event in events:
+        if isinstance(event, ev.Prompted):
+            found = []
+            if event.run != run:
+                continue
+        found.append(event)
+    return found
+
+
+def _distinct(losses: Iterable[Loss]) -> tuple[Loss, ...]:
+    """Each loss once: a history is sent with every request, and loses the same things each time."""
+    return tuple(dict.fromkeys(losses))
+
+
+def _records(events: Iterable[ev.Event]) -> Iterable[Record]:
+    """In the model's order, whatever order the calls ended in."""
+    found: dict[str, Record] = {}
+    for event in events:
+        match event:
+            case ev.Replied():
+                yield from found.values()
+                found = {call.id: Record(call) for call in event.message.calls}
+            case ev.CallStarted(call=call, key=key) if call in found:
+                one = found[call]
+                found[call] = Record(one.call, one.result, key, one.starts + (not event.verifying))
+            case ev.CallFinished(call=call) if call in found:
+                one = found[call]
+                found[call] = Record(one.call, event, one.key, one.starts)
+    yield from found.values()
+
+
+def _requests(events: Iterable[ev.Event]) -> Iterable[Request]:
+    asked = ""
+    for event in events:
+        match event:
+            case ev.ModelCalled(model=model):
+                asked = model
+            case ev.Replied():
+                usage = event.message.usage or Usage()
+                yield Request(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries)
+            case ev.ModelFailed():
+                yield Request(asked, error=f"{event.error}: {event.message}")

@@ -1,0 +1,68 @@
+"""Who holds a lease, so that others can tell whether that process still lives. Says `deserted` only when it is sure.
+
+A claim reads `<machine> <pid> <start> <token>`: the machine's running kernel and process space, the process, when it started
+(so that a reused number is not taken for it), and a token that is new each time.
+"""
+
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from secrets import token_hex
+
+__all__ = ["deserted", "new_claim"]
+
+PROC = Path("/proc")
+BOOT = PROC / "sys/kernel/random/boot_id"
+SPACE = PROC / "self/ns/pid"
+UNKNOWN = "-"
+DEAD_STATES = frozenset("ZXx")
+AFTER_NAME = 2  # in /proc/<pid>/stat the fields are counted from 1; after the name in brackets comes the third
+START_FIELD = 22
+
+
+def new_claim() -> str:
+    """A claim of this process, unlike any other."""
+    pid = os.getpid()
+    return f"{_machine()} {pid} {_life(pid)[1]} {token_hex(8)}"
+
+
+def deserted(claim: str) -> bool:
+    """Whether the process that made the claim ran on this machine and is dead for certain."""
+    match claim.split():
+        case [machine, pid, start, _] if machine == _machine() and pid.isdecimal():
+            return _dead(int(pid), start)
+    return False
+
+
+def _dead(pid: int, start: str) -> bool:
+    state, started = _life(pid)
+    if state != UNKNOWN:
+        return state in DEAD_STATES or (UNKNOWN not in (start, started) and start != started)
+    if sys.platform == "win32":
+        return False  # there, asking by signal would end the process
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False  # somebody else's: it lives
+    return False
+
+
+def _life(pid: int) -> tuple[str, str]:
+    """State and start time of a process, as far as the system tells."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return fields[0], fields[START_FIELD - AFTER_NAME - 1]
+    except (OSError, IndexError):
+        return UNKNOWN, UNKNOWN
+
+
+@cache
+def _machine() -> str:
+    try:
+        return f"{BOOT.read_text().strip()}/{os.readlink(SPACE)}"
+    except OSError:
+        return platform.node().replace(" ", "_") or UNKNOWN

@@ -1,0 +1,88 @@
+"""Opens the SQLite file: ours only, private, durable at each commit. The only place that loads SQLite.
+
+A file is first looked at through a connection that takes no lock and writes nothing. A plain `open` of it would not do: closing
+that again would drop the locks that other connections of this process hold on the file.
+"""
+
+from pathlib import Path
+from threading import Lock
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from evener.errors import StoreError
+from evener.store import schema
+from evener.store.faults import told
+from evener.store.folder import made_private, prepared
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["connect"]
+
+PAUSE = 0.01
+LARGEST_LEFT_OVER = 64 << 20
+SETTINGS = (
+    "PRAGMA synchronous = FULL",  # in WAL mode: each commit is synced
+    "PRAGMA fullfsync = ON",  # where a plain fsync does not reach the disk (macOS)
+    "PRAGMA checkpoint_fullfsync = ON",
+    "PRAGMA foreign_keys = ON",
+    f"PRAGMA journal_size_limit = {LARGEST_LEFT_OVER}",
+)
+_one_at_a_time = Lock()
+
+
+def connect(path: Path, patience: float) -> "sqlite3.Connection":
+    """A connection to the store at `path`, which is made if it is not there. Waits up to `patience` seconds for locks."""
+    import sqlite3
+
+    with _one_at_a_time:
+        prepared(path)
+        try:
+            _look(path)
+            connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+        except sqlite3.Error as error:
+            raise told(error, path) from None
+        try:
+            _set_up(connection, path, patience)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise told(error, path) from None
+            raise
+        made_private(path)
+        return connection
+
+
+def _look(path: Path) -> None:
+    """Refuse a file that is not ours before anything is written beside it."""
+    import sqlite3
+
+    if path.with_name(path.name + "-journal").exists():
+        return  # interrupted while it was made or upgraded: SQLite puts that right first, then it is checked
+    looking = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        schema.glance(looking, path)
+    finally:
+        looking.close()
+
+
+def _set_up(connection: "sqlite3.Connection", path: Path, patience: float) -> None:
+    for setting in SETTINGS:
+        connection.execute(setting)
+    schema.upgrade(connection, path)
+    _use_wal(connection, path, monotonic() + patience)
+
+
+def _use_wal(connection: "sqlite3.Connection", path: Path, deadline: float) -> None:
+    """SQLite does not wait by itself here. A file system that cannot do it stays with the rollback journal: slower, as safe."""
+    import sqlite3
+
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            fault: StoreError = told(error, path)
+            if not fault.retryable or monotonic() > deadline:
+                raise fault from None
+        sleep(PAUSE)

@@ -1,0 +1,247 @@
+"""One thread with one SQLite connection. It takes jobs from any event loop and answers each when its work is done for good.
+
+Whatever waits is done in one go. The writer's lane does it in one transaction: a group shares one sync of the disk. A job that
+is refused (a StoreError, raised before it writes) leaves the others alone; when something else fails, the group is rolled back
+and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import RLock, Thread, current_thread
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from evener.errors import StoreError
+from evener.store import refusals
+from evener.store.faults import told
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Lane", "Request", "reads", "writes"]
+
+MOST_IN_A_GROUP = 512
+LONGEST_FAREWELL = 5.0
+"""Seconds that the end of the interpreter waits for what is queued."""
+
+T = TypeVar("T")
+Job = Callable[["sqlite3.Connection"], T]
+
+
+class Request(Generic[T]):
+    """A job, whom to answer (nobody without a loop), and how it went. `after` runs in the lane when it is done for good."""
+
+    __slots__ = ("after", "error", "future", "job", "loop", "result")
+
+    def __init__(self, job: Job[T], loop: asyncio.AbstractEventLoop | None, after: Callable[[T], None] | None) -> None:
+        self.job = job
+        self.loop = loop
+        self.future: asyncio.Future[T] | None = loop.create_future() if loop else None
+        self.after = after
+        self.result: T | None = None
+        self.error: StoreError | None = None
+
+    def perform(self, connection: "sqlite3.Connection") -> None:
+        """Do the job. What it refuses is kept; what else goes wrong is raised."""
+        self.error = None
+        try:
+            self.result = self.job(connection)
+        except StoreError as error:
+            self.error = error
+
+    def keep(self) -> None:
+        """It is done for good."""
+        if self.error is None and self.after is not None:
+            self.after(self.result)  # type: ignore[arg-type]  # a job that was done has its result
+
+    def deliver(self) -> None:
+        """In the loop of whoever asked, who may have left."""
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]  # as above
+
+
+Group = list[Request[Any]]
+Perform = Callable[["sqlite3.Connection", Group, Path], bool]
+"""Does a group of requests; False when the connection should be made anew."""
+
+
+class Lane:
+    """The thread and its queue. It starts with the first job. Whoever made it stops it."""
+
+    def __init__(self, path: Path, connect: Callable[[], "sqlite3.Connection"], perform: Perform) -> None:
+        self._path = path
+        self._connect = connect
+        self._perform = perform
+        self._queue: SimpleQueue[Request[Any] | None] = SimpleQueue()
+        self._lock = RLock()  # a log that is dropped by the garbage collector may call in while we hold it
+        self._thread: Thread | None = None
+        self._process = os.getpid()
+        self._stopped = False
+        self._ended = False
+        self._farewells: Group = []
+
+    async def run(self, job: Job[T], after: Callable[[T], None] | None = None) -> T:
+        """Have the job done, and its result. When the wait is cancelled, the job is done all the same."""
+        request = Request(job, asyncio.get_running_loop(), after)
+        self._put(request)
+        assert request.future is not None
+        return await request.future
+
+    def send(self, job: Job[object]) -> None:
+        """Have the job done, without an answer. Nothing happens when the lane has stopped."""
+        with suppress(StoreError):
+            self._put(Request(job, None, None))
+
+    async def end(self) -> None:
+        """Take no more jobs, do those that wait, and close the connection."""
+        farewell = Request(_nothing, asyncio.get_running_loop(), None)
+        with self._lock:
+            self._farewells.append(farewell)
+            self._take_no_more()
+            waiting = self._thread is not None and not self._ended and self._process == os.getpid()
+        if waiting and farewell.future is not None:
+            await farewell.future
+
+    def stop(self) -> None:
+        """The same for the end of the interpreter: waits a bounded time, whatever the thread does."""
+        if self._process != os.getpid():
+            return  # a forked child: neither the thread nor the connection is its own
+        with self._lock:
+            self._take_no_more()
+        thread = self._thread
+        if thread is not None and thread is not current_thread():
+            thread.join(LONGEST_FAREWELL)
+
+    def _take_no_more(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._queue.put(None)
+
+    def _put(self, request: Request[T]) -> None:
+        if self._process != os.getpid():
+            raise StoreError(
+                "This store was made before the process forked and cannot be used in the child. Make a new store in the child."
+            )
+        with self._lock:
+            if self._stopped:
+                raise refusals.closed()
+            if self._thread is None:
+                self._thread = Thread(target=self._serve, name="evener store", daemon=True)
+                self._thread.start()
+            self._queue.put(request)
+
+    def _serve(self) -> None:
+        connection: sqlite3.Connection | None = None
+        last = False
+        while not last:
+            group, last = self._next()
+            if group:
+                connection = self._do(connection, group)
+                _answer(group)
+            del group  # it holds on to the store, which may be dropped while we wait
+        if connection is not None:
+            connection.close()
+        with self._lock:
+            self._ended = True
+            _answer(self._farewells)
+
+    def _next(self) -> tuple[Group, bool]:
+        """All that waits, at least one; and whether that was the last."""
+        group: Group = []
+        found = self._queue.get()
+        with suppress(Empty):
+            while found is not None:
+                group.append(found)
+                if len(group) == MOST_IN_A_GROUP:
+                    return group, False
+                found = self._queue.get_nowait()
+            return group, True
+        return group, False
+
+    def _do(self, connection: "sqlite3.Connection | None", group: Group) -> "sqlite3.Connection | None":
+        try:
+            connection = connection or self._connect()
+            sound = self._perform(connection, group, self._path)
+        except Exception as error:
+            _fail(group, error, self._path)
+            sound = False
+        if connection is not None and not sound:
+            connection.close()
+            return None
+        return connection
+
+
+def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """The group in one transaction; when that fails, each in its own."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for request in group:
+            request.perform(connection)
+        connection.execute("COMMIT")
+    except Exception as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if len(group) == 1:
+            _fail(group, error, path)
+            return False
+        return all([_alone(connection, request, path) for request in group])
+    for request in group:
+        request.keep()
+    return True
+
+
+def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Each request sees the store as it is at one moment."""
+    sound = True
+    for request in group:
+        try:
+            connection.execute("BEGIN")
+            request.perform(connection)
+            connection.execute("COMMIT")
+            request.keep()
+        except Exception as error:
+            _fail([request], error, path)
+            sound = False
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    return sound
+
+
+def _nothing(connection: "sqlite3.Connection") -> None:
+    pass
+
+
+def _alone(connection: "sqlite3.Connection", request: Request[Any], path: Path) -> bool:
+    try:
+        return writes(connection, [request], path)
+    except Exception as error:
+        _fail([request], error, path)
+        return False
+
+
+def _fail(group: Group, error: Exception, path: Path) -> None:
+    for request in group:
+        request.error = told(error, path)
+
+
+def _answer(group: Group) -> None:
+    """Wake each loop once. A loop that is gone has nobody who waits."""
+    waiting: dict[asyncio.AbstractEventLoop, Group] = {}
+    for request in group:
+        if request.loop is not None:
+            waiting.setdefault(request.loop, []).append(request)
+    for loop, answered in waiting.items():
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_deliver, answered)
+
+
+def _deliver(answered: Group) -> None:
+    for request in answered:
+        request.deliver()

@@ -1,0 +1,58 @@
+"""What both stores refuse, in the same words. Only builds errors; nothing is stored or changed when one is raised."""
+
+from evener.errors import StoreError
+from evener.store.log import LeaseHeld, LeaseLost
+
+__all__ = ["already_there", "closed", "given_back", "held", "lost", "no_blob", "no_log", "no_note", "spoiled_blob"]
+
+
+def no_log(log: str) -> StoreError:
+    return StoreError(f"There is no log {log!r} in this store. Check the id, and that this is the store it was made in.")
+
+
+def already_there(log: str) -> StoreError:
+    return StoreError(
+        f"The log {log!r} exists already, and nothing was written. Open it instead, or give the new one another id."
+    )
+
+
+def held(log: str, holder: str, seconds: float) -> LeaseHeld:
+    return LeaseHeld(
+        f"The log {log!r} is being written by {holder!r}, whose lease runs for {seconds:.0f} more seconds unless renewed. "
+        "Wait for it (give `patience`), stop that run, or fork the thread."
+    )
+
+
+def lost(log: str, holder: str) -> LeaseLost:
+    who = repr(holder) if holder else "Somebody else"
+    return LeaseLost(
+        f"{who} took over the log {log!r}, so this was not written. What was acknowledged before is safe. "
+        "Open the log again to go on."
+    )
+
+
+def given_back(log: str) -> LeaseLost:
+    return LeaseLost(f"The log {log!r} was closed here, so this was not written. Open it again to go on.")
+
+
+def closed() -> StoreError:
+    return StoreError("This store is closed. What was acknowledged is safe. Make a new store on the same file to go on.")
+
+
+def no_note(log: str, number: int) -> StoreError:
+    return StoreError(
+        f"Note {number} of the log {log!r} is not there or settled already, so nothing was written. Read the notes again."
+    )
+
+
+def no_blob(digest: str) -> StoreError:
+    return StoreError(
+        f"There is no blob {digest!r} in this store. Check that it was put there, and that it has not been erased."
+    )
+
+
+def spoiled_blob(digest: str) -> StoreError:
+    return StoreError(
+        f"The blob {digest!r} is not what was stored: its bytes have another SHA-256. "
+        "Put the same content again to mend it, or restore the store from a backup."
+    )

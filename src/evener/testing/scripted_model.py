@@ -1,0 +1,121 @@
+"""A model without a wire: says what the script says, one piece at a time. For tests of agents; the fakes test the bytes."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+
+import msgspec
+
+from evener.errors import EvenerError, UsageError
+from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.blocks import Block, TextBlock, ToolCall
+from evener.transcript.delta import Delta
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.origin import Origin
+from evener.transcript.reply import Reply, Stop
+from evener.transcript.transcript import Transcript
+from evener.transcript.usage import Usage
+from evener.wire.pieces import deltas_of
+
+__all__ = ["ScriptedAnswer", "ScriptedModel", "calls", "says"]
+
+Line = Reply | EvenerError | str
+Script = Sequence[Line] | Callable[[Ask], Line]
+
+
+class _Price(msgspec.Struct, frozen=True):
+    amount: Decimal = Decimal(0)
+    exact: bool = True
+
+
+class ScriptedAnswer(msgspec.Struct, frozen=True):
+    """What a scripted call gave."""
+
+    reply: Reply
+    message: Message
+    losses: tuple[Loss, ...] = ()
+    cost: _Price = _Price()
+    seconds: float = 0.0
+    first: float = 0.0
+    tries: int = 1
+
+
+def says(text: str, *, usage: Usage | None = None) -> Reply:
+    """A final answer."""
+    return Reply((TextBlock(text),), Stop("done"), usage or Usage(10, 10, 0, 0, 5, 0))
+
+
+def calls(*made: ToolCall, text: str = "", usage: Usage | None = None) -> Reply:
+    """A turn that calls tools, with a text before them if there is one."""
+    blocks: tuple[Block, ...] = (*((TextBlock(text),) if text else ()), *made)
+    return Reply(blocks, Stop("tools"), usage or Usage(10, 10, 0, 0, 5, 0))
+
+
+class ScriptedModel:
+    """`script` is what it says, in order, or a function of the ask: then the same request always gets the same answer.
+
+    A line is a reply, a text, or an error to raise. `asks` has every ask it got. `price` is in US dollars a call.
+    """
+
+    def __init__(self, script: Script, *, name: str = "scripted:model", price: Decimal | None = None) -> None:
+        self._script = script
+        self._name = name
+        self._price = _Price() if price is None else _Price(price)
+        self.asks: list[Ask] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def fetches(self) -> bool:
+        return False
+
+    def ask(
+        self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
+    ) -> Ask:
+        return Ask(transcript, Origin(wire="scripted", provider="scripted", model=self._name), tuple(tools), output=output)
+
+    def stream(self, ask: Ask, *, after: object = None) -> "_ScriptedStream":
+        """The next line, in pieces. `after` changes nothing."""
+        del after
+        self.asks.append(ask)
+        return _ScriptedStream(self._line(ask), ask, self._price)
+
+    def _line(self, ask: Ask) -> Line:
+        if callable(self._script):
+            return self._script(ask)
+        if len(self.asks) > len(self._script):
+            raise UsageError(
+                f"The script of {self._name!r} has {len(self._script)} lines, and this is request {len(self.asks)}. Add lines."
+            )
+        return self._script[len(self.asks) - 1]
+
+
+class _ScriptedStream:
+    """One scripted call in flight. It gives way to others before each piece, as a real one does."""
+
+    def __init__(self, line: Line, ask: Ask, price: _Price) -> None:
+        self._line = says(line) if isinstance(line, str) else line
+        self._ask = ask
+        self._price = price
+        self._pieces: list[Delta] | None = None
+
+    @property
+    def answer(self) -> ScriptedAnswer:
+        if isinstance(self._line, EvenerError):
+            raise self._line
+        reply = self._line
+        return ScriptedAnswer(reply, Message.from_assistant_response(reply, origin=self._ask.target), cost=self._price)
+
+    async def read(self) -> list[Delta]:
+        await asyncio.sleep(0)
+        if isinstance(self._line, EvenerError):
+            raise self._line
+        if self._pieces is None:
+            self._pieces = list(deltas_of(self._line))
+        return [self._pieces.pop(0)] if self._pieces else []
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,65 @@
+"""Errors in OpenAI's shape, which Responses and Chat share. Responses sheet section 12, Chat sheet section 8. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from evener.testing.check import Violation
+from evener.testing.servers.answer import Answer, whole
+from evener.testing.servers.received import Received
+from evener.testing.servers.wire import Refused, Settings, bearer, listed
+
+__all__ = ["error_body", "refused", "serve_models", "unlock"]
+
+Json = dict[str, object]
+
+_TYPES: Mapping[int, tuple[str, str | None]] = {
+    401: ("invalid_request_error", "invalid_api_key"),
+    402: ("insufficient_quota", "insufficient_quota"),
+    403: ("request_forbidden", "unsupported_country_region_territory"),
+    429: ("requests", "rate_limit_exceeded"),
+}
+# What the check calls a rule, and the code the API gives for it.
+_CODES: Mapping[str, str] = {
+    "missing": "missing_required_parameter",
+    "extra_field": "unknown_parameter",
+    "enum": "invalid_value",
+    "type": "invalid_type",
+    "effort": "unsupported_value",
+    "sampling.reasoning": "unsupported_parameter",
+    "reasoning.altered": "invalid_encrypted_content",
+}
+_NO_KEY = "You didn't provide an API key. Provide it in an Authorization header (Authorization: Bearer YOUR_KEY)."
+
+
+def error_body(status: int, said: str, *, param: str | None = None, code: str | None = None) -> Json:
+    """The body of an HTTP error."""
+    kind, usual = _TYPES.get(status, ("invalid_request_error" if status < 500 else "server_error", None))
+    return {"error": {"message": said, "type": kind, "param": param, "code": code or usual}}
+
+
+def refused(violations: Sequence[Violation]) -> Refused:
+    """A 400 for the first of these."""
+    first = violations[0]
+    body = error_body(400, first.message, param=first.path or None, code=_CODES.get(first.rule))
+    return Refused(whole(400, body), tuple(violations))
+
+
+def unlock(received: Received, settings: Settings) -> Refused | None:
+    """The refusal of a wrong key. Azure's own header counts, too."""
+    offered = bearer(received) or received.headers.get("api-key", "")
+    if not settings.key or offered == settings.key:
+        return None
+    shown = f"Incorrect API key provided: {offered[:2]}***." if offered else _NO_KEY
+    return Refused(whole(401, error_body(401, shown)))
+
+
+def serve_models(received: Received, settings: Settings) -> Answer | None:
+    """The list of models, and each of them."""
+    if received.method != "GET":
+        return None
+    entries: list[Json] = [
+        {"id": name, "object": "model", "created": 1767225600, "owned_by": "evener"} for name in listed(settings.models)
+    ]
+    if received.route == "/v1/models":
+        return whole(200, {"object": "list", "data": entries})
+    name = received.route.removeprefix("/v1/models/")
+    return next((whole(200, entry) for entry in entries if entry["id"] == name), None)

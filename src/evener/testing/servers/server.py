@@ -1,0 +1,145 @@
+"""`FakeServer`: one fake provider on a loopback port, in a thread of its own, for sync and async tests alike.
+
+Binds to 127.0.0.1 only. When it is closed, its thread, its loop and its sockets are gone.
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from evener.errors import UsageError
+from evener.testing.servers.http import Ear, converse
+from evener.testing.servers.provider import WIRES, Provider
+from evener.testing.servers.received import Received, Rejected
+from evener.testing.servers.script import Entry, Script, Scripted
+from evener.testing.servers.wire import Settings
+
+__all__ = ["FakeServer"]
+
+HOST = "127.0.0.1"
+SECONDS = 10.0
+
+
+class FakeServer:
+    """A strict provider that answers from a script. Use it in a `with` or an `async with`, or call `start` and `close`.
+
+    `script`: entries that are answered in their order, rules `(question, entry)` of which the first that matches answers, or a
+    function of the request. A request that the real provider would refuse gets that refusal and uses up no entry. `key`: the
+    only key that is taken. `models`: the only ones it has. `dialect`: who speaks this wire (Chat, Gemini; see
+    `check_request`). `issued`: seals to take besides its own, with the text they belong to. Without `prefix_bound` thinking
+    is taken back after another prefix, too.
+    """
+
+    def __init__(
+        self,
+        wire: str,
+        script: Script = (),
+        *,
+        key: str = "",
+        models: Sequence[str] = (),
+        dialect: str = "",
+        prefix_bound: bool = True,
+        issued: Mapping[str, str] | None = None,
+    ) -> None:
+        if wire not in WIRES:
+            raise UsageError(f"There is no fake server for the wire {wire!r}. There is one for each of {', '.join(WIRES)}.")
+        settings = Settings(
+            models=tuple(models), dialect=dialect, prefix_bound=prefix_bound, issued=dict(issued or {}), key=key
+        )
+        self._provider = Provider(wire, settings, Scripted(script))
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """The base URL: what a row or an SDK takes in place of the provider's own."""
+        if not self._port:
+            raise UsageError("The fake server is not running, so it has no URL. Use it in a `with`, or call `start`.")
+        return f"http://{HOST}:{self._port}{self._provider.wire.base}"
+
+    @property
+    def requests(self) -> list[Received]:
+        """All that came, in the order of arrival. Keys are in there: for the test's eyes only."""
+        return self._provider.requests
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        """What the provider would have refused, and why."""
+        return self._provider.rejected
+
+    @property
+    def left(self) -> int:
+        """How many entries of the script are still to come."""
+        return self._provider.script.left
+
+    def add(self, *entries: Entry) -> None:
+        """More entries at the end of the script."""
+        self._provider.script.add(*entries)
+
+    def start(self) -> Self:
+        """Listen. Returns when a client can connect."""
+        if self._thread is not None:
+            raise UsageError("The fake server is running already. Make another one for another port.")
+        self._thread = threading.Thread(target=self._run, name="evener-fake-server", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(SECONDS) or not self._port:
+            raise UsageError(f"The fake server could not listen on {HOST}. Does this machine have a loopback interface?")
+        return self
+
+    def close(self) -> None:
+        """Stop at once, whatever is under way, and leave nothing behind."""
+        if self._thread is None:
+            return
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(SECONDS)
+        self._thread, self._loop, self._stop, self._port = None, None, None, 0
+        self._ready.clear()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        tasks: set[asyncio.Task[None]] = set()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert isinstance(reader, Ear)
+            task = asyncio.get_running_loop().create_task(converse(reader, writer, self._provider.respond))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(Ear(), connected)
+
+        listening = await self._loop.create_server(protocol, HOST, 0)
+        self._port = listening.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        listening.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # an aborted connection closes its socket in the next turn of the loop

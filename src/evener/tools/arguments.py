@@ -1,0 +1,162 @@
+"""Reads what a model wrote as the arguments of a call: parsed strictly, checked against the schema, converted to types. Pure.
+
+Every reading decodes the text afresh, so that a tool may do with its arguments what it likes. Nothing is guessed: text that
+is not JSON, a key that stands twice, a field that nobody knows is a Problem, and then the tool is not run.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from evener.errors import UsageError
+from evener.tools.models import Refused, mentions_models, model_convert
+from evener.tools.problems import Problem, dotted
+from evener.tools.validation import Validator
+from evener.transcript.scan import path_at, repeated_key
+
+__all__ = ["Accepted", "Arguments", "Convert", "converter", "parsed"]
+
+MOST_BYTES = 16 << 20
+MOST_DEEP = 100
+
+Convert = Callable[[object], object]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Arguments that a function can be called with: by name, or, if it takes them as one value, that value."""
+
+    named: dict[str, object]
+    whole: tuple[object, ...] = ()
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """How the arguments of one tool are read. With `one`, the function takes them all as a single value."""
+
+    validator: Validator
+    converters: Mapping[str, Convert] = {}
+    one: Convert | None = None
+    unenforced: tuple[str, ...] = ()
+
+    def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
+        """The arguments in a call's JSON text, or what is wrong with them."""
+        value = parsed(raw)
+        if isinstance(value, tuple):
+            return value
+        problems = self.validator.problems(value, size=len(raw))
+        if problems:
+            return problems
+        return self._converted(value)
+
+    def _converted(self, value: dict[str, object]) -> Accepted | tuple[Problem, ...]:
+        if self.one is not None:
+            try:
+                return Accepted({}, (self.one(value),))
+            except Refused as refused:
+                return refused.problems
+        named: dict[str, object] = {}
+        problems: list[Problem] = []
+        for name, item in value.items():
+            try:
+                named[name] = self.converters[name](item)
+            except Refused as refused:
+                problems += [Problem(_under(name, problem.path), problem.message) for problem in refused.problems]
+        return tuple(problems) or Accepted(named)
+
+
+def parsed(raw: str) -> dict[str, object] | tuple[Problem, ...]:
+    """The object that a JSON text is, or the problem that it is none."""
+    if len(raw) > MOST_BYTES:
+        return (Problem("", f"they have {len(raw):,} characters, of at most {MOST_BYTES:,}"),)
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeError, ValueError) as error:
+        return (_malformed(raw, error),)
+    if not isinstance(value, dict):
+        return (Problem("", f"expected a JSON object, found {_start(raw)}"),)
+    if _too_deep(value):
+        return (Problem("", f"they are nested deeper than {MOST_DEEP} levels"),)
+    twice = repeated_key(raw)
+    return value if twice is None else (Problem(twice, "this key stands twice in its object"),)
+
+
+def _malformed(raw: str, error: Exception) -> Problem:
+    if isinstance(error, RecursionError):
+        return Problem("", f"they are nested deeper than {MOST_DEEP} levels")
+    if not raw.strip():
+        return Problem("", "they are empty; expected a JSON object, such as {}")
+    why = str(error)
+    place = why.rpartition("(byte ")[2].rstrip(")")
+    body = raw.encode(errors="replace")
+    byte = int(place) if place.isdigit() else len(body)
+    if body[byte : byte + 8].lstrip(b"-").startswith((b"NaN", b"Inf")):
+        why = f"NaN and Infinity are not JSON (byte {byte})"
+    return Problem(path_at(body, byte), f"not JSON: {why.removeprefix('JSON is malformed: ')}")
+
+
+def _start(raw: str) -> str:
+    text = raw.strip()
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def _too_deep(value: object) -> bool:
+    """Whether a value is nested deeper than anyone means. Level by level, never by recursion."""
+    level: list[object] = [value]
+    for _ in range(MOST_DEEP):
+        onward: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                onward += item.values()
+            elif isinstance(item, list):
+                onward += item
+        if not onward:
+            return False
+        level = onward
+    return True
+
+
+def converter(kind: object, where: str) -> Convert:
+    """What turns a JSON value that fits the schema of a type into a value of it. A type that cannot be told is refused."""
+    if mentions_models(kind):
+        return model_convert(kind)
+    known: type[object] = kind  # type: ignore[assignment]  # any annotation is taken
+    try:
+        msgspec.json.Decoder(known)
+    except TypeError as error:
+        raise UsageError(f"{where}: {error}. Use a type whose values can be told apart in JSON.") from None
+
+    def convert(value: object) -> object:
+        try:
+            return msgspec.convert(value, known, str_keys=True)
+        except msgspec.ValidationError as error:
+            return _second_try(value, known, error)
+
+    return convert
+
+
+def _second_try(value: object, kind: type[object], first: msgspec.ValidationError) -> object:
+    """Some models write whole numbers as 3.0, which JSON Schema takes as an integer."""
+    try:
+        return msgspec.convert(_whole(value), kind, str_keys=True)
+    except msgspec.ValidationError:
+        why, _, place = str(first).partition(" - at `")
+        raise Refused((Problem(_path(place), f"{why[:1].lower()}{why[1:]}".replace("`", "")),)) from None
+
+
+def _path(place: str) -> str:
+    """msgspec's `$.stops[2]`, or `key` in one, as ours."""
+    return place.rpartition("$")[2].rstrip("`").removeprefix(".")
+
+
+def _whole(value: object) -> object:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {name: _whole(item) for name, item in value.items()}
+        case list():
+            return [_whole(item) for item in value]
+    return value
+
+
+def _under(name: str, path: str) -> str:
+    return dotted((name,)) + (path if path.startswith("[") or not path else f".{path}")

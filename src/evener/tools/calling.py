@@ -1,0 +1,175 @@
+"""Between the loop and the tools: runs a call and reports it as an event. Large output goes to the blobs."""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from hashlib import sha256
+from time import perf_counter, time
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from evener.errors import BadValue, StoreError
+from evener.events import CallFinished
+from evener.tools.context import Progress, ToolContext
+from evener.tools.result import Envelope, Scrub, failed
+from evener.tools.running import run_call, verify_call
+from evener.tools.spill import read_output_tool
+from evener.tools.threads import Threads
+from evener.tools.toolbox import Toolbox
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, ResultContent, Stored, ToolCall
+
+__all__ = ["CallSite", "Caller", "with_reader"]
+
+READER = "read_output"
+LARGE = 16 * 1024
+"""Characters: larger media of a result lie in the blobs, and the log names them."""
+PATIENCE = 30.0
+
+T = TypeVar("T")
+_loop: ContextVar[asyncio.AbstractEventLoop] = ContextVar("evener_loop")
+
+
+class Shelf(Protocol):
+    """Where large things lie."""
+
+    def put_blob(self, content: bytes) -> Coroutine[object, object, str]: ...
+
+    def get_blob(self, digest: str) -> Coroutine[object, object, bytes]: ...
+
+
+class CallSite(msgspec.Struct, frozen=True):
+    """Where a call belongs: its run, its idempotency key, and who hears of its progress (call, text, fraction)."""
+
+    run: str
+    key: str
+    report: Callable[[str, str, float], None]
+
+
+def with_reader(toolbox: Toolbox, shelf: Shelf) -> Toolbox:
+    """The tools and, if there are any, the one that pages through output that was too large to be shown."""
+    if not toolbox or READER in toolbox:
+        return toolbox
+    return toolbox.add(read_output_tool(_Lying(shelf)))
+
+
+class Caller:
+    """Runs calls of one toolbox. Holds nothing of a run."""
+
+    def __init__(
+        self, toolbox: Toolbox, *, threads: Threads, shelf: Shelf, deps: object = None, scrub: Scrub | None = None
+    ) -> None:
+        self._toolbox = toolbox
+        self._threads = threads
+        self._shelf = shelf
+        self._deps = deps
+        self._scrub = scrub or _unchanged
+
+    def digest(self, call: ToolCall) -> str:
+        """The same for the same tool with the same arguments and the same schema."""
+        tool = self._toolbox.get(call.name)
+        try:
+            arguments = msgspec.json.encode(call.args, order="deterministic")
+        except BadValue:
+            arguments = call.raw.encode()
+        parts = (call.name.encode(), arguments, tool.schema.encode() if tool else b"")
+        return sha256(b"\0".join(sha256(part).digest() for part in parts)).hexdigest()
+
+    async def run(self, call: ToolCall, site: CallSite) -> CallFinished:
+        """Run the call. Whatever the tool does, this is its result."""
+        tool = self._toolbox.get(call.name)
+        began = perf_counter()
+        if tool is None:
+            return _reported(call, self._toolbox.unknown(call.name), began)
+        _loop.set(asyncio.get_running_loop())
+        spilled = _Spilled()
+        context = self._context(call, site)
+        envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub, blobs=spilled)
+        for body in spilled.held.values():
+            await self._shelf.put_blob(body)
+        content = tuple([await self._shelved(block) for block in envelope.content])
+        return _reported(call, replace(envelope, content=content), began)
+
+    async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None:
+        """What the tool's own `verify` says of an interrupted start. None: it did not take effect, and may be run."""
+        tool = self._toolbox.get(call.name)
+        began = perf_counter()
+        took = await verify_call(tool, call, context=self._context(call, site), threads=self._threads) if tool else None
+        match took:
+            case False:
+                return None
+            case True:
+                text = "Interrupted, and checked afterwards: this call took effect. What it returned is not known."
+                return _reported(call, Envelope(True, text), began)  # type: ignore[arg-type] # it takes a str, too
+            case _:
+                text = "Interrupted: this call was started, and it could not be found out whether it took effect."
+                return _reported(call, failed(text, outcome="unknown"), began)
+
+    def given_up(self, call: ToolCall) -> CallFinished:
+        """The result of a call that was cancelled while it ran."""
+        tool = self._toolbox.get(call.name)
+        if tool is not None and tool.effect != "write":
+            return _reported(call, failed("Cancelled before it ended."), perf_counter())
+        text = "Cancelled while it ran: it is not known whether it took effect."
+        return _reported(call, failed(text, outcome="unknown"), perf_counter())
+
+    def _context(self, call: ToolCall, site: CallSite) -> ToolContext[object]:
+        def report(progress: Progress) -> None:
+            site.report(call.id, progress.text, -1.0 if progress.fraction is None else progress.fraction)
+
+        return ToolContext(call_id=call.id, deps=self._deps, run_id=site.run, key=site.key, report=report)
+
+    async def _shelved(self, block: ResultContent) -> ResultContent:
+        match block:
+            case ImageBlock(source=Inline(text)) | DocumentBlock(source=Inline(text)) if len(text) > LARGE:
+                content = b64decode(text)
+                return replace(block, source=Stored(await self._shelf.put_blob(content), len(content)))
+            case _:
+                return block
+
+
+class _Spilled:
+    """What one call spilled, until it is on the shelf."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def put(self, body: bytes) -> str:
+        digest = sha256(body).hexdigest()
+        self.held[digest] = body
+        return digest
+
+    def get(self, id: str) -> bytes | None:
+        return self.held.get(id)
+
+
+class _Lying:
+    """The shelf, for a tool that runs in a thread while the run's loop goes on."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def put(self, body: bytes) -> str:
+        return self._wait(self._shelf.put_blob(body))
+
+    def get(self, id: str) -> bytes | None:
+        try:
+            return self._wait(self._shelf.get_blob(id))
+        except StoreError:
+            return None
+
+    def _wait(self, work: Coroutine[object, object, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, _loop.get()).result(PATIENCE)
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _reported(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:
+    return CallFinished(
+        at=time(), call=call.id, ok=envelope.ok, content=envelope.content, outcome=envelope.outcome, retry=envelope.retry,
+        metadata=envelope.meta, seconds=perf_counter() - began,
+    )  # fmt: skip

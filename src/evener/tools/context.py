@@ -1,0 +1,111 @@
+"""What a tool is told beside its arguments: which call this is, the dependencies, how long it may take, whether to stop.
+
+A function gets it by annotating a parameter `ToolContext` (or `ToolContext[Deps]`); the model never sees that parameter.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+import msgspec
+
+from evener.errors import BadValue
+
+__all__ = ["Cancellation", "Progress", "ToolContext", "call_on"]
+
+Deps = TypeVar("Deps")
+MOST_TEXT = 2_000
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a call is. `fraction` is from 0 to 1, None when it is not known."""
+
+    call_id: str
+    text: str = ""
+    fraction: float | None = None
+
+
+class Cancellation:
+    """Set once, seen everywhere: by threads that look or wait, and by coroutines that await it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def set(self) -> None:
+        """Ask for a stop. From any thread; a second time changes nothing."""
+        with self._lock:
+            self._event.set()
+            waiting, self._waiting = self._waiting, []
+        for loop, future in waiting:
+            call_on(loop, partial(_wake, future))
+
+    def is_set(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait in a thread, as instead of `time.sleep`; True when a stop was asked for."""
+        return self._event.wait(seconds)
+
+    async def until_set(self) -> None:
+        """Wait in a coroutine."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._event.is_set():
+                return
+            future: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((loop, future))
+        try:
+            await future
+        finally:
+            with self._lock:
+                self._waiting = [entry for entry in self._waiting if entry[1] is not future]
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Call something on a loop's thread, soon; a loop that is closed has nobody left who wants to know."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:
+        return
+
+
+def _nowhere(_progress: Progress) -> None:
+    """Progress that nobody listens to."""
+
+
+class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
+    """One call of a tool. `key` is the same whenever the same call is repeated: give it to services that know such keys.
+
+    `deadline` is in seconds of `time.monotonic()`, None when there is none. `report` is where `progress` goes.
+    """
+
+    call_id: str
+    deps: Deps
+    run_id: str = ""
+    key: str = ""
+    deadline: float | None = None
+    cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
+    report: Callable[[Progress], None] = _nowhere
+
+    def progress(self, text: str = "", *, fraction: float | None = None) -> None:
+        """Tell those who watch how far the call is. From any thread; a call that was cancelled is no longer heard."""
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise BadValue(f"The fraction of a progress is from 0 to 1, not {fraction}.")
+        if not self.cancelled.is_set():
+            self.report(Progress(self.call_id, text[:MOST_TEXT], fraction))
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time until the deadline, never below 0; None when there is none."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())

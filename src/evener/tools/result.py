@@ -1,0 +1,230 @@
+"""What a call of a tool came to: an envelope, whatever the function returned or raised. Pure.
+
+A failed tool is a result like any other: nothing here raises because of what a tool did. A traceback never reaches the model.
+"""
+
+import inspect
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Literal, get_args
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from evener.errors import BadValue
+from evener.tools.models import is_model_value, model_dump
+from evener.transcript.blocks import CONTENTS, DocumentBlock, ImageBlock, Inline, ResultContent, TextBlock, ToolResult
+from evener.transcript.checks import check_choice, check_object, check_type, json_object, json_text
+
+__all__ = ["Envelope", "ModelRetry", "Outcome", "Scrub", "ToolOutput", "envelope_of", "failed", "raised", "scrubbed"]
+
+Outcome = Literal["done", "failed", "unknown"]
+"""`unknown`: the call was given up, and whether it took effect cannot be said."""
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+Scrub = Callable[[str], str]
+"""Takes secrets out of a text."""
+
+MOST_MESSAGE = 4_000
+MOST_MEDIA = 20 << 20
+MEDIA = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+
+
+class ModelRetry(Exception):
+    """Raise it in a tool to tell the model what to do differently. Counts toward the tool's retries."""
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a function may return when content is not all: `metadata` is for the program and never goes to the model."""
+
+    content: object
+    metadata: Mapping[str, object] = {}
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The result of one call. `retry`: the model can do better, and it counts toward the tool's retries.
+
+    `meta` is the JSON text of an object for the program; it does not go to the model. A str as content is one text block.
+    """
+
+    ok: bool
+    content: tuple[ResultContent, ...] = ()
+    meta: str = "{}"
+    retry: bool = False
+    outcome: Outcome = "done"
+
+    def __post_init__(self) -> None:
+        check_type(self.ok, (bool,), "Envelope.ok")
+        if isinstance(self.content, str):
+            force_setattr(self, "content", (TextBlock(self.content),) if self.content else ())
+        for block in self.content:
+            check_type(block, CONTENTS, "Each of Envelope.content")
+        if isinstance(self.meta, Mapping):
+            force_setattr(self, "meta", json_text(self.meta, "Envelope.meta"))
+        check_object(self.meta, "Envelope.meta")
+        check_type(self.retry, (bool,), "Envelope.retry")
+        check_choice(self.outcome, OUTCOMES, "Envelope.outcome")
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """The metadata, decoded afresh."""
+        return json_object(self.meta, "The metadata of a result")
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by newlines."""
+        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+    def to_result(self, call_id: str) -> ToolResult:
+        """The block that answers the call."""
+        return ToolResult(call_id, self.content, is_error=not self.ok)
+
+
+def failed(text: str, *, retry: bool = False, outcome: Outcome = "failed") -> Envelope:
+    """A call that did not work, in words for the model."""
+    return Envelope(False, (TextBlock(_sound(text)),), retry=retry, outcome=outcome)
+
+
+def envelope_of(value: object) -> Envelope:
+    """Whatever a function returned, as an envelope. What cannot be shown to a model is a failed one that says so."""
+    try:
+        match value:
+            case Envelope():
+                return value
+            case ToolOutput():
+                return Envelope(True, _content(value.content), json_text(value.metadata, "ToolOutput.metadata"))
+        return Envelope(True, _content(value))
+    except (BadValue, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return failed(
+            f"The tool ran, but what it returned ({type(value).__name__}) cannot be shown: {_message(error)}. "
+            "Whoever wrote it should return a text, a JSON value, an image, or blocks of content."
+        )
+
+
+def raised(error: BaseException, name: str) -> Envelope:
+    """Whatever a function raised, as an envelope: its type and its words."""
+    if isinstance(error, ModelRetry):
+        return failed(_message(error) or f"The tool {name!r} asks to be called differently.", retry=True)
+    return failed(f"The tool {name!r} failed with {_described(error)}"[:MOST_MESSAGE])
+
+
+def scrubbed(envelope: Envelope, scrub: Scrub) -> Envelope:
+    """An envelope without secrets in its texts; the same one if there were none."""
+    content = tuple(_scrubbed(block, scrub) for block in envelope.content)
+    if all(new is old for new, old in zip(content, envelope.content, strict=True)):
+        return envelope
+    return msgspec.structs.replace(envelope, content=content)
+
+
+def _scrubbed(block: ResultContent, scrub: Scrub) -> ResultContent:
+    if not isinstance(block, TextBlock):
+        return block
+    clean = scrub(block.text)
+    return block if clean == block.text else msgspec.structs.replace(block, text=clean)
+
+
+def _described(error: BaseException) -> str:
+    words = _message(error)
+    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        inner = "; ".join(_described(part) for part in error.exceptions[:3])
+        text = f"{text} [{inner}]"
+    return text
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _sound(str(error))[:MOST_MESSAGE]
+    except Exception:  # the words of a foreign exception are foreign code
+        return "(its message cannot be read)"
+
+
+def _content(value: object) -> tuple[ResultContent, ...]:
+    match value:
+        case None:
+            return (TextBlock("(no output)"),)
+        case str():
+            return (TextBlock(_sound(value)),) if value else ()
+        case bytes() | bytearray() | memoryview():
+            return (_media(bytes(value)),)
+        case list() | tuple() if any(type(item) in CONTENTS for item in value):
+            return tuple(block for item in value for block in _blocks(item))
+    return _blocks(value)
+
+
+def _blocks(value: object) -> tuple[ResultContent, ...]:
+    """A block as it is; else the JSON text of a value."""
+    if isinstance(value, TextBlock | ImageBlock | DocumentBlock) or type(value) in CONTENTS:
+        return (value,)  # type: ignore[return-value]  # CONTENTS are the types of ResultContent
+    if isinstance(value, str | bytes):
+        return _content(value)
+    return (TextBlock(_json(value)),)
+
+
+def _sound(text: str) -> str:
+    """A text that can be written: a lone surrogate (from a file name, say) becomes a question mark."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
+def _media(data: bytes) -> ResultContent:
+    """Bytes by what they begin with: an image, a document, or text."""
+    if len(data) > MOST_MEDIA:
+        raise BadValue(f"it has {len(data):,} bytes, of at most {MOST_MEDIA:,}; make it smaller")
+    kind = next((kind for start, kind in MEDIA.items() if data.startswith(start)), "")
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "image/webp"
+    if kind.startswith("image/"):
+        return ImageBlock(Inline(b64encode(data).decode()), kind)
+    if kind:
+        return DocumentBlock(Inline(b64encode(data).decode()), kind)
+    try:
+        return TextBlock(data.decode())
+    except UnicodeDecodeError:
+        raise BadValue("these bytes are neither text nor a known kind of image or document") from None
+
+
+def _json(value: object) -> str:
+    """The compact JSON text of a value."""
+    if inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # so that nobody warns of it
+        raise BadValue(f"a {type(value).__name__} has not happened yet; collect what it gives into a list")
+    try:
+        text = msgspec.json.encode(value, enc_hook=_encodable).decode()
+    except OverflowError:
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=_encodable), separators=(",", ":"), ensure_ascii=False)
+    if "null" in text and _holds_no_number(msgspec.to_builtins(value, enc_hook=_encodable)):
+        raise BadValue("it holds NaN or an infinity, which JSON has not")
+    return text
+
+
+def _encodable(value: object) -> object:
+    if is_model_value(value):
+        return model_dump(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _holds_no_number(value: object) -> bool:
+    left = [value]
+    while left:
+        match left.pop():
+            case float() as number if not isfinite(number):
+                return True
+            case dict() as fields:
+                left += fields.values()
+            case list() | tuple() | set() as items:
+                left += items
+    return False

@@ -1,0 +1,252 @@
+"""A tool: a function, what the model is told of it, and how it may be run. Frozen; made once, used by many runs.
+
+`tool` reads a function's signature and docstring; `Tool.of` takes a schema as it is, or a type for the arguments as a whole.
+"""
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from types import MappingProxyType
+from typing import Literal, get_args, overload
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from evener.errors import UsageError
+from evener.tools.arguments import Accepted, Arguments, converter
+from evener.tools.closing import closed
+from evener.tools.problems import Problem
+from evener.tools.signature import (
+    Callee,
+    Function,
+    Signature,
+    check_takes_one,
+    described,
+    name_of,
+    read_signature,
+    typed_schema,
+)
+from evener.tools.validation import Validator
+from evener.transcript.ask import ToolSpec
+from evener.transcript.checks import check_choice, json_object, json_text
+
+__all__ = ["Effect", "Tool", "tool"]
+
+Effect = Literal["read", "idempotent", "write"]
+"""`read` may be repeated, `idempotent` may be repeated with the same key, `write` is never repeated by us."""
+EFFECTS: tuple[str, ...] = get_args(Effect)
+
+Empty: Mapping[str, object] = MappingProxyType({})
+
+TIMEOUT = 60.0
+RETRIES = 2
+OUTPUT_LIMIT = 50_000
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a run needs to know of a tool.
+
+    `timeout` is in seconds, None for none. `retries` is how often, in one run, the model may be told to do better.
+    `sequential` runs the whole batch of calls one by one. `approval` asks before each call. `verify` takes the same
+    arguments as the function and says, after a crash, whether a call took effect (True, False, or None: not known).
+    `output_limit` is in characters: longer text is spilled. `metadata` is the program's own. `callee` and `verifier` are
+    found out from the functions, whatever is given.
+    """
+
+    spec: ToolSpec
+    function: Function
+    arguments: Arguments
+    effect: Effect = "write"
+    sequential: bool = False
+    timeout: float | None = TIMEOUT
+    retries: int = RETRIES
+    approval: bool = False
+    verify: Function | None = None
+    metadata: Mapping[str, object] = Empty
+    output_limit: int = OUTPUT_LIMIT
+    callee: Callee | None = None
+    verifier: Callee | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.effect, EFFECTS, f"The effect of {self.name!r}")
+        if not callable(self.function) or (self.verify is not None and not callable(self.verify)):
+            raise UsageError(f"The tool {self.name!r} needs functions that can be called.")
+        if not self.name:
+            raise UsageError("A tool needs a name. Give one with name=...")
+        if self.timeout is not None and not (self.timeout > 0 and isfinite(self.timeout)):
+            raise UsageError(f"The timeout of {self.name!r} must be above 0 seconds, or None for none; not {self.timeout}.")
+        if self.retries < 0 or self.output_limit < 1:
+            raise UsageError(f"The retries of {self.name!r} start at 0, its output_limit at 1.")
+        force_setattr(self, "metadata", MappingProxyType(dict(self.metadata)))
+        force_setattr(self, "callee", Callee.of(self.function))
+        force_setattr(self, "verifier", None if self.verify is None else Callee.of(self.verify))
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        schema: str | Mapping[str, object] | type,
+        *,
+        function: Function,
+        description: str | None = None,
+        effect: Effect = "write",
+        sequential: bool = False,
+        timeout: float | None = TIMEOUT,
+        retries: int = RETRIES,
+        approval: bool = False,
+        verify: Function | None = None,
+        metadata: Mapping[str, object] = Empty,
+        output_limit: int = OUTPUT_LIMIT,
+    ) -> "Tool":
+        """A tool whose function takes its arguments as one value: a dict that fits a JSON Schema, or an instance of a type.
+
+        A JSON Schema that leaves open whether an object takes unknown fields is closed; say `additionalProperties: true`
+        where they are welcome.
+        """
+        check_takes_one(function)
+        where = f"The schema of {name!r}"
+        arguments, text = _typed(schema, where) if isinstance(schema, type) else _raw(schema, where)
+        return cls(
+            spec=ToolSpec(name, described(function) if description is None else description, text),
+            function=function,
+            arguments=arguments,
+            effect=effect,
+            sequential=sequential,
+            timeout=timeout,
+            retries=retries,
+            approval=approval,
+            verify=verify,
+            metadata=metadata,
+            output_limit=output_limit,
+        )
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str:
+        """What the model is told it does."""
+        return self.spec.description
+
+    @property
+    def schema(self) -> str:
+        """The JSON text of the schema of its arguments."""
+        return self.spec.schema
+
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """What the schema says that is not checked before the function is called, place and reason each."""
+        return self.arguments.unenforced
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the function is async; others run in a thread."""
+        return self.callee is not None and self.callee.awaits
+
+    def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
+        """The arguments in a call's JSON text, ready for the function, or what is wrong with them."""
+        return self.arguments.read(raw)
+
+
+@overload
+def tool(
+    function: Function,
+    *,
+    name: str = ...,
+    description: str | None = ...,
+    effect: Effect = ...,
+    sequential: bool = ...,
+    timeout: float | None = ...,
+    retries: int = ...,
+    approval: bool = ...,
+    verify: Function | None = ...,
+    metadata: Mapping[str, object] = ...,
+    output_limit: int = ...,
+) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str = ...,
+    description: str | None = ...,
+    effect: Effect = ...,
+    sequential: bool = ...,
+    timeout: float | None = ...,
+    retries: int = ...,
+    approval: bool = ...,
+    verify: Function | None = ...,
+    metadata: Mapping[str, object] = ...,
+    output_limit: int = ...,
+) -> Callable[[Function], Tool]: ...
+def tool(
+    function: Function | None = None,
+    *,
+    name: str = "",
+    description: str | None = None,
+    effect: Effect = "write",
+    sequential: bool = False,
+    timeout: float | None = TIMEOUT,
+    retries: int = RETRIES,
+    approval: bool = False,
+    verify: Function | None = None,
+    metadata: Mapping[str, object] = Empty,
+    output_limit: int = OUTPUT_LIMIT,
+) -> Tool | Callable[[Function], Tool]:
+    """A tool from a function's signature and docstring; usable as `@tool`, `@tool(...)`, and on bound methods."""
+
+    def make(function: Function) -> Tool:
+        if not callable(function):
+            raise UsageError(f"A tool is made from a function, not from {type(function).__name__}.")
+        signature = read_signature(function)
+        where = f"The tool {name or name_of(function)!r}"
+        return Tool(
+            spec=ToolSpec(
+                name or name_of(function),
+                described(function) if description is None else description,
+                json_text(signature.schema, where),
+            ),
+            function=function,
+            arguments=_arguments(signature, where),
+            effect=effect,
+            sequential=sequential,
+            timeout=timeout,
+            retries=retries,
+            approval=approval,
+            verify=verify,
+            metadata=metadata,
+            output_limit=output_limit,
+        )
+
+    return make if function is None else make(function)
+
+
+def _arguments(signature: Signature, where: str) -> Arguments:
+    validator = Validator(signature.schema, where=where)
+    return Arguments(validator, signature.converters, unenforced=_left_over(validator))
+
+
+def _left_over(validator: Validator) -> tuple[str, ...]:
+    """What neither the validator enforces nor the conversion to types, which knows patterns and formats of its own."""
+    return tuple(text for text in validator.unenforced if not text.partition(":")[0].endswith((".pattern", ".format")))
+
+
+def _typed(kind: type, where: str) -> tuple[Arguments, str]:
+    schema = typed_schema(kind, where)
+    validator = Validator(schema, where=where)
+    arguments = Arguments(validator, one=converter(kind, where), unenforced=_left_over(validator))
+    return arguments, json_text(schema, where)
+
+
+def _raw(schema: str | Mapping[str, object], where: str) -> tuple[Arguments, str]:
+    text = schema if isinstance(schema, str) else json_text(schema, where)
+    shape = json_object(text, where)
+    if shape.get("type", "object") != "object":
+        raise UsageError(f"{where}: the arguments of a tool are an object. Set its type to 'object'.")
+    narrow = closed({"type": "object", **shape})
+    text = text if narrow == shape else json_text(narrow, where)
+    validator = Validator(narrow, where=where)
+    return Arguments(validator, one=_same, unenforced=validator.unenforced), text
+
+
+def _same(value: object) -> object:
+    return value

@@ -1,0 +1,1 @@
+"""I/O: how requests reach a provider. Nothing here knows a wire."""

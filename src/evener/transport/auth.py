@@ -1,0 +1,39 @@
+"""How credentials get onto a request. Applied to each try, so that a fresh token or signature is made for a retry."""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+from msgspec.structs import replace
+
+from evener.transport.exchange import Request
+
+__all__ = ["Auth", "bearer", "header", "query"]
+
+Auth = Callable[[Request], Request | Awaitable[Request]]
+"""Gives the request with credentials. May look at all of it: a signature covers method, address, headers and body."""
+
+
+def bearer(key: str) -> Auth:
+    """`Authorization: Bearer <key>`."""
+    return header("authorization", f"Bearer {key}")
+
+
+def header(name: str, value: str) -> Auth:
+    """A header with this value, in place of any that has its name."""
+    lower = name.lower()
+
+    def sign(request: Request) -> Request:
+        kept = tuple(pair for pair in request.headers if pair[0].lower() != lower)
+        return replace(request, headers=(*kept, (name, value)))
+
+    return sign
+
+
+def query(name: str, value: str) -> Auth:
+    """A parameter of the address."""
+
+    def sign(request: Request) -> Request:
+        mark = "&" if "?" in request.url else "?"
+        return replace(request, url=f"{request.url}{mark}{quote(name, safe='')}={quote(value, safe='')}")
+
+    return sign

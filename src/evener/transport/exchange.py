@@ -1,0 +1,68 @@
+"""What crosses the seam to the network: one request, one response, one method. Values and protocols; no I/O."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Caps", "Deadlines", "Request", "Response", "Transport"]
+
+
+class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Seconds. `connect`: until a connection stands, TLS included. `idle`: between two arrivals, the first one included.
+
+    `total`: for the whole exchange, from the first try to the last byte. Nothing waits longer than that.
+    """
+
+    connect: float = 10.0
+    idle: float = 120.0
+    total: float = 900.0
+
+
+class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Bytes. `body`: of a whole answer that is not streamed, after decompression. `error`: of an error's body, the rest is left."""
+
+    body: int = 64 * 1024 * 1024
+    error: int = 256 * 1024
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One HTTP request, credentials included: never shown, logged or stored as it is."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    method: str = "POST"
+    deadlines: Deadlines = Deadlines()
+
+    def __repr__(self) -> str:
+        """Without header values and body: either may hold a secret."""
+        return f"Request({self.method} {self.url.partition('?')[0]}, {len(self.body)} bytes)"
+
+
+class Response(Protocol):
+    """An answer whose head has arrived. Whoever got it closes it."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in lower case."""
+        ...
+
+    async def read(self) -> bytes:
+        """The next bytes, decompressed, as they arrive; empty at the end. Raises TransportError when they do not come."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the connection. An answer that was read to its end leaves it usable; else it is cut."""
+        ...
+
+
+class Transport(Protocol):
+    """The seam: sends bytes, never looks into them. Raises TransportError, and nothing else, when it cannot."""
+
+    async def send(self, request: Request) -> Response:
+        """The answer's head. Follows no redirect, retries nothing."""
+        ...

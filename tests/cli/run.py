@@ -1,0 +1,57 @@
+"""Runs the command line as a real process, in a home of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+Done = subprocess.CompletedProcess[bytes]
+
+KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COVERAGE_PROCESS_START")
+
+
+class Home:
+    """A home folder and its environment: nothing of the real one shows through."""
+
+    def __init__(self, folder: Path, **more: str) -> None:
+        self.folder = folder
+        self.config = folder / ".config" / "evener" / "config.toml"
+        self.keys = folder / ".config" / "evener" / "keys.toml"
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self.environ: dict[str, str] = {**kept, "HOME": str(folder), "EVENER_HOME": str(folder / "evener"), **more}
+
+    def configure(self, text: str) -> None:
+        """Write the user's own config file."""
+        self.config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.config.write_text(text, encoding="utf-8")
+
+    def run(self, *words: str, stdin: bytes = b"", **more: str) -> Done:
+        """One command, to its end."""
+        return subprocess.run(
+            command(*words),
+            input=stdin,
+            env={**self.environ, **more},
+            cwd=self.folder,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+
+    def start(
+        self, *words: str, environ: Mapping[str, str] | None = None, stdout: int = subprocess.PIPE
+    ) -> "subprocess.Popen[bytes]":
+        """One command, running."""
+        return subprocess.Popen(
+            command(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env={**self.environ, **(environ or {})},
+            cwd=self.folder,
+        )
+
+
+def command(*words: str) -> list[str]:
+    """The words as a process, with warnings as errors."""
+    return [sys.executable, "-W", "error", "-m", "evener", *words]

@@ -1,0 +1,105 @@
+"""A process that writes to a store and says what was acknowledged: `python -m tests.store.child <act> <path> [more]`."""
+
+import asyncio
+import resource
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+from evener.errors import StoreError
+from evener.store import LeaseLost, SqliteStore
+from tests.store.stores import opened, said
+
+ROUNDS = 100_000
+
+
+def tell(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def write(path: str, logs: str, turn: str) -> None:
+    """Append to several logs at once, one to three events at a time, until somebody ends this process."""
+    store = SqliteStore(path)
+
+    async def fill(name: str) -> None:
+        log = (await store.open(name, holder=turn))[0] if turn != "0" else await store.create(name, opened(), holder=turn)
+        tell(name, log.length)
+        for number in range(ROUNDS):
+            size = 1 + number % 3
+            await log.append(*(said(f"{turn}.{number} {piece}/{size} " + "x" * 300) for piece in range(size)))
+            tell(name, log.length)
+
+    await asyncio.gather(*(fill(f"log{number}") for number in range(int(logs))))
+
+
+async def hold(path: str, name: str) -> None:
+    """Take a log, say so, and append whenever a line comes in; say how that went."""
+    store = SqliteStore(path)
+    log = await store.create(name, opened(), holder="child")
+    tell("held")
+    for line in sys.stdin:
+        try:
+            await log.append(said(line.strip()))
+            tell("done")
+        except LeaseLost:
+            tell("lost")
+
+
+async def share(path: str, name: str, turns: str) -> None:
+    """Take the log, append two events, give it back, again and again; others do the same."""
+    store = SqliteStore(path)
+    for number in range(int(turns)):
+        log, events = await store.open(name, holder="child", patience=20)
+        await log.append(said(f"{len(events)} a"))
+        await log.append(said(f"{len(events)} b {number}"))
+        await log.aclose()
+    await store.aclose()
+
+
+async def fill_up(path: str, most: str) -> None:
+    """Append until there is no room, then get room and go on."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = SqliteStore(path)
+    log = await store.create("a", opened(), holder="child")
+    others = [await store.create(f"b{number}", opened(), holder="child") for number in range(3)]
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), hard))
+    try:
+        for number in range(ROUNDS):
+            await log.append(said(f"{number} " + "x" * 5000))
+    except StoreError as error:
+        tell("full", log.length, type(error).__name__, error.retryable, str(error).replace("\n", " "))
+    answers = await asyncio.gather(*(other.append(said("x" * 20_000)) for other in others), return_exceptions=True)
+    tell("others", *(type(answer).__name__ for answer in answers), *(other.length for other in others))
+    tell("read", len(await store.read("a")))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    await log.append(said("room again"))
+    tell("again", log.length)
+    await store.aclose()
+
+
+async def leave(path: str, many: str) -> None:
+    """Queue appends and end without waiting for them or closing anything."""
+    store = SqliteStore(path)
+    log = await store.create("a", opened(), holder="child")
+    globals()["kept"] = (store, log)
+    tasks = [asyncio.create_task(log.append(said(str(number)))) for number in range(int(many))]
+    await asyncio.sleep(0)
+    tell("leaving", len(tasks))
+
+
+ACTS: dict[str, Callable[..., Awaitable[None]]] = {
+    "write": write,
+    "hold": hold,
+    "share": share,
+    "fill_up": fill_up,
+    "leave": leave,
+}
+
+
+async def main(act: str, *words: str) -> None:
+    await ACTS[act](*words)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""What the tests of the store share: both stores with a clock that the test sets, small events, and a bound on every wait."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from evener.events import Cancelled, Event, Opened
+from evener.store import MemoryStore, SqliteStore
+
+SECONDS = 25.0
+LEASE = 30.0
+
+AnyStore = MemoryStore | SqliteStore
+T = TypeVar("T")
+
+
+class Clock:
+    """Stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+Make = Callable[[Path, Clock], AnyStore]
+STORES: dict[str, Make] = {
+    "memory": lambda _, clock: MemoryStore(lease=LEASE, clock=clock),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "evener.db", lease=LEASE, clock=clock),
+}
+
+
+def run(coroutine: Coroutine[object, object, T]) -> T:
+    """Run it, for a bounded time."""
+    return asyncio.run(asyncio.wait_for(coroutine, SECONDS))
+
+
+def opened(thread: str = "t", at: float = 1.0) -> Opened:
+    return Opened(at=at, thread=thread, harness="h")
+
+
+def said(text: str, at: float = 2.0) -> Cancelled:
+    """A small event that carries a text."""
+    return Cancelled(at=at, why=text)
+
+
+def texts(events: list[Event]) -> list[str]:
+    """What `said` put into them."""
+    return [event.why for event in events if isinstance(event, Cancelled)]
+
+
+def flaws(path: Path) -> list[str]:
+    """What is wrong with the chains in a file, found with nothing but SQLite and SHA-256."""
+    found = []
+    with closing(sqlite3.connect(path)) as connection:
+        logs = connection.execute("SELECT number, log, length, head FROM logs").fetchall()
+        for number, log, length, head in logs:
+            chain, count = sha256(b"evener log " + log.encode()).digest(), 0
+            rows = connection.execute("SELECT seq, digest, chain, payload FROM events WHERE log = ? ORDER BY seq", (number,))
+            for seq, digest, link, payload in rows:
+                count += 1
+                chain = sha256(chain + sha256(payload).digest()).digest()
+                if (seq, digest, link) != (count, sha256(payload).digest(), chain):
+                    found.append(f"{log}: event {count}")
+            if (count, chain) != (length, head):
+                found.append(f"{log}: the end")
+    return found

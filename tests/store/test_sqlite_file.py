@@ -1,0 +1,285 @@
+"""The file itself: where it lies, who may read it, what is refused and left alone, and how older ones are brought forward."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from evener.errors import StoreError
+from evener.events import Opened
+from evener.store import LeaseHeld, SqliteStore, schema
+from evener.store.faults import told
+from evener.store.folder import data_folder, default_path
+from tests.store.stores import flaws, opened, run, said
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+async def made(path: Path) -> None:
+    store = SqliteStore(path)
+    log = await store.create("a", opened(), holder="me")
+    await log.append(said("one"), said("two"), said("three"))
+    await store.put_blob(b"blob")
+    await store.aclose()
+
+
+def rewrite(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_nobody_else_can_read_it_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "deep" / "er" / "evener.db")
+        await store.create("a", opened(), holder="me")
+        assert modes(tmp_path / "deep" / "er") == {"evener.db": 0o600, "evener.db-wal": 0o600, "evener.db-shm": 0o600}
+        assert modes(tmp_path) == {"deep": 0o700}
+        assert modes(tmp_path / "deep") == {"er": 0o700}
+        await store.aclose()
+
+    with umask(mask):
+        run(scenario())
+
+
+def test_a_file_that_others_could_read_is_made_private_and_a_folder_of_the_user_is_left(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    path = tmp_path / "evener.db"
+    run(made(path))
+    path.chmod(0o644)
+    run(SqliteStore(path).logs())
+    assert modes(tmp_path)["evener.db"] == 0o600
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"EVENER_HOME": "/here", "XDG_DATA_HOME": "/there"}, "/here"),
+        ({"XDG_DATA_HOME": "/there"}, "/there/evener"),
+        ({"XDG_DATA_HOME": "relative", "HOME": "/home/me"}, "/home/me/.local/share/evener"),
+        ({"XDG_DATA_HOME": "", "HOME": "/home/me"}, "/home/me/.local/share/evener"),
+    ],
+)
+def test_the_usual_place(environment: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("EVENER_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert data_folder() == Path(folder)
+    assert SqliteStore().path == default_path() == Path(folder) / "evener.db"
+
+
+def test_a_store_that_is_not_used_makes_no_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await SqliteStore(tmp_path / "x" / "evener.db").aclose()
+
+    run(scenario())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_the_store_does_not_load_sqlite() -> None:
+    code = "import sys, evener.store; evener.store.SqliteStore('x'); sys.exit('sqlite3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=20).returncode == 0
+
+
+def test_it_is_durable_at_each_commit_and_its_chain_holds(tmp_path: Path) -> None:
+    async def scenario() -> tuple[object, ...]:
+        store = SqliteStore(tmp_path / "evener.db")
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        found = [
+            await store._writer.run(lambda connection, name=pragma: connection.execute(f"PRAGMA {name}").fetchone()[0])
+            for pragma in pragmas
+        ]
+        await store.aclose()
+        return tuple(found)
+
+    run(made(tmp_path / "evener.db"))
+    assert run(scenario()) == ("wal", 2, 1)
+    assert flaws(tmp_path / "evener.db") == []
+
+
+def test_a_log_remembers_its_parent(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "evener.db")
+        await store.create("b", Opened(at=1.0, thread="t", parent="a", parent_seq=3, parent_hash="ff"), holder="me")
+        await store.aclose()
+
+    run(scenario())
+    with closing(sqlite3.connect(tmp_path / "evener.db")) as connection:
+        row = connection.execute("SELECT thread, parent, parent_seq, parent_hash FROM logs").fetchone()
+    assert row == ("t", "a", 3, "ff")
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA user_version = 99", "UPDATE meta SET value = '99' WHERE key = 'schema'"])
+def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    rewrite(path, statement)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"schema version 99.*Update Evener"):
+        run(SqliteStore(path).read("a"))
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["evener.db"]
+
+
+def foreign_database(path: Path) -> None:
+    rewrite(path, "CREATE TABLE notes (text TEXT)", "INSERT INTO notes VALUES ('mine')")
+
+
+FOREIGN = {
+    "a database": foreign_database,
+    "a numbered database": lambda path: rewrite(path, "PRAGMA user_version = 1"),
+    "a text": lambda path: path.write_text("Dear diary, " * 1000),
+    "a short text": lambda path: path.write_text("x"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mine.db"
+    FOREIGN[kind](path)
+    path.chmod(0o644)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"not a store of Evener.*left alone"):
+        run(SqliteStore(path).create("a", opened(), holder="me"))
+    assert path.read_bytes() == before
+    assert modes(tmp_path) == {"mine.db": 0o644}
+
+
+def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot be made.*EVENER_HOME"):
+        run(SqliteStore(tmp_path / "file" / "evener.db").logs())
+    with pytest.raises(StoreError, match="cannot be opened"):
+        run(SqliteStore(tmp_path).logs())
+
+
+def test_an_older_file_is_brought_forward_in_one_step_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    good = (*schema.STEPS, ("ALTER TABLE logs ADD COLUMN title TEXT NOT NULL DEFAULT ''",))
+    bad = (*good, ("CREATE TABLE tags (tag TEXT)", "CREATE TABLE tags (tag TEXT)"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.OperationalError):
+            schema.upgrade(connection, path, bad)
+        assert schema.check(connection, path) == 1
+        schema.upgrade(connection, path, good)
+        schema.upgrade(connection, path, good)
+        assert schema.check(connection, path, 2) == 2
+        assert connection.execute("SELECT log, length, title FROM logs").fetchall() == [("a", 4, "")]
+        with pytest.raises(StoreError, match="schema version 2"):
+            schema.check(connection, path)
+    with pytest.raises(StoreError, match="schema version 2"):
+        run(SqliteStore(path).logs())
+
+
+def test_many_stores_may_make_the_file_at_once(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys\nfrom evener.store import SqliteStore\nfrom tests.store.stores import opened\n"
+        "asyncio.run(SqliteStore(sys.argv[1]).create(sys.argv[2], opened(), holder='x'))"
+    )
+    path = tmp_path / "evener.db"
+    started = [
+        subprocess.Popen([sys.executable, "-W", "error", "-c", code, str(path), str(number)], cwd=Path(__file__).parents[2])
+        for number in range(4)
+    ]
+    assert [running.wait(timeout=20) for running in started] == [0] * 4
+    assert {summary.log for summary in run(SqliteStore(path).logs())} == {"0", "1", "2", "3"}
+
+
+DAMAGE = {
+    "a changed payload": "UPDATE events SET payload = CAST(replace(payload, 'two', 'TWO') AS BLOB) WHERE seq = 3",
+    "an erased payload": "UPDATE events SET payload = NULL WHERE seq = 3",
+    "a changed digest": "UPDATE events SET digest = zeroblob(32) WHERE seq = 3",
+    "a missing event": "DELETE FROM events WHERE seq = 3",
+    "a missing tail": "DELETE FROM events WHERE seq = 4",
+    "a swap": "UPDATE events SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3)",
+    "another head": "UPDATE logs SET head = zeroblob(32)",
+    "another log's events": "UPDATE logs SET log = 'a' WHERE log = 'b'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_noticed_and_nobody_holds_the_log(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    if damage == "another log's events":
+        rewrite(path, "UPDATE logs SET log = 'b'")
+    rewrite(path, DAMAGE[damage], "UPDATE events SET seq = -seq WHERE seq < 0")
+
+    async def scenario() -> None:
+        store = SqliteStore(path)
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"damaged at event \d.*evener verify") as caught:
+                await store.open("a", holder="me")
+            assert not isinstance(caught.value, LeaseHeld)
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_an_event_of_a_newer_evener_is_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    rewrite(path, "UPDATE events SET version = 99 WHERE seq = 4")
+    with pytest.raises(StoreError, match="version 99"):
+        run(SqliteStore(path).read("a"))
+
+
+def test_a_damaged_blob_is_noticed_and_mended_by_putting_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    rewrite(path, "UPDATE blobs SET content = x'00'")
+
+    async def scenario() -> None:
+        store = SqliteStore(path)
+        name = (await store._reader.run(lambda connection: connection.execute("SELECT digest FROM blobs").fetchone()))[0]
+        with pytest.raises(StoreError, match="not what was stored"):
+            await store.get_blob(name)
+        assert await store.put_blob(b"blob") == name
+        assert await store.get_blob(name) == b"blob"
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_a_damaged_file_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"is damaged.*Copy the file away"):
+        run(SqliteStore(path).read("a"))
+
+
+def test_a_full_database_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    with closing(sqlite3.connect(path)) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(sqlite3.Error) as caught:
+            connection.execute("INSERT INTO blobs (digest, size, content) VALUES ('x', 1, zeroblob(100000))")
+    error = told(caught.value, path)
+    assert (error.retryable, "no room left (SQLITE_FULL)" in str(error), "is safe" in str(error)) == (True, True, True)

@@ -1,0 +1,1 @@
+"""Tools: schemas, validation, running."""

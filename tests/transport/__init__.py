@@ -1,0 +1,1 @@
+"""Tests of the transport: real servers on loopback, in this process."""
