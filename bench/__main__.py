@@ -8,7 +8,7 @@ from random import SystemRandom
 
 import msgspec
 
-from bench import decode, encode, fuzz, hops, imports, peers
+from bench import clients, decode, encode, fuzz, hops, imports, peers
 from bench.table import Figure, failed, printed
 
 __all__ = ["main"]
@@ -29,6 +29,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "decode": lambda scale: decode.figures(scale.deltas, scale.passes),
     "encode": lambda scale: encode.figures(scale.sizes, scale.passes),
     "imports": lambda scale: imports.figures(min(scale.passes, 5)),
+    "clients": lambda scale: clients.figures(scale.deltas, min(scale.passes, 7)),
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
 USUALLY = ("decode", "encode", "imports")
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = USUALLY if chosen.what == "all" else (chosen.what,)
     scale = QUICK if chosen.quick else USUAL
     figures = [figure for name in names for figure in FIGURES[name](scale)]
-    print(printed(figures, "peer" if chosen.what == "peers" else "floor"))
+    print(printed(figures, {"peers": "peer", "clients": "client"}.get(chosen.what, "floor")))
     missed = failed(figures)
     barred = sum(bool(figure.bar) for figure in figures)
     if barred:

@@ -108,7 +108,7 @@ class Resumed(Fact, frozen=True, tag="resumed"):
 
 
 class Steered(Fact, frozen=True, tag="steered"):
-    """The user spoke while the run was busy. It reaches the model with the next request; `at_once`: the present one is given up."""
+    """The user spoke while the run was busy. It reaches the model with the next request; `at_once` gives the present one up."""
 
     message: Message
     at_once: bool = False

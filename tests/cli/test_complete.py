@@ -131,6 +131,19 @@ def test_effort_is_passed_on_and_losses_stand_on_stderr(home: Home, claude: Fake
     assert b"loss: dropped setting temperature" in done.stderr
 
 
+def test_who_waits_for_stdin_is_told_and_can_interrupt(home: Home, claude: FakeServer) -> None:
+    running = subprocess.Popen(
+        command("complete", "Hi"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=home.environ, cwd=home.folder,
+    )  # fmt: skip
+    assert running.stderr is not None
+    assert b"Waiting for standard input" in running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=20) == 130
+    assert running.communicate() == (b"", b"")
+    assert not claude.requests
+
+
 # Structured answers.
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -96,23 +95,36 @@ def test_without_a_home_there_is_no_place_for_keys(home: Home) -> None:
     assert (done.returncode, b"Set HOME" in done.stderr) == (2, True)
 
 
-def test_on_a_terminal_the_key_is_asked_for_and_not_shown(home: Home, tmp_path: Path) -> None:
+def on_a_terminal(home: Home, typed: bytes) -> tuple[int, bytes]:
+    """The exit code and all that was seen when this is typed at the question."""
     master, slave = pty.openpty()
+    running = subprocess.Popen(
+        command("keys", "set", "anthropic"),
+        stdin=slave, stdout=slave, stderr=slave, env=home.environ, cwd=home.folder, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    seen = b""
     try:
-        running = subprocess.Popen(
-            command("keys", "set", "anthropic"),
-            stdin=slave, stdout=slave, stderr=slave, env=home.environ, cwd=tmp_path, start_new_session=True,
-        )  # fmt: skip
-        seen = b""
-        while b"not shown" not in seen:
-            seen += os.read(master, 1024)
-        os.write(master, SENTINEL.encode() + b"\n")
-        assert running.wait(timeout=60) == 0
-        os.set_blocking(master, False)
-        seen += os.read(master, 65536)
+        while piece := os.read(master, 1024):
+            seen += piece
+            if b"not shown" in seen and typed:
+                os.write(master, typed)
+                typed = b""
+    except OSError:
+        pass  # how a terminal says that its other end is closed
     finally:
-        os.close(slave)
         os.close(master)
+    return running.wait(timeout=60), seen
+
+
+def test_on_a_terminal_the_key_is_asked_for_and_not_shown(home: Home) -> None:
+    code, seen = on_a_terminal(home, SENTINEL.encode() + b"\n")
+    assert code == 0
     assert b"Stored ANTHROPIC_API_KEY" in seen
     assert b"sentinel" not in seen
     assert SENTINEL in home.keys.read_text()
+
+
+def test_nothing_typed_is_nothing_stored(home: Home) -> None:
+    code, seen = on_a_terminal(home, b"\x04")
+    assert (code, b"Traceback" in seen, home.keys.exists()) == (2, False, False)

@@ -69,7 +69,7 @@ async def fill_up(path: str, most: str) -> None:
             await log.append(said(f"{number} " + "x" * 5000))
     except StoreError as error:
         tell("full", log.length, type(error).__name__, error.retryable, str(error).replace("\n", " "))
-    answers = await asyncio.gather(*(other.append(said("x" * 20_000)) for other in others), return_exceptions=True)
+    answers = await asyncio.gather(*(other.append(said("x" * 500_000)) for other in others), return_exceptions=True)
     tell("others", *(type(answer).__name__ for answer in answers), *(other.length for other in others))
     tell("read", len(await store.read("a")))
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from evener.events import Cancelled, Event, Opened
-from evener.store import MemoryStore, SqliteStore
+from evener.store import MemoryStore, SqliteStore, Store
 
 SECONDS = 25.0
 LEASE = 30.0
 
-AnyStore = MemoryStore | SqliteStore
 T = TypeVar("T")
 
 
@@ -28,7 +27,7 @@ class Clock:
         return self.now
 
 
-Make = Callable[[Path, Clock], AnyStore]
+Make = Callable[[Path, Clock], Store]
 STORES: dict[str, Make] = {
     "memory": lambda _, clock: MemoryStore(lease=LEASE, clock=clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "evener.db", lease=LEASE, clock=clock),

@@ -12,7 +12,7 @@ import pytest
 from evener.errors import StoreError
 from evener.events import encode_event
 from evener.store import LeaseHeld, LeaseLost, MemoryStore, Note, Store
-from tests.store.stores import LEASE, STORES, AnyStore, Clock, opened, run, said, texts
+from tests.store.stores import LEASE, STORES, Clock, opened, run, said, texts
 
 
 @pytest.fixture
@@ -21,18 +21,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[AnyStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
     made = STORES[request.param](tmp_path, clock)
     yield made
     run(made.aclose())
 
 
-def test_both_are_stores(store: AnyStore) -> None:
-    seam: Store = store
-    assert seam is store
-
-
-def test_what_was_appended_is_read_in_order(store: AnyStore) -> None:
+def test_what_was_appended_is_read_in_order(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         assert (log.length, log.lease.epoch, log.lease.holder, log.lease.log) == (1, 1, "me", "a")
@@ -50,7 +45,7 @@ def test_what_was_appended_is_read_in_order(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_an_opened_log_has_all_events_and_goes_on(store: AnyStore) -> None:
+def test_an_opened_log_has_all_events_and_goes_on(store: Store) -> None:
     async def scenario() -> None:
         first = await store.create("a", opened(), holder="me")
         await first.append(said("one"))
@@ -64,12 +59,26 @@ def test_an_opened_log_has_all_events_and_goes_on(store: AnyStore) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(("after", "new"), [(0, 4), (1, 3), (3, 1), (4, 0), (9, 0), (-1, 4)])
+def test_whoever_knows_a_part_gets_the_rest(store: Store, after: int, new: int) -> None:
+    async def scenario() -> None:
+        first = await store.create("a", opened(), holder="me")
+        await first.append(said("one"), said("two"), said("three"))
+        await first.aclose()
+        second, events = await store.open("a", holder="you", after=after)
+        assert (len(events), second.length) == (new, 4)
+        await second.append(said("four"))
+        assert second.length == 5
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "ünïcödé \U0001f40e", "\x00 \n \r\n \u2028 \u0085", '{"kind": "opened"}', "x" * 5_000_000],
     ids=["empty", "unicode", "breaks", "json", "5 MB"],
 )
-def test_any_text_comes_back(store: AnyStore, text: str) -> None:
+def test_any_text_comes_back(store: Store, text: str) -> None:
     async def scenario() -> None:
         log = await store.create("ä \u2028 '\"", opened(), holder="ö")
         await log.append(said(text), said("end"))
@@ -78,7 +87,7 @@ def test_any_text_comes_back(store: AnyStore, text: str) -> None:
     run(scenario())
 
 
-def test_an_append_that_cannot_be_written_whole_writes_nothing(store: AnyStore) -> None:
+def test_an_append_that_cannot_be_written_whole_writes_nothing(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         with pytest.raises(UnicodeEncodeError):
@@ -90,7 +99,7 @@ def test_an_append_that_cannot_be_written_whole_writes_nothing(store: AnyStore) 
     run(scenario())
 
 
-def test_a_log_is_made_once(store: AnyStore) -> None:
+def test_a_log_is_made_once(store: Store) -> None:
     async def scenario() -> None:
         await store.create("a", opened("first"), holder="me")
         with pytest.raises(StoreError, match="exists already"):
@@ -100,7 +109,7 @@ def test_a_log_is_made_once(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_an_unknown_log_is_named(store: AnyStore) -> None:
+def test_an_unknown_log_is_named(store: Store) -> None:
     async def scenario() -> None:
         for call in (store.open("a", holder="me"), store.read("a"), store.post("a", Note("k", "steer"))):
             with pytest.raises(StoreError, match="no log 'a'"):
@@ -109,7 +118,7 @@ def test_an_unknown_log_is_named(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_a_log_that_is_held_is_not_given_away(store: AnyStore) -> None:
+def test_a_log_that_is_held_is_not_given_away(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         with pytest.raises(LeaseHeld, match=r"'me'.*30 more seconds"):
@@ -123,7 +132,7 @@ def test_a_log_that_is_held_is_not_given_away(store: AnyStore) -> None:
 
 
 @pytest.mark.parametrize("act", ["append", "renew", "settle", "nothing"])
-def test_whatever_a_holder_does_renews_the_lease(store: AnyStore, clock: Clock, act: str) -> None:
+def test_whatever_a_holder_does_renews_the_lease(store: Store, clock: Clock, act: str) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         await store.post("a", Note("k", "steer"))
@@ -145,7 +154,7 @@ def test_whatever_a_holder_does_renews_the_lease(store: AnyStore, clock: Clock, 
     run(scenario())
 
 
-def test_a_stale_holder_writes_nothing(store: AnyStore, clock: Clock) -> None:
+def test_a_stale_holder_writes_nothing(store: Store, clock: Clock) -> None:
     async def scenario() -> None:
         old = await store.create("a", opened(), holder="me")
         await store.post("a", Note("k", "steer"))
@@ -165,7 +174,7 @@ def test_a_stale_holder_writes_nothing(store: AnyStore, clock: Clock) -> None:
     run(scenario())
 
 
-def test_a_late_holder_goes_on_when_nobody_took_over(store: AnyStore, clock: Clock) -> None:
+def test_a_late_holder_goes_on_when_nobody_took_over(store: Store, clock: Clock) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         clock.now += LEASE * 10
@@ -176,7 +185,7 @@ def test_a_late_holder_goes_on_when_nobody_took_over(store: AnyStore, clock: Clo
     run(scenario())
 
 
-def test_a_closed_log_writes_nothing(store: AnyStore) -> None:
+def test_a_closed_log_writes_nothing(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         await log.aclose()
@@ -188,7 +197,7 @@ def test_a_closed_log_writes_nothing(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_a_dropped_log_gives_its_lease_back(store: AnyStore) -> None:
+def test_a_dropped_log_gives_its_lease_back(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         del log
@@ -199,7 +208,7 @@ def test_a_dropped_log_gives_its_lease_back(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_the_patient_get_the_lease_when_it_is_given_back(store: AnyStore) -> None:
+def test_the_patient_get_the_lease_when_it_is_given_back(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         waiting = asyncio.create_task(store.open("a", holder="you", patience=20))
@@ -213,7 +222,7 @@ def test_the_patient_get_the_lease_when_it_is_given_back(store: AnyStore) -> Non
     run(scenario())
 
 
-def test_one_of_many_takes_a_free_log(store: AnyStore) -> None:
+def test_one_of_many_takes_a_free_log(store: Store) -> None:
     async def scenario() -> None:
         await (await store.create("a", opened(), holder="me")).aclose()
         tries = [store.open("a", holder=str(number)) for number in range(50)]
@@ -224,7 +233,7 @@ def test_one_of_many_takes_a_free_log(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_200_posters_of_one_key_have_one_winner(store: AnyStore) -> None:
+def test_200_posters_of_one_key_have_one_winner(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         posts = [store.post("a", Note("approve-1", "approve", f'{{"n":{number}}}')) for number in range(200)]
@@ -235,7 +244,7 @@ def test_200_posters_of_one_key_have_one_winner(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_notes_come_in_order_and_a_key_stays_used(store: AnyStore) -> None:
+def test_notes_come_in_order_and_a_key_stays_used(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         other = await store.create("b", opened(), holder="me")
@@ -253,7 +262,7 @@ def test_notes_come_in_order_and_a_key_stays_used(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_a_note_is_settled_once_and_with_its_events(store: AnyStore) -> None:
+def test_a_note_is_settled_once_and_with_its_events(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         await store.post("a", Note("k", "steer"))
@@ -267,7 +276,7 @@ def test_a_note_is_settled_once_and_with_its_events(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_a_settling_that_fails_leaves_the_note(store: AnyStore) -> None:
+def test_a_settling_that_fails_leaves_the_note(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         await store.post("a", Note("k", "steer"))
@@ -279,7 +288,7 @@ def test_a_settling_that_fails_leaves_the_note(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_the_log_that_changed_last_is_listed_first(store: AnyStore) -> None:
+def test_the_log_that_changed_last_is_listed_first(store: Store) -> None:
     async def scenario() -> None:
         assert await store.logs() == []
         first = await store.create("a", opened("t1", at=1.0), holder="me")
@@ -291,7 +300,7 @@ def test_the_log_that_changed_last_is_listed_first(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_a_blob_has_the_name_of_its_content(store: AnyStore) -> None:
+def test_a_blob_has_the_name_of_its_content(store: Store) -> None:
     async def scenario() -> None:
         names = await asyncio.gather(*(store.put_blob(content) for content in (b"abc", b"", b"abc", b"\0" * 5_000_000)))
         assert names[0] == names[2] == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -302,7 +311,7 @@ def test_a_blob_has_the_name_of_its_content(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_100_logs_at_once_do_not_mix(store: AnyStore) -> None:
+def test_100_logs_at_once_do_not_mix(store: Store) -> None:
     async def write(number: int) -> None:
         log = await store.create(f"log {number}", opened(), holder="me")
         for turn in range(5):
@@ -318,7 +327,7 @@ def test_100_logs_at_once_do_not_mix(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_appends_to_one_log_at_once_stay_whole_and_in_order(store: AnyStore) -> None:
+def test_appends_to_one_log_at_once_stay_whole_and_in_order(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         await asyncio.gather(*(log.append(said(f"{n}a"), said(f"{n}b")) for n in range(60)))
@@ -327,7 +336,7 @@ def test_appends_to_one_log_at_once_stay_whole_and_in_order(store: AnyStore) -> 
     run(scenario())
 
 
-def test_a_cancelled_append_happened_or_did_not(store: AnyStore) -> None:
+def test_a_cancelled_append_happened_or_did_not(store: Store) -> None:
     chance = random.Random(5)
 
     async def scenario() -> None:
@@ -375,7 +384,7 @@ def test_a_torn_lost_swapped_or_doubled_append_is_caught(found: list[str], known
         check_cancelled(found, known)
 
 
-def test_a_cancelled_opening_leaves_nobody_holding(store: AnyStore) -> None:
+def test_a_cancelled_opening_leaves_nobody_holding(store: Store) -> None:
     chance = random.Random(7)
 
     async def scenario() -> None:
@@ -394,7 +403,7 @@ def test_a_cancelled_opening_leaves_nobody_holding(store: AnyStore) -> None:
     run(scenario())
 
 
-def test_a_closed_store_says_so(store: AnyStore) -> None:
+def test_a_closed_store_says_so(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
         await store.aclose()

@@ -227,6 +227,28 @@ def test_a_transport_that_cannot_be_is_refused() -> None:
         HttpTransport(proxy="socks5://127.0.0.1:1080")
 
 
+@pytest.mark.parametrize("framed", ["length", "chunks", "nothing"])
+def test_a_slow_reader_gets_all_of_an_answer_whose_server_has_left(framed: str) -> None:
+    body = bytes(range(256)) * 8192
+    sent = {
+        "length": whole(body, 200, "connection: close"),
+        "chunks": CHUNKED + b"".join(chunk(body[at : at + 1000]) for at in range(0, len(body), 1000)) + b"0\r\n\r\n",
+        "nothing": b"HTTP/1.1 200 OK\r\n\r\n" + body,
+    }[framed]
+
+    async def main() -> bytes:
+        async with serving(raw(sent, end="close")) as served, HttpTransport() as http:
+            response = await http.send(post(served.url))
+            pieces = [await response.read()]
+            await asyncio.sleep(0.1)
+            while piece := await response.read():
+                pieces.append(piece)
+                await asyncio.sleep(0)
+            return b"".join(pieces)
+
+    assert asyncio.run(main()) == body
+
+
 def test_what_is_compressed_may_have_members_and_padding() -> None:
     packed = gzip.compress(b"one ") + gzip.compress(b"two") + b"\0" * 8
 

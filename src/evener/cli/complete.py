@@ -10,9 +10,10 @@ import msgspec
 from evener.cli.prompt import conversation, output_schema, split_words
 from evener.cli.terminal import Cleaner, clean, escape_json, say
 from evener.errors import BadValue
-from evener.local import LocalTransport
+from evener.local import LocalTransport, locate_weights
 from evener.model import Answer, Model, Stream, open_model
 from evener.providers.config import load_config
+from evener.providers.names import LOCAL
 from evener.transcript.ask import Ask, Effort
 from evener.transcript.delta import TextDelta
 from evener.transport.exchange import Deadlines
@@ -61,8 +62,18 @@ def run(wish: Wish, *, form: Form) -> int:
     )
     transcript = conversation(prompt, system=wish.system, images=wish.images)
     ask = model.ask(transcript, output=output_schema(wish.schema))
+    _announce(model)
     answer = asyncio.run(_answer(model, ask, form))
     return _print(answer, form, structured=ask.output is not None)
+
+
+def _announce(model: Model) -> None:
+    """Say why it takes long, when weights must be fetched first."""
+    facts = model.endpoint.facts
+    if facts.provider.vendor == LOCAL:
+        weights = locate_weights(facts.model)
+        if weights.bundle and not weights.path.is_file():
+            say(f"evener: Fetching the weights of {weights.bundle.title} ({weights.bundle.size / 1e6:.0f} MB), this once.")
 
 
 def _deadlines(total: float | None) -> Deadlines | None:

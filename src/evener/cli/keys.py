@@ -133,7 +133,11 @@ def _typed(variable: str) -> str:
     if sys.stdin.isatty():
         from getpass import getpass
 
-        return check_secret(getpass(f"{variable} (not shown): ", stream=sys.stderr), "terminal")
+        try:
+            typed = getpass(f"{variable} (not shown): ", stream=sys.stderr)
+        except EOFError:
+            typed = ""
+        return check_secret(typed, "terminal")
     data = sys.stdin.buffer.read(MOST + 1)
     try:
         return check_secret(data.decode(), "standard input")

@@ -6,7 +6,9 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from select import select
 
+from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.providers.config import Config
 from evener.providers.names import parse_model
@@ -18,6 +20,8 @@ from evener.transcript.transcript import Transcript
 __all__ = ["conversation", "output_schema", "split_words"]
 
 MOST = 32 * 1024 * 1024
+PATIENCE = 3.0
+"""Seconds after which somebody who waits is told what for."""
 
 # How pictures begin, so that a wrong ending cannot mislabel one.
 PICTURES = (
@@ -66,6 +70,8 @@ def _stdin() -> str:
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""
+    if not select([sys.stdin], [], [], PATIENCE)[0]:
+        say("evener: Waiting for standard input to end. Without any, run it with </dev/null.")
     return _text(sys.stdin.buffer.read(MOST + 1), "standard input")
 
 

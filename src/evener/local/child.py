@@ -52,7 +52,12 @@ def die_with(parent: int) -> None:
 
 
 def serve(settings: dict[str, Any]) -> Any:
-    """llama.cpp's server, listening."""
+    """llama.cpp's server, listening.
+
+    Threads that wait for each other sleep instead of spinning: on a machine that has other work to do, spinning makes an
+    answer of one second last half a minute.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     xllamacpp = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = settings["model"]
@@ -62,7 +67,7 @@ def serve(settings: dict[str, Any]) -> Any:
     params.api_keys = [settings["key"]]
     params.n_parallel = settings["parallel"]
     params.n_ctx = settings["context"] * settings["parallel"]
-    params.cpuparams.n_threads = settings["threads"] or cores()
+    params.cpuparams.n_threads = settings["threads"] or max(1, cores() - 1)
     params.cache_ram_mib = PROMPT_CACHE_MIB
     params.verbosity = WARNINGS
     params.ui = False

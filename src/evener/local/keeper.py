@@ -33,7 +33,7 @@ END_SECONDS = 10.0
 class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a local model is run. `context`: tokens of one conversation. `parallel`: how many are answered at once.
 
-    `threads` 0 means all cores. `start_seconds`: how long loading may take, a download of the weights aside.
+    `threads` 0 means all cores but one. `start_seconds`: how long loading may take, a download of the weights aside.
     """
 
     context: int = 4096

@@ -6,7 +6,7 @@ Only tokens are priced. What is not known costs nothing here, and is marked as a
 import re
 from datetime import datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from urllib.parse import urlsplit
 
@@ -119,14 +119,64 @@ def _own(provider: str, host: str) -> bool:
 
 
 def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
-    prices = _price_list()
-    if prices is None:
+    if _price_list() is None:
         return _unknown(INSTALL)
     seller = SELLERS.get(provider)
     if seller is None and not url:
         return _unknown(f"The price list has no provider {provider!r}.")
+    try:
+        linear = _rates(seller or "", "" if seller else url, model, hour_writes=hour_writes)
+        if linear is not None and usage.cache_read + usage.cache_write <= usage.input_total < linear.below:
+            return Cost(linear.total(usage))
+        return Cost(_calculated(usage, seller or "", "" if seller else url, model, hour_writes=hour_writes, at=at))
+    except LookupError:
+        return _unknown(f"The price list does not know {provider}:{model}.")
+    except ValueError:  # counts that contradict each other, such as more tokens read from the cache than there were
+        return _unknown(f"The token counts of {provider}:{model} do not add up.")
+
+
+class _Rates(msgspec.Struct, frozen=True):
+    """US dollars a token, where they do not depend on the time; for calls with fewer input tokens than `below`."""
+
+    uncached: Decimal
+    read: Decimal
+    write: Decimal
+    output: Decimal
+    below: int
+
+    def total(self, usage: Usage) -> Decimal:
+        rest = usage.input_total - usage.cache_read - usage.cache_write
+        return (
+            self.uncached * rest + self.read * usage.cache_read + self.write * usage.cache_write
+            + self.output * usage.output_total
+        )  # fmt: skip
+
+
+PROBE = 1_000
+MOST = 1 << 60
+
+
+@lru_cache(maxsize=256)
+def _rates(seller: str, url: str, model: str, *, hour_writes: bool) -> _Rates | None:
+    """The rates of a model, asked of the list once: it takes its time. None where they are not the same for all calls."""
+    library = _price_list()
+    if library is None:
+        return None
+    _, found = library.data_snapshot.get_snapshot().find_provider_model(model, None, seller or None, url or None)
+    if not isinstance(found.prices, library.types.ModelPrice):
+        return None
+    tiered = [value for value in vars(found.prices).values() if isinstance(value, library.types.TieredPrices)]
+    probes = (Usage(PROBE, PROBE), Usage(PROBE, 0, PROBE), Usage(PROBE, 0, 0, PROBE), Usage(0, 0, 0, 0, PROBE))
+    paid = [_calculated(probe, seller, url, model, hour_writes=hour_writes, at=None) / PROBE for probe in probes]
+    return _Rates(*paid, below=min((tier.start for tiers in tiered for tier in tiers.tiers), default=MOST))
+
+
+def _calculated(usage: Usage, seller: str, url: str, model: str, *, hour_writes: bool, at: datetime | None) -> Decimal:
+    library = _price_list()
+    if library is None:
+        raise LookupError
     writes = {"cache_write_1h_tokens": usage.cache_write} if hour_writes else {}
-    counted = prices.Usage(
+    counted = library.Usage(
         input_tokens=usage.input_total,  # with what was read from and written to the cache, as the list counts it
         cache_read_tokens=usage.cache_read,
         cache_write_tokens=usage.cache_write,
@@ -134,13 +184,7 @@ def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: b
         **writes,
     )
     where = {"provider_id": seller} if seller else {"provider_api_url": url}
-    try:
-        found = prices.calc_price(counted, model, genai_request_timestamp=at, **where)
-    except LookupError:
-        return _unknown(f"The price list does not know {provider}:{model}.")
-    except ValueError:  # counts that contradict each other, such as more tokens read from the cache than there were
-        return _unknown(f"The token counts of {provider}:{model} do not add up.")
-    return Cost(Decimal(found.total_price))
+    return Decimal(library.calc_price(counted, model, genai_request_timestamp=at, **where).total_price)
 
 
 def _unknown(why: str) -> Cost:

@@ -59,9 +59,11 @@ def _look(path: Path) -> None:
 
     if path.with_name(path.name + "-journal").exists():
         return  # interrupted while it was made or upgraded: SQLite puts that right first, then it is checked
+    size = path.stat().st_size
     looking = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
-        schema.glance(looking, path)
+        if not schema.glance(looking, path) and size:
+            raise schema.not_ours(path)  # too short for a database, or an empty one of somebody else
     finally:
         looking.close()
 

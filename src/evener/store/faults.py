@@ -39,7 +39,7 @@ TABLE: dict[int, tuple[type[StoreError], str, str]] = {
     13: (StoreFull, "has no room left", "Free some space and try again."),
     14: (StoreError, "cannot be opened", "Check that its folder exists and can be written."),
     18: (StoreError, "cannot hold a value that large", "Keep the content as a file and store its name."),
-    26: (StoreError, "is not a store of Evener, and was left alone", "Give another path."),
+    26: (StoreError, "is no database, so not a store of Evener, and was left alone", "Give another path."),
 }
 OTHER = (StoreError, "could not do what was asked", "Try again; if it stays so, run `evener verify`.")
 

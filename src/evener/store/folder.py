@@ -5,6 +5,7 @@ A folder that was there before is the user's: its mode is left as it is.
 
 import os
 import sys
+from errno import EISDIR
 from pathlib import Path
 
 from evener.errors import StoreError
@@ -63,7 +64,6 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-    folder.chmod(PRIVATE_FOLDER)
 
 
 def _make_file(path: Path) -> None:
@@ -71,9 +71,10 @@ def _make_file(path: Path) -> None:
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE)
     except FileExistsError:
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR)) from None
         return
     os.close(file)
-    path.chmod(PRIVATE_FILE)
     if sys.platform != "win32":
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -86,16 +86,16 @@ def create(connection: "sqlite3.Connection", log: str, first: Event, claim: Clai
     return held
 
 
-def take(connection: "sqlite3.Connection", log: str, claim: Claim) -> Held:
-    """Take the log over, unless somebody who may be alive holds it."""
-    number, epoch, holder, mark, until = _log(connection, log, "number, epoch, holder, claim, lease_until")
+def take(connection: "sqlite3.Connection", log: str, claim: Claim) -> tuple[Held, int]:
+    """Take the log over, unless somebody who may be alive holds it; it, and its length."""
+    number, length, epoch, holder, mark, until = _log(connection, log, "number, length, epoch, holder, claim, lease_until")
     if mark and until > claim.now and not deserted(mark):
         raise refusals.held(log, holder, until - claim.now)
     connection.execute(
         "UPDATE logs SET epoch = ?, holder = ?, claim = ?, lease_until = ? WHERE number = ?",
         (epoch + 1, claim.holder, claim.mark, claim.until, number),
     )
-    return Held(log, number, epoch + 1)
+    return Held(log, number, epoch + 1), length
 
 
 def release(connection: "sqlite3.Connection", log: str, mark: str) -> None:

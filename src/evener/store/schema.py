@@ -15,7 +15,7 @@ from evener.errors import StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["APPLICATION", "STEPS", "VERSION", "check", "glance", "upgrade"]
+__all__ = ["APPLICATION", "STEPS", "VERSION", "check", "glance", "not_ours", "upgrade"]
 
 APPLICATION = 0x45764E72
 """SQLite's application id of our files: `EvNr`."""
@@ -85,9 +85,7 @@ def glance(connection: "sqlite3.Connection", path: Path, newest: int = VERSION) 
     if not (application or version or changes):
         return 0
     if application != APPLICATION:
-        raise StoreError(
-            f"The file {path} is a database of another program, not a store of Evener, and was left alone. Give another path."
-        )
+        raise not_ours(path)
     return _known(int(version), path, newest)
 
 
@@ -118,6 +116,11 @@ def upgrade(connection: "sqlite3.Connection", path: Path, steps: Sequence[Sequen
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def not_ours(path: Path) -> StoreError:
+    """The error for a file of somebody else."""
+    return StoreError(f"The file {path} is not a store of Evener, and was left alone. Give another path.")
 
 
 def _known(version: int, path: Path, newest: int) -> int:

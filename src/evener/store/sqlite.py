@@ -133,12 +133,12 @@ class SqliteStore:
         """
         claim = self._claim(holder)
         try:
-            held = await persist(lambda: self._take(log, claim), patience)
+            held, length = await persist(lambda: self._take(log, claim), patience)
             events = await self.read(log, after=after)
         except BaseException:
             self._writer.send(partial(rows.release, log=log, mark=claim.mark))
             raise
-        return self._hold(held, claim, after + len(events)), events
+        return self._hold(held, claim, length), events
 
     async def read(self, log: str, *, after: int = 0) -> list[Event]:
         """The events after number `after`, without a lease."""
@@ -171,7 +171,7 @@ class SqliteStore:
         await self._writer.end()
         await self._reader.end()
 
-    async def _take(self, log: str, claim: Claim) -> Held:
+    async def _take(self, log: str, claim: Claim) -> tuple[Held, int]:
         now = msgspec.structs.replace(claim, now=self._clock(), until=self._expiry())
         return await self._writer.run(partial(rows.take, log=log, claim=now))
 

@@ -54,7 +54,11 @@ class Job:
 
     def over(self, outcome: Returned | Raised) -> None:
         """Tell what it came to."""
-        call_on(self._loop, lambda: self.ended.done() or self.ended.set_result(outcome))
+        call_on(self._loop, lambda: self._settle(outcome))
+
+    def _settle(self, outcome: Returned | Raised) -> None:
+        if not self.ended.done():
+            self.ended.set_result(outcome)
 
 
 class Threads:

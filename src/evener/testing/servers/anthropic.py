@@ -40,7 +40,7 @@ class AnthropicWire:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._mint = Mint()
+        self._mint = Mint(settings.seed)
         self._issued = dict(settings.issued)
         self._bonds: dict[str, _Bond] = {}
 

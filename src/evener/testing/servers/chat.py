@@ -25,7 +25,7 @@ class ChatWire:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._style = style(settings.dialect)
-        self._mint = Mint()
+        self._mint = Mint(settings.seed)
 
     def voice(self, *, streamed: bool) -> ChatVoice:
         return ChatVoice(streamed, self._style)

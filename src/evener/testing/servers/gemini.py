@@ -34,7 +34,7 @@ class GeminiWire:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._mint = Mint()
+        self._mint = Mint(settings.seed)
         self._issued = {_plain(seal) for seal in settings.issued}
 
     def voice(self, *, streamed: bool) -> GeminiVoice:

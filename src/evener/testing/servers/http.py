@@ -5,6 +5,7 @@ closes.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,7 +13,7 @@ from evener.testing.servers.answer import Answer, whole
 from evener.testing.servers.performing import perform
 from evener.testing.servers.received import Received
 
-__all__ = ["Ear", "converse"]
+__all__ = ["converse"]
 
 MOST_HEAD = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024
@@ -42,8 +43,12 @@ class _Unreadable(Exception):
         self.answer = whole(status, {"error": {"message": said}}, (("connection", "close"),))
 
 
-async def converse(ear: Ear, writer: asyncio.StreamWriter, respond: Callable[[Received], Answer]) -> None:
-    """Answer requests until the connection ends. Whatever happens, the socket is closed afterwards."""
+async def converse(link: socket.socket, respond: Callable[[Received], Answer]) -> None:
+    """Answer requests on an accepted connection until it ends. Whatever happens, it is closed afterwards."""
+    loop, ear = asyncio.get_running_loop(), Ear()
+    protocol = asyncio.StreamReaderProtocol(ear)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, link)
+    writer = asyncio.StreamWriter(transport, protocol, ear, loop)
     try:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             try:
@@ -54,7 +59,7 @@ async def converse(ear: Ear, writer: asyncio.StreamWriter, respond: Callable[[Re
             writer.close()
             await writer.wait_closed()
     finally:
-        writer.transport.abort()
+        transport.abort()
 
 
 async def _exchange(ear: Ear, writer: asyncio.StreamWriter, respond: Callable[[Received], Answer]) -> bool:

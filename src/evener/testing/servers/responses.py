@@ -37,7 +37,7 @@ class ResponsesWire:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._mint = Mint()
+        self._mint = Mint(settings.seed)
         self._issued = dict(settings.issued)
         self._replies: dict[str, Json] = {}
         self._chains: dict[str, list[object]] = {}

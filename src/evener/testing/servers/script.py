@@ -15,7 +15,7 @@ Entry = Turn | Part | str | faults.Fault | status.Instead
 Rule = tuple[Callable[[Received], bool], Entry]
 """A question about a request, and the answer for all of which it is true."""
 
-Script = Sequence[Entry] | Sequence[Rule] | Callable[[Received], Entry | None]
+Script = Sequence[Entry | Rule] | Callable[[Received], Entry | None]
 
 _FILLER = Text("This is an answer of the fake server, made to show a fault.", pieces=6)
 

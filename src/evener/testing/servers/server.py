@@ -4,13 +4,15 @@ Binds to 127.0.0.1 only. When it is closed, its thread, its loop and its sockets
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from evener.errors import UsageError
-from evener.testing.servers.http import Ear, converse
+from evener.testing.servers.http import converse
 from evener.testing.servers.provider import WIRES, Provider
 from evener.testing.servers.received import Received, Rejected
 from evener.testing.servers.script import Entry, Script, Scripted
@@ -29,7 +31,7 @@ class FakeServer:
     function of the request. A request that the real provider would refuse gets that refusal and uses up no entry. `key`: the
     only key that is taken. `models`: the only ones it has. `dialect`: who speaks this wire (Chat, Gemini; see
     `check_request`). `issued`: seals to take besides its own, with the text they belong to. Without `prefix_bound` thinking
-    is taken back after another prefix, too.
+    is taken back after another prefix, too. Two servers with one `seed` mint the same ids and seals; without one, all differ.
     """
 
     def __init__(
@@ -42,17 +44,24 @@ class FakeServer:
         dialect: str = "",
         prefix_bound: bool = True,
         issued: Mapping[str, str] | None = None,
+        seed: str = "",
     ) -> None:
         if wire not in WIRES:
             raise UsageError(f"There is no fake server for the wire {wire!r}. There is one for each of {', '.join(WIRES)}.")
         settings = Settings(
-            models=tuple(models), dialect=dialect, prefix_bound=prefix_bound, issued=dict(issued or {}), key=key
+            models=tuple(models),
+            dialect=dialect,
+            prefix_bound=prefix_bound,
+            issued=dict(issued or {}),
+            key=key,
+            seed=seed,
         )
         self._provider = Provider(wire, settings, Scripted(script))
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._guests: dict[asyncio.Task[None], socket.socket] = {}
         self._port = 0
 
     @property
@@ -76,6 +85,11 @@ class FakeServer:
     def left(self) -> int:
         """How many entries of the script are still to come."""
         return self._provider.script.left
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open at the moment."""
+        return len(self._guests)
 
     def add(self, *entries: Entry) -> None:
         """More entries at the end of the script."""
@@ -123,23 +137,28 @@ class FakeServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        tasks: set[asyncio.Task[None]] = set()
+        guests = self._guests
 
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            assert isinstance(reader, Ear)
-            task = asyncio.get_running_loop().create_task(converse(reader, writer, self._provider.respond))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        def leave(task: asyncio.Task[None]) -> None:
+            guests.pop(task).close()
 
-        def protocol() -> asyncio.StreamReaderProtocol:
-            return asyncio.StreamReaderProtocol(Ear(), connected)
+        def enter() -> None:
+            with suppress(BlockingIOError, ConnectionError):
+                link, _ = listener.accept()
+                link.setblocking(False)
+                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else what follows a head waits 40 ms for an echo
+                task = asyncio.get_running_loop().create_task(converse(link, self._provider.respond))
+                guests[task] = link
+                task.add_done_callback(leave)
 
-        listening = await self._loop.create_server(protocol, HOST, 0)
-        self._port = listening.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        listening.close()
-        for task in tasks:
+        with socket.create_server((HOST, 0)) as listener:
+            listener.setblocking(False)
+            self._loop.add_reader(listener, enter)
+            self._port = listener.getsockname()[1]
+            self._ready.set()
+            await self._stop.wait()
+            self._loop.remove_reader(listener)
+        for task in guests:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # an aborted connection closes its socket in the next turn of the loop
+        await asyncio.gather(*guests, return_exceptions=True)
+        await asyncio.sleep(0)  # an aborted connection lets go of its socket in the next turn of the loop

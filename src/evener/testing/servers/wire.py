@@ -16,7 +16,7 @@ __all__ = ["Refused", "Settings", "Wire"]
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a fake provider is set up.
 
-    `models`: those it has (none: any). `issued`: seals it takes besides its own, with their text.
+    `models`: those it has (none: any). `issued`: seals it takes besides its own, with their text. `seed`: of ids and seals.
     """
 
     models: tuple[str, ...] = ()
@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     prefix_bound: bool = True
     issued: Mapping[str, str] = {}
     key: str = ""
+    seed: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -1,0 +1,129 @@
+"""A real model on three wires: text everywhere, constrained answers where the server has them, and a prefix that stays cached."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from evener.errors import ContextTooLong, InvalidRequest
+from evener.local import LocalTransport
+from evener.transcript import Ask, Extra, Loss, Message, OutputSchema, Reply, Settings, TextBlock
+from tests.local.few_shot import ENVELOPE, PERSON, SYSTEM, called, people, result_of, sums
+from tests.local.stack import WIRES, answer, asked, encoded, send
+
+HELLO = [Message.user_text("Say hello.")]
+ENOUGH = Settings(temperature=0.0, max_output_tokens=60)
+
+
+def reply_to(local: LocalTransport, row: str, messages: list[Message], **more: Any) -> tuple[Reply, tuple[Loss, ...]]:
+    async def ask() -> tuple[Reply, tuple[Loss, ...]]:
+        async with local:
+            return await answer(local, row, asked(row, messages, **more))
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("row", WIRES)
+def test_text_comes_on_every_wire(row: str, stream: bool, local: LocalTransport) -> None:
+    reply, losses = reply_to(local, row, HELLO, stream=stream, settings=Settings(temperature=0.0, max_output_tokens=16))
+    assert reply.text.startswith("Hello")
+    assert [type(block) for block in reply.blocks] == [TextBlock]
+    assert (reply.usage.input_total, reply.usage.output_total) == (33, 16)
+    assert reply.id
+    assert losses == ()
+
+
+@pytest.mark.parametrize("row", WIRES)
+def test_a_streamed_answer_is_the_whole_one(row: str, local: LocalTransport) -> None:
+    streamed, whole = (reply_to(local, row, HELLO, stream=stream)[0] for stream in (True, False))
+    assert (streamed.text, streamed.stop, streamed.usage.input_total) == (whole.text, whole.stop, whole.usage.input_total)
+
+
+@pytest.mark.parametrize(("row", "reason"), [("local", "length"), ("local-anthropic", "length"), ("local-responses", "done")])
+def test_a_cut_answer_says_so_except_on_responses(row: str, reason: str, local: LocalTransport) -> None:
+    """The server writes `completed` there whatever the reason; docs/local.md tells."""
+    assert reply_to(local, row, HELLO)[0].stop.reason == reason
+
+
+@pytest.mark.parametrize("row", WIRES)
+def test_a_finished_answer_says_so(row: str, local: LocalTransport) -> None:
+    reply, _ = reply_to(local, row, [Message.user_text("Reply with the one word: yes")], settings=ENOUGH)
+    assert reply.stop.reason == "done"
+
+
+@pytest.mark.parametrize("row", WIRES)
+def test_what_does_not_fit_the_window_is_told(row: str, local: LocalTransport) -> None:
+    with pytest.raises(ContextTooLong, match="exceeds the available context size") as caught:
+        reply_to(local, row, [Message.user_text("word " * 3000)])
+    assert (caught.value.used > 3000, caught.value.limit) == (True, 2048)
+
+
+def test_a_bad_request_is_told(local: LocalTransport) -> None:
+    wrong = Extra("openai_chat", '{"top_k":"many"}', provider="local")
+    with pytest.raises(InvalidRequest, match="top_k"):
+        reply_to(local, "local", HELLO, extra=(wrong,))
+
+
+# Constrained answers.
+
+
+def passed_through(schema: str) -> dict[str, Any]:
+    """On Responses the server ignores the wire's own field for it, and heeds the one of Chat Completions."""
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": json.loads(schema)}}
+    return {"extra": (Extra("openai_responses", json.dumps({"response_format": form}), provider="local"),)}
+
+
+FORMS = [("local", lambda schema: {"output": OutputSchema(schema)}), ("local-responses", passed_through)]
+both = pytest.mark.parametrize(("row", "form"), FORMS, ids=[row for row, _ in FORMS])
+
+
+@both
+def test_it_calls_a_calculator_and_reads_the_result(row: str, form: Any, local: LocalTransport) -> None:
+    more = {"system": SYSTEM, "settings": ENOUGH, **form(ENVELOPE)}
+    call, _ = reply_to(local, row, sums("What is 17 * 23?"), **more)
+    assert json.loads(call.text) == {"tool": "calculator", "arguments": {"expression": "17 * 23"}}
+    told = sums("What is 17 * 23?", called("17 * 23"), result_of(17 * 23))
+    final, _ = reply_to(local, row, told, **more)
+    assert "391" in json.loads(final.text)["answer"]
+
+
+@both
+def test_it_fills_a_schema_from_a_sentence(row: str, form: Any, local: LocalTransport) -> None:
+    more = {"settings": ENOUGH, **form(PERSON)}
+    reply, _ = reply_to(local, row, people("Maria is 34 years old and lives in Lisbon."), **more)
+    assert json.loads(reply.text) == {"name": "Maria", "age": 34, "city": "Lisbon"}
+
+
+@pytest.mark.parametrize("row", ["local-anthropic", "local-responses"])
+def test_where_the_wires_own_field_does_nothing_that_is_reported(row: str, local: LocalTransport) -> None:
+    _, losses = reply_to(local, row, HELLO, output=OutputSchema(PERSON), settings=Settings(max_output_tokens=16))
+    assert [(loss.kind, loss.what) for loss in losses] == [("degraded", "output schema")]
+
+
+# The cache.
+
+
+@pytest.mark.parametrize("row", WIRES)
+def test_over_ten_turns_each_prompt_begins_with_the_cached_one_before(row: str, local: LocalTransport) -> None:
+    async def talk() -> list[Reply]:
+        messages: list[Message] = []
+        replies: list[Reply] = []
+        prior = None
+        async with local:
+            for number in range(10):
+                messages.append(Message.user_text(f"Tell me about the number {number}."))
+                ask: Ask = asked(
+                    row, messages, system=f"You teach sums on {row}.", settings=Settings(temperature=0.0, max_output_tokens=16)
+                )
+                prior = encoded(row, ask, prior)
+                replies.append(await send(local, row, prior, stream=True))
+                messages.append(Message.from_assistant_response(replies[-1], origin=ask.target, binding=prior.binding))
+        return replies
+
+    usage = [reply.usage for reply in asyncio.run(talk())]
+    assert [now.cache_read - before.input_total for before, now in zip(usage, usage[1:], strict=False)] == [15] * 9, (
+        "the prompt before and its answer, but for the last token"
+    )
+    assert all(each.input_total == each.cache_read + each.uncached for each in usage)

@@ -1,0 +1,1 @@
+"""Tests of the model layer: whole calls, from an ask to an answer, against servers on loopback."""

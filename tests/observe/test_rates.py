@@ -1,0 +1,32 @@
+"""Prices are reckoned with rates that were asked for once; they are those of the price list, for every model it has."""
+
+import pytest
+
+from evener.observe.cost import SELLERS, _calculated, _rates, price
+from evener.transcript.usage import Usage
+
+genai_prices = pytest.importorskip("genai_prices")
+
+USAGES = (Usage(1_000, 700, 200, 100, 50), Usage(300_000, 100_000, 200_000, 0, 5_000), Usage(10, 10))
+
+
+def test_quick_prices_are_the_lists_own() -> None:
+    compared = 0
+    for provider in genai_prices.data_snapshot.get_snapshot().providers:
+        row = next((row for row, seller in SELLERS.items() if seller == provider.id), None)
+        for model in provider.models if row else ():
+            for usage in USAGES:
+                try:
+                    listed = _calculated(usage, provider.id, "", model.id, hour_writes=False, at=None)
+                except (LookupError, ValueError):
+                    continue
+                assert price(usage, provider=row or "", model=model.id).amount == listed, (provider.id, model.id, usage)
+                compared += 1
+    assert compared > 1000
+
+
+def test_a_model_is_looked_up_once() -> None:
+    _rates.cache_clear()
+    for tokens in range(1, 50):
+        price(Usage(tokens, tokens), provider="anthropic", model="claude-sonnet-4-6")
+    assert _rates.cache_info().misses == 1

@@ -1,0 +1,183 @@
+"""Local validation: the common keywords are enforced, the others are named, and problems read well. (S1.19, S1.20, S2.30)"""
+
+import json
+import time
+from typing import Literal
+
+import pytest
+
+from evener.errors import UsageError
+from evener.tools import Validator
+
+Schema = dict[str, object]
+
+CASES: list[tuple[Schema, object, str]] = [
+    ({"type": "string"}, "a", ""),
+    ({"type": "string"}, 1, "the arguments: expected a string, found a number"),
+    ({"type": "integer"}, 1.0, ""),
+    ({"type": "integer"}, 1.5, "the arguments: expected a whole number, found 1.5"),
+    ({"type": "integer"}, True, "the arguments: expected a whole number, found a boolean"),
+    ({"type": "number"}, 1, ""),
+    ({"type": "boolean"}, 0, "the arguments: expected true or false, found a number"),
+    ({"type": ["string", "null"]}, None, ""),
+    ({"type": ["string", "null"]}, 3, "the arguments: expected a string or null, found a number"),
+    ({"type": "string", "nullable": True}, None, ""),
+    ({"enum": ["c", "f"]}, "k", 'the arguments: must be one of "c", "f"; found "k"'),
+    ({"enum": [1]}, True, "the arguments: must be one of 1; found true"),
+    ({"enum": [1]}, 1.0, ""),
+    ({"const": {"a": [1]}}, {"a": [1.0]}, ""),
+    ({"const": 1}, 2, "the arguments: must be 1; found 2"),
+    ({"minimum": 1}, 0, "the arguments: must be at least 1; found 0"),
+    ({"maximum": 1}, 2, "the arguments: must be at most 1; found 2"),
+    ({"exclusiveMinimum": 1}, 1, "the arguments: must be above 1; found 1"),
+    ({"exclusiveMaximum": 1}, 1, "the arguments: must be below 1; found 1"),
+    ({"minimum": 1}, "text", ""),
+    ({"multipleOf": 0.1}, 0.3, ""),
+    ({"multipleOf": 3}, 7, "the arguments: must be a multiple of 3; found 7"),
+    ({"minLength": 2}, "a", "the arguments: must have at least 2 characters; found 1"),
+    ({"maxLength": 2}, "abc", "the arguments: must have at most 2 characters; found 3"),
+    ({"maxLength": 2}, "\U0001f600\U0001f600", ""),
+    ({"pattern": "^a+$"}, "b", 'the arguments: must match the pattern ^a+$; found "b"'),
+    ({"minItems": 1}, [], "the arguments: must have at least 1 items; found 0"),
+    ({"maxItems": 1}, [1, 2], "the arguments: must have at most 1 items; found 2"),
+    ({"uniqueItems": True}, [1, True, "1"], ""),
+    ({"uniqueItems": True}, [{"a": 1}, {"a": 1.0}], "the arguments: must not repeat items, but items 0 and 1 are equal"),
+    ({"uniqueItems": False}, [1, 1], ""),
+    ({"minProperties": 1}, {}, "the arguments: must have at least 1 fields; found 0"),
+    ({"items": {"type": "integer"}}, [1, "2"], "[1]: expected a whole number, found a string"),
+    ({"prefixItems": [{"type": "string"}], "items": False}, ["a", 1], "[1]: must not be given"),
+    ({"items": [{"type": "string"}], "additionalItems": False}, ["a", 1], "[1]: must not be given"),
+    ({"prefixItems": [{"type": "string"}]}, [1], "[0]: expected a string, found a number"),
+    ({"properties": {"a": {"type": "string"}}}, {"a": 1}, "a: expected a string, found a number"),
+    ({"required": ["a"]}, {}, "a: required, but missing"),
+    ({"properties": {"city": {}}, "additionalProperties": False}, {"cty": 1}, "cty: unknown field; did you mean city?"),
+    ({"properties": {"a": {}}, "additionalProperties": False}, {"zzz": 1}, "zzz: unknown field; the fields are a"),
+    ({"additionalProperties": {"type": "integer"}}, {"a": "x"}, "a: expected a whole number, found a string"),
+    ({"patternProperties": {"^x": {"type": "null"}}, "additionalProperties": False}, {"x1": None}, ""),
+    ({"patternProperties": {"^x": {"type": "null"}}}, {"x1": 1}, "x1: expected null, found a number"),
+    ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "ab: as a name, it must have at most 1 characters; found 2"),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 1, "the arguments: expected a string or null, found a number"),
+    ({"anyOf": [{"type": "string", "maxLength": 1}, {"type": "integer"}]}, "ab", "the arguments: must have at most 1 characters; found 2"),
+    ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, "the arguments: must fit exactly one of 2 forms, but fits 2"),
+    ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 1, ""),
+    ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, 3, "the arguments: must be at most 2; found 3"),
+    ({"not": {"type": "string"}}, "a", "the arguments: has a form that is not allowed"),
+    ({"if": {"minimum": 5}, "then": {"multipleOf": 5}, "else": {"maximum": 1}}, 7, "the arguments: must be a multiple of 5; found 7"),
+    ({"if": {"minimum": 5}, "then": {"multipleOf": 5}, "else": {"maximum": 1}}, 3, "the arguments: must be at most 1; found 3"),
+    ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, 1, "the arguments: expected a string, found a number"),
+    ({"$ref": "#/definitions/a~1b", "definitions": {"a/b": {"type": "null"}}}, None, ""),
+    ({"format": "date"}, "2026-02-31", 'the arguments: must be a date such as "2026-01-31"; found "2026-02-31"'),
+    ({"format": "uuid"}, "12345678-1234-5678-1234-567812345678", ""),
+    ({"format": "decimal"}, "12.50", ""),
+    ({"format": "decimal"}, "NaN", 'the arguments: must be a decimal number such as "12.50"; found "NaN"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value", "said"), CASES, ids=lambda part: json.dumps(part)[:60])
+def test_a_keyword_is_enforced(schema: Schema, value: object, said: str) -> None:
+    """S1.20: the harness validates again."""
+    validator = Validator(schema)
+    assert [str(problem) for problem in validator.problems(value)] == ([said] if said else [])
+    assert validator.unenforced == ()
+
+
+TREE: Schema = {
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "inner": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+            "required": ["name"],
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+def test_a_schema_may_contain_itself_and_a_problem_says_where_it_is() -> None:
+    value = {"name": "a", "inner": [{"name": "b"}, {"inner": [{"name": 5}]}]}
+    assert [str(problem) for problem in Validator(TREE).problems(value)] == [
+        "inner[1].inner[0].name: expected a string, found a number",
+        "inner[1].name: required, but missing",
+    ]
+
+
+def test_the_nearest_of_several_forms_is_explained() -> None:
+    forms = [
+        {"type": "object", "properties": {"kind": {"const": kind}, "size": {"type": "integer"}}, "required": ["kind", "size"]}
+        for kind in ("a", "b")
+    ]
+    problems = Validator({"anyOf": forms}).problems({"kind": "b", "size": "x"})
+    assert [str(problem) for problem in problems] == ["size: expected a whole number, found a string"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        ({"contains": {"type": "string"}}, "contains"),
+        ({"properties": {"a": {"pattern": "(?=x)"}}}, "properties.a.pattern"),
+        ({"properties": {"a": {"format": "email"}}}, "properties.a.format"),
+        ({"items": {"unevaluatedItems": False}}, "items.unevaluatedItems"),
+        ({"patternProperties": {"(?=x)": {}}}, "patternProperties"),
+    ],
+)
+def test_what_is_not_enforced_is_named(schema: Schema, named: str) -> None:
+    assert [entry.partition(":")[0] for entry in Validator(schema).unenforced] == [named]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "strng"},
+        {"type": []},
+        {"type": 5},
+        {"properties": []},
+        {"properties": {"a": 5}},
+        {"required": "a"},
+        {"required": [1]},
+        {"enum": "a"},
+        {"enum": []},
+        {"minimum": "1"},
+        {"minLength": -1},
+        {"minItems": 1.5},
+        {"multipleOf": 0},
+        {"uniqueItems": "yes"},
+        {"pattern": 5},
+        {"anyOf": {}},
+        {"$ref": "#/$defs/missing"},
+        {"$ref": "https://example.org/schema"},
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+    ],
+    ids=json.dumps,
+)
+def test_a_schema_that_makes_no_sense_is_refused_when_the_tool_is_made(schema: Schema) -> None:
+    with pytest.raises(UsageError, match="schema"):
+        Validator(schema)
+
+
+def test_a_schema_that_branches_at_each_level_cannot_hold_the_check_up() -> None:
+    inner: Schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["b"]}
+    branching: Schema = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [inner, inner, inner]}}}
+    value: object = {}
+    for _ in range(90):
+        value = {"a": value}
+    begin = time.process_time()
+    problems = Validator(branching).problems(value)
+    assert [str(problem) for problem in problems] == ["the arguments: too large or too deep to be checked"]
+    assert time.process_time() - begin < 5
+
+
+def test_large_values_are_checked_whole() -> None:
+    value = list(range(200_000))
+    validator = Validator({"items": {"type": "integer", "minimum": 0}})
+    assert validator.problems(value, size=len(json.dumps(value))) == ()
+
+
+@pytest.mark.parametrize("keyword", ["minimum", "enum", "pattern", "required", "additionalProperties"])
+def test_without_a_keyword_the_same_value_passes(keyword: Literal["minimum"]) -> None:
+    """The twin of the table: each of these keywords is what refuses the value."""
+    said: Schema = {"minimum": 5, "enum": [9], "pattern": "z", "required": ["q"], "additionalProperties": False}
+    value: object = {"minimum": 1, "enum": 1, "pattern": "a", "required": {}, "additionalProperties": {"a": 1}}[keyword]
+    assert Validator({keyword: said[keyword]}).problems(value) != ()
+    assert Validator({}).problems(value) == ()

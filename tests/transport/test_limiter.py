@@ -1,0 +1,197 @@
+"""The rate limiter: never too much in any minute, first come first served, nothing leaked, any loop and thread."""
+
+import asyncio
+import threading
+from time import monotonic
+
+import pytest
+
+from evener.errors import BadValue, TimedOut
+from evener.transport.limiter import Limiter, Rate, limiter_for
+
+
+class Record:
+    """When calls began, and how many were on at once."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[float, int]] = []
+        self.active = self.most = 0
+
+    async def call(self, limiter: Limiter, number: int, *, tokens: int = 0, lasts: float = 0.0) -> None:
+        async with limiter.slot(tokens=tokens, within=10):
+            self.began.append((monotonic(), number))
+            self.active += 1
+            self.most = max(self.most, self.active)
+            await asyncio.sleep(lasts)
+            self.active -= 1
+
+
+def run(limiter: Limiter, calls: int, *, tokens: int = 0, lasts: float = 0.0) -> Record:
+    record = Record()
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(calls):
+                group.create_task(record.call(limiter, number, tokens=tokens, lasts=lasts))
+
+    asyncio.run(main())
+    assert [number for _, number in record.began] == list(range(calls))  # in the order they came
+    return record
+
+
+def windows(record: Record, minute: float, most: int) -> bool:
+    times = [time for time, _ in record.began]
+    return all(later - earlier >= minute * 0.95 for earlier, later in zip(times, times[most:], strict=False))
+
+
+def test_without_limits_all_go_at_once() -> None:
+    assert run(Limiter(Rate()), 50, lasts=0.01).most == 50
+
+
+def test_only_so_many_at_once() -> None:
+    assert run(Limiter(Rate(concurrent=3)), 12, lasts=0.01).most == 3
+
+
+def test_only_so_many_requests_a_minute() -> None:
+    record = run(Limiter(Rate(requests_per_minute=5), minute=0.2), 12)
+    assert windows(record, 0.2, 5)
+    assert record.began[4][0] - record.began[0][0] < 0.1
+
+
+def test_only_so_many_tokens_a_minute() -> None:
+    record = run(Limiter(Rate(tokens_per_minute=100), minute=0.2), 7, tokens=30)
+    assert windows(record, 0.2, 3)
+
+
+def test_a_call_larger_than_the_rate_goes_alone_instead_of_never() -> None:
+    assert len(run(Limiter(Rate(tokens_per_minute=10), minute=0.1), 3, tokens=30).began) == 3
+
+
+@pytest.mark.parametrize(("settled", "waits"), [(10, False), (95, True)])
+def test_tokens_are_settled_afterwards(settled: int, waits: bool) -> None:
+    limiter = Limiter(Rate(tokens_per_minute=100), minute=0.3)
+
+    async def main() -> float:
+        async with limiter.slot(tokens=50) as slot:
+            slot.settle(settled)
+        start = monotonic()
+        async with limiter.slot(tokens=40):
+            return monotonic() - start
+
+    assert (asyncio.run(main()) > 0.2) is waits
+
+
+def test_a_pause_holds_all_new_calls_and_none_that_run() -> None:
+    limiter = Limiter(Rate(concurrent=2))
+
+    async def main() -> float:
+        async with limiter.slot():
+            limiter.pause(0.2)
+            start = monotonic()
+            async with limiter.slot():
+                return monotonic() - start
+
+    assert 0.15 < asyncio.run(main()) < 1
+
+
+def test_waiting_has_an_end() -> None:
+    limiter = Limiter(Rate(concurrent=1))
+
+    async def main() -> None:
+        async with limiter.slot():
+            with pytest.raises(TimedOut, match="left no room for a call within 0.05 seconds"):
+                async with limiter.slot(within=0.05):
+                    pass
+        async with limiter.slot(within=0.05):
+            pass
+
+    asyncio.run(main())
+
+
+def test_those_who_give_up_leak_nothing() -> None:
+    limiter = Limiter(Rate(concurrent=2, requests_per_minute=10_000))
+
+    async def main() -> None:
+        async def hold(gate: asyncio.Event) -> None:
+            async with limiter.slot():
+                await gate.wait()
+
+        for round_number in range(20):
+            gate = asyncio.Event()
+            tasks = [asyncio.create_task(hold(gate)) for _ in range(10)]
+            await asyncio.sleep(0)
+            for number, task in enumerate(tasks):
+                if (number + round_number) % 3:
+                    task.cancel()  # first ones that hold a slot, first ones that wait, and some between
+            gate.set()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(1), limiter.slot(), limiter.slot():
+            pass
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
+
+
+def test_threads_and_their_loops_share_one_limiter() -> None:
+    limiter = limiter_for("a key of threads", Rate(concurrent=2))
+    lock, active, most, done = threading.Lock(), 0, 0, 0
+
+    async def call() -> None:
+        nonlocal active, most, done
+        for _ in range(10):
+            async with limiter.slot(within=20):
+                with lock:
+                    active += 1
+                    most = max(most, active)
+                await asyncio.sleep(0.001)
+                with lock:
+                    active -= 1
+                    done += 1
+
+    threads = [threading.Thread(target=lambda: asyncio.run(call())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (most, done) == (2, 60)
+
+
+def test_a_loop_that_dies_while_it_waits_does_not_block_the_others() -> None:
+    limiter = Limiter(Rate(concurrent=1))
+
+    async def take() -> None:
+        async with limiter.slot(within=5):
+            pass
+
+    async def main() -> None:
+        async with limiter.slot():
+            dead = asyncio.new_event_loop()
+            waiting = take()
+
+            def begin() -> None:
+                task = dead.create_task(waiting)
+                dead.call_later(0.05, dead.stop)
+                dead.run_forever()
+                task.get_coro()
+                dead.close()
+
+            await asyncio.to_thread(begin)
+            behind = asyncio.create_task(take())
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(behind, 2)
+        waiting.close()
+
+    asyncio.run(main())
+
+
+def test_one_key_has_one_limiter_and_limits_only_tighten() -> None:
+    first = limiter_for("a key of its own", Rate(requests_per_minute=100, concurrent=5))
+    again = limiter_for("a key of its own", Rate(requests_per_minute=50, tokens_per_minute=9))
+    assert first is again
+    assert first.rate == Rate(requests_per_minute=50, tokens_per_minute=9, concurrent=5)
+    assert limiter_for("another key", Rate()) is not first
+
+
+def test_a_negative_rate_is_refused() -> None:
+    with pytest.raises(BadValue, match="cannot be negative"):
+        Rate(concurrent=-1)

@@ -1,0 +1,90 @@
+"""Bounded memory: a huge answer costs little, whoever reads it, however it is packed. Measured in processes of their own."""
+
+import subprocess
+import sys
+
+import pytest
+
+BOUND = 50 << 20
+SIZE = 200 << 20
+
+SERVER = """
+import asyncio, sys, zlib
+CHUNKED = b"HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ntransfer-encoding: chunked\\r\\n"
+SIZE = int(sys.argv[2])
+def bomb():
+    packer = zlib.compressobj(9, wbits=31)
+    for _ in range(SIZE >> 20):
+        yield packer.compress(bytes(1 << 20))
+    yield packer.flush()
+def line():
+    for _ in range(SIZE >> 16):
+        yield b"x" * 65536
+async def answer(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    await reader.readexactly(2)
+    packed = sys.argv[1] == "bomb"
+    try:
+        if sys.argv[1] == "length":
+            writer.write(b"HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ncontent-length: %d\\r\\n\\r\\n" % SIZE)
+        else:
+            writer.write(CHUNKED + (b"content-encoding: gzip\\r\\n" if packed else b"") + b"\\r\\n")
+        for piece in bomb() if packed else line():
+            if piece:
+                writer.write(piece if sys.argv[1] == "length" else b"%x\\r\\n%b\\r\\n" % (len(piece), piece))
+                await writer.drain()
+        if sys.argv[1] != "length":
+            writer.write(b"0\\r\\n\\r\\n")
+        await writer.drain()
+    except ConnectionError:
+        pass
+    writer.close()
+async def main():
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+asyncio.run(main())
+"""
+
+CLIENT = """
+import asyncio, resource, sys
+from evener.errors import WireError
+from evener.transport.exchange import Request
+from evener.transport.http import HttpTransport, read_all
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+async def main():
+    async with HttpTransport() as http:
+        request = Request(f"http://127.0.0.1:{sys.argv[1]}/", (), b"{}")
+        first = await http.send(request)  # loads what there is to load
+        await first.read()
+        before, total, largest = peak(), 0, 0
+        if sys.argv[2] == "slow":
+            await asyncio.sleep(0.5)
+        while piece := await first.read():
+            total += len(piece)
+            largest = max(largest, len(piece))
+        try:
+            await read_all(await http.send(request), 1 << 20)
+        except WireError:
+            print(peak() - before, total, largest)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("kind", "reader"), [("line", "slow"), ("length", "quick"), ("bomb", "quick")])
+def test_two_hundred_megabytes_cost_less_than_fifty(kind: str, reader: str) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, kind, str(SIZE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        done = subprocess.run([sys.executable, "-c", CLIENT, port, reader], capture_output=True, text=True, timeout=60)
+        server.stdin.close()
+    assert done.returncode == 0, done.stderr
+    rise, total, largest = (int(word) for word in done.stdout.split())
+    assert total > SIZE - (1 << 20)
+    assert largest <= 256 << 10
+    assert rise < BOUND
