@@ -8,7 +8,7 @@ from random import SystemRandom
 
 import msgspec
 
-from bench import clients, decode, encode, fuzz, hops, imports, peers
+from bench import clients, decode, encode, fuzz, hops, imports, peers, store
 from bench.table import Figure, failed, printed
 
 __all__ = ["main"]
@@ -30,6 +30,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "encode": lambda scale: encode.figures(scale.sizes, scale.passes),
     "imports": lambda scale: imports.figures(min(scale.passes, 5)),
     "clients": lambda scale: clients.figures(scale.deltas, min(scale.passes, 7)),
+    "store": lambda scale: store.figures(scale.deltas // 4, scale.passes),
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
 USUALLY = ("decode", "encode", "imports")

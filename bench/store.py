@@ -1,6 +1,6 @@
 """What keeping an event costs: one durable append beside a bare commit, many at once, and in memory. Wall time, medians.
 
-The bare commit writes the same row into the same tables with the same settings, on the thread that asks, without a check or hash.
+The bare commit writes the same row into the same tables with the same settings, on the thread that asks: no check, no hash.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ class Row:
 
 
 def said(*blocks: Block) -> Callable[[Ask], Ask]:
-    return lambda ask: replace(ask, transcript=ask.transcript.append(Message("user", (TextBlock("See:"), *blocks))))
+    return lambda ask: replace(ask, transcript=Transcript([Message("user", (TextBlock("See:"), *blocks))], "Be brief."))
 
 
 def choosing(choice: Choice) -> Callable[[Ask], Ask]:
@@ -64,7 +64,8 @@ def choosing(choice: Choice) -> Callable[[Ask], Ask]:
 
 
 def shaped(output: OutputSchema) -> Callable[[Ask], Ask]:
-    return lambda ask: replace(ask, output=output)
+    talk = Transcript([Message.user_text("Tell me in JSON.")], "Be brief.")
+    return lambda ask: replace(ask, output=output, transcript=talk)
 
 
 def set_to(settings: Settings) -> Callable[[Ask], Ask]:
@@ -89,8 +90,8 @@ def marked(ask: Ask) -> Ask:
 
 
 PICTURE = ImageBlock(Inline("iVBORw0KGgo="), "image/png")
-PAPER = DocumentBlock(Inline("JVBERi0xLjQ="), "application/pdf", "x.pdf")
-SOUND = DocumentBlock(Inline("UklGRg=="), "audio/wav", "x.wav")
+PAPER = DocumentBlock(Inline("JVBERi0xLjQ="), "application/pdf")
+SOUND = DocumentBlock(Inline("UklGRg=="), "audio/wav")
 SEVERAL = Choice("required", ("add", "look"))
 ROWS: dict[str, Row] = {
     "vision": Row(said(PICTURE), Quirks(images=False), "image", "image omitted", "iVBORw0KGgo"),

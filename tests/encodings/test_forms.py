@@ -97,9 +97,8 @@ def test_the_prompted_form_says_the_schema_and_asks_for_json_where_it_can() -> N
 
 
 def test_only_an_object_goes_out_where_only_objects_can() -> None:
-    wrapped = json.loads(
-        '{"type":"object","properties":{"value":%s},"required":["value"],"additionalProperties":false}' % NAMES
-    )
+    held = {"value": json.loads(NAMES)}
+    wrapped = {"type": "object", "properties": held, "required": ["value"], "additionalProperties": False}
     native = shaped("native", NAMES).ask.output
     assert native is not None
     assert json.loads(native.schema) == wrapped

@@ -99,7 +99,7 @@ def test_a_thought_goes_back_where_it_came_from() -> None:
     own = Message("assistant", (ReasoningBlock("easy"), CALLS[0]), origin=TARGET)
     theirs = Message("assistant", (ReasoningBlock("easy"), CALLS[0]), origin=Origin("gemini", "q", model="n"))
     sealed = Message("assistant", (ReasoningBlock("easy", Seal('{"signature":"s"}', TARGET)), CALLS[0]), origin=TARGET)
-    assert told("react", [own])[0].text == 'Thought: easy\n\nAction: add\nAction Input: {"a": 1, "b": 2}'
+    assert told("react", [own])[0].text == 'Thought: easy\nAction: add\nAction Input: {"a": 1, "b": 2}'
     for other in (theirs, sealed):
         assert told("react", [other])[0].blocks[0] is other.blocks[0]
     assert told("react", [theirs], foreign_reasoning="text")[0].text.startswith("Thought: easy")

@@ -6,12 +6,13 @@ import pytest
 
 from evener.encodings import EncodingName, prepare, reader
 from evener.errors import TruncatedStream
-from evener.transcript import Choice, OutputSchema, ToolCall
+from evener.transcript import Choice, OutputSchema, TextBlock
 from evener.transcript.ask import ChoiceMode
 from evener.transcript.delta import (
     ArgumentsDelta,
     CallEnded,
     CallStarted,
+    Delta,
     Failed,
     Notice,
     ReasoningDelta,
@@ -192,7 +193,12 @@ def test_everything_else_passes_through(encoding: EncodingName) -> None:
     reading = reader(ready(encoding))
     assert reading is not None
     usage = Usage(10, 7, 2, 1, 5, 3)
-    passed = [Started("r1", "m"), ReasoningDelta(0, "hm"), SealAdded(0, "reasoning", '{"signature":"s"}'), UsageReported(usage)]
+    passed: list[Delta] = [
+        Started("r1", "m"),
+        ReasoningDelta(0, "hm"),
+        SealAdded(0, "reasoning", '{"signature":"s"}'),
+        UsageReported(usage),
+    ]
     found = reading.feed([*passed, TextDelta(1, written(encoding, [ADD])), Notice("odd", "{}"), Stopped("done", "stop")])
     reply = assemble(found)
     assert (reply.id, reply.usage, reply.notices, reply.stop.raw) == ("r1", usage, (("odd", "{}"),), "stop")
@@ -207,7 +213,7 @@ def test_a_seal_stays_on_text_that_is_only_text(encoding: EncodingName) -> None:
         assert reading is not None
         reply = assemble(reading.feed([TextDelta(0, text), SealAdded(0, "text", '{"id":"x"}'), Stopped("done")]))
         assert [block.kind for block in reply.blocks] == kinds
-        assert [bool(block.seal) for block in reply.blocks if not isinstance(block, ToolCall)] == [True] * kinds.count("text")
+        assert [bool(block.seal) for block in reply.blocks if isinstance(block, TextBlock)] == [True] * kinds.count("text")
         assert noticed(reply) == ([] if kinds == ["text"] else ["text_seal"])
 
 

@@ -1,11 +1,15 @@
-"""The local model through rows, codecs and transport, as far as these go: no encodings, no retries."""
+"""The local model through rows, encodings, codecs and transport, without what `evener.model` adds: retries, limits, cost."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
-from evener.local import LocalSettings, LocalTransport
+from msgspec.structs import replace
+
+from evener.encodings import Prepared, prepare, reader
+from evener.local import LocalSettings
 from evener.providers import load_rows
-from evener.transcript import Ask, Loss, Message, Reply, Settings, Transcript
+from evener.transcript import Ask, Extra, Loss, Message, Reply, Settings, Transcript
 from evener.translate import origin
 from evener.transport.exchange import Deadlines, Request, Response, Transport
 from evener.wire import CODECS, Encoded
@@ -44,7 +48,7 @@ async def body_of(response: Response) -> bytes:
     return b"".join(pieces)
 
 
-async def send(transport: Transport, row: str, written: Encoded, *, stream: bool) -> Reply:
+async def send(transport: Transport, row: str, written: Encoded, *, stream: bool, prepared: Prepared | None = None) -> Reply:
     """What was answered, decoded. Anything but a 200 is raised as the wire's fault."""
     codec, quirks = CODECS[ROWS.provider(row).wire], ROWS.quirks(row, MODEL)
     response = await transport.send(request(row, written))
@@ -54,10 +58,26 @@ async def send(transport: Transport, row: str, written: Encoded, *, stream: bool
     if not stream:
         return codec.decode(body, quirks)
     decoder = codec.decoder(quirks)
-    return assemble([*decoder.feed(body), *decoder.close()])
+    deltas = [*decoder.feed(body), *decoder.close()]
+    read = reader(prepared) if prepared else None
+    return assemble(read.feed(deltas) if read else deltas)
 
 
-async def answer(transport: LocalTransport, row: str, ask: Ask) -> tuple[Reply, tuple[Loss, ...]]:
+async def answer(transport: Transport, row: str, ask: Ask) -> tuple[Reply, tuple[Loss, ...]]:
     """The reply to one call, and what its encoding lost."""
-    written = encoded(row, ask)
-    return await send(transport, row, written, stream=ask.stream), written.losses
+    prepared = prepare(ask, ROWS.quirks(row, MODEL))
+    written = encoded(row, prepared.ask)
+    reply = await send(transport, row, written, stream=ask.stream, prepared=prepared)
+    return reply, (*prepared.losses, *written.losses)
+
+
+async def answer_constrained(transport: Transport, ask: Ask) -> Reply:
+    """The same on Responses, with the shape in the field that the server heeds there: not the wire's own."""
+    row = "local-responses"
+    prepared = prepare(ask, replace(ROWS.quirks(row, MODEL), output_schema=True, any_output=True))
+    output = prepared.ask.output
+    assert output
+    form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": json.loads(output.schema)}}
+    passed = Extra("openai_responses", json.dumps({"response_format": form}), provider="local")
+    written = encoded(row, replace(prepared.ask, output=None, extra=(passed,)))
+    return await send(transport, row, written, stream=True, prepared=prepared)

@@ -113,7 +113,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def raw(*pieces: bytes | float, end: str = "keep") -> Script:
-    """Bytes to send and seconds to wait, in turn; then the connection is kept, closed (`close`), reset, or left hanging (`hang`)."""
+    """Bytes to send and seconds to wait, in turn; then it is kept, closed (`close`), reset, or left (`hang`)."""
 
     async def script(_: Received, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:

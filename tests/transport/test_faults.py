@@ -1,4 +1,4 @@
-"""Everything that can go wrong on the way: a typed error that says what to do, in time, with no secret and nothing left behind."""
+"""What can go wrong on the way: a typed error that says what to do, in time, with no secret and nothing left behind."""
 
 import asyncio
 import gc

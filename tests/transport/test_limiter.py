@@ -99,7 +99,7 @@ def test_waiting_has_an_end() -> None:
 
     async def main() -> None:
         async with limiter.slot():
-            with pytest.raises(TimedOut, match="left no room for a call within 0.05 seconds"):
+            with pytest.raises(TimedOut, match=r"left no room for a call within 0\.05 seconds"):
                 async with limiter.slot(within=0.05):
                     pass
         async with limiter.slot(within=0.05):

@@ -29,10 +29,10 @@ async def refused(http: HttpTransport, url: str) -> str:
 
 def test_a_named_authority_is_trusted_and_its_connections_are_kept(certificates: Certificates) -> None:
     async def main() -> tuple[bytes, int]:
-        async with serving(raw(whole(b"safe")), secure=certificates.server) as served:
-            async with HttpTransport(ca_file=certificates.ca_file) as http:
-                await fetched(http, served.url)
-                return await fetched(http, served.url), served.connections
+        http = HttpTransport(ca_file=certificates.ca_file)
+        async with serving(raw(whole(b"safe")), secure=certificates.server) as served, http:
+            await fetched(http, served.url)
+            return await fetched(http, served.url), served.connections
 
     assert asyncio.run(main()) == (b"safe", 1)
 
@@ -53,9 +53,9 @@ def test_an_unknown_authority_is_refused_and_the_error_names_ca_file(certificate
 
 def test_a_certificate_for_another_name_is_refused(certificates: Certificates) -> None:
     async def main() -> str:
-        async with serving(raw(whole()), secure=certificates.elsewhere) as served:
-            async with HttpTransport(ca_file=certificates.ca_file) as http:
-                return await refused(http, served.url)
+        http = HttpTransport(ca_file=certificates.ca_file)
+        async with serving(raw(whole()), secure=certificates.elsewhere) as served, http:
+            return await refused(http, served.url)
 
     assert "is not trusted" in asyncio.run(main())
 

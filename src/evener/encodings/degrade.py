@@ -80,9 +80,8 @@ def told_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) ->
         losses.append(Loss("degraded", "tool choice", "it cannot be narrowed here; the prompt says which tools to call"))
         said = replace(said, names=choice.names)
         choice = replace(choice, names=())
-    if choice.parallel is not None and not (quirks.parallel_switch and has(ask, "parallel")):
-        if choice.parallel is False or not quirks.parallel_switch:
-            losses.append(Loss("degraded", "parallel switch", "there is none here; the prompt says it"))
+    if choice.parallel is not None and not (quirks.parallel_switch and (choice.parallel or has(ask, "parallel"))):
+        losses.append(Loss("degraded", "parallel switch", "there is none here; the prompt says it"))
         said = replace(said, parallel=choice.parallel)
         choice = replace(choice, parallel=None)
     return choice, choice_words(said)

@@ -76,7 +76,8 @@ def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
             made += run
             continue
         together = [block for block in run if isinstance(block, ToolCall)]
-        lead = "\n" if made and isinstance(made[-1], TextBlock) else ""
+        before = made[-1] if made else None
+        lead = "\n" if isinstance(before, TextBlock) and not before.text.endswith("\n") else ""
         trail = "\n" if runs[number + 1 :] and runs[number + 1][0] is TextBlock else ""
         made.append(TextBlock(lead + call_text(style, together) + trail, cache=together[-1].cache))
     for call in calls:

@@ -115,9 +115,7 @@ def _transport(facts: Facts) -> Transport:
 
 def _reasoning(effort: Effort | None, thinking: bool | None, budget: int | None, most: int | None) -> Reasoning:
     if budget is not None and most is not None and most <= budget:
-        raise BadValue(
-            f"max_output_tokens is {most} and must exceed thinking_budget, {budget}: thinking counts as output."
-        )
+        raise BadValue(f"max_output_tokens is {most} and must exceed thinking_budget, {budget}: thinking counts as output.")
     if thinking is None:
         return Reasoning(effort, budget)
     return Reasoning(effort, budget, "on" if thinking else "off")

@@ -13,10 +13,12 @@ from evener.errors import EvenerError, ProviderError, UsageError, WireError
 from evener.model.answer import Answer, Sent, Timing
 from evener.model.endpoint import Endpoint, Signed
 from evener.transcript.ask import Ask
-from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, Stopped, TextDelta
+from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, Failed, ReasoningDelta, Stopped, TextDelta
 from evener.transcript.message import Message
 from evener.transport.exchange import Request, Response
+from evener.transport.failures import place_of
 from evener.transport.http import read_all
+from evener.transport.limiter import Slot
 from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, restored
@@ -44,12 +46,15 @@ class Stream:
         self._began = 0.0
         self._first = 0.0
         self._tries = 1
+        self._slot: Slot | None = None
         self._response: Response | None = None
+        self._ahead = b""
         self._decoder: Decoder | None = None
         self._reader: Reader | None = None
         self._names: dict[str, str] = {}
         self._sent: Sent | None = None
         self._answer: Answer | None = None
+        self._failure: EvenerError | None = None
         self._over = False
 
     @property
@@ -68,6 +73,8 @@ class Stream:
         """The next deltas; empty at the end. Raises what went wrong: then there is no answer."""
         try:
             while not self._over:
+                if self._failure is not None:
+                    raise self._failure
                 deltas = await self._next()
                 if deltas:
                     return deltas
@@ -105,30 +112,42 @@ class Stream:
             response = self._response = await self._open()
         if self._decoder is None:
             return await self._whole(response)
-        data = await response.read()
+        data = self._ahead or await response.read()
+        self._ahead = b""
         if self._raw is not None:
             self._raw.append(data)
         deltas = self._decoder.feed(data) if data else self._decoder.close()
+        if not data and not deltas:
+            raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
         return await self._added(deltas, response) if deltas else deltas
 
     async def _open(self) -> Response:
         to = self._endpoint
         request = self._request()
         self._began = perf_counter()
-        await self._resources.enter_async_context(to.limiter.slot(tokens=len(request.body) // 4))
+        slot = to.limiter.slot(tokens=len(request.body) // 4, within=to.deadlines.total)
+        self._slot = await self._resources.enter_async_context(slot)
         response = await send_retrying(
             self._signed, request, retries=to.retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
         )
         self._resources.push_async_callback(response.aclose)
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "text/html":
-            raise WireError(
-                f"{to.url} answered with a web page, not with an answer of the {to.codec.wire} wire. "
-                "Check the address (base_url) and any proxy between."
-            )
-        if kind in STREAMS or (self._ask.stream and kind != "application/json"):
+        if await self._is_streamed(response):
             self._decoder = to.codec.decoder(to.facts.quirks)
         return response
+
+    async def _is_streamed(self, response: Response) -> bool:
+        """Whether events come, or one JSON text. Where the type does not say it, the first byte does."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        start = b"<" if kind == "text/html" else b""
+        if self._ask.stream and kind not in (*STREAMS, "application/json", "text/html"):
+            self._ahead = await response.read()
+            start = self._ahead.lstrip()[:1]
+        if start == b"<":
+            raise WireError(
+                f"{place_of(self._endpoint.url)} answered with a web page, not with an answer of the "
+                f"{self._endpoint.codec.wire} wire. Check the address (base_url) and any proxy between."
+            )
+        return kind in STREAMS or (self._ask.stream and kind != "application/json" and start not in (b"{", b"["))
 
     def _request(self) -> Request:
         to, prior = self._endpoint, self._prior
@@ -147,7 +166,7 @@ class Stream:
 
     async def _whole(self, response: Response) -> list[Delta]:
         """An answer that is not streamed, because it was asked for like that or because the server cannot."""
-        content = await read_all(response, self._endpoint.caps.body)
+        content = self._ahead + await read_all(response, self._endpoint.caps.body)
         if self._raw is not None:
             self._raw.append(content)
         return await self._added(list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks))), None)
@@ -162,6 +181,9 @@ class Stream:
                 return deltas
         if not self._first and any(isinstance(delta, PIECES) for delta in deltas):
             self._first = perf_counter()
+        if len(deltas) > 1 and isinstance(deltas[-1], Failed):
+            self._failure = deltas[-1].error  # what came before it is shown first, however the bytes were cut
+            deltas = deltas[:-1]
         self._assembler.add(deltas)  # raises what a Failed delta holds
         if isinstance(deltas[-1], Stopped):
             ended = perf_counter()
@@ -186,6 +208,8 @@ class Stream:
         if sent is None:
             raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
         reply = restored(self._assembler.reply(), sent.encoded)
+        if self._slot is not None and reply.usage.total:
+            self._slot.settle(reply.usage.total)
         message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)
         timing = Timing(ended - self._began, (self._first or ended) - self._began)
         raw = b"".join(self._raw) if self._raw is not None else None
@@ -197,9 +221,12 @@ class Stream:
         return delta
 
     def _without_secrets(self, error: EvenerError) -> EvenerError:
-        """The error, without a credential that a server may have repeated."""
+        """The error, without a credential that a server may have repeated, and without what it was made from."""
         secrets = self._signed.secrets
         error.args = tuple(scrub(arg, secrets) if isinstance(arg, str) else arg for arg in error.args)
+        error.__cause__ = error.__context__ = None
         if isinstance(error, ProviderError):
             error.message = scrub(error.message, secrets)
+            error.code = scrub(error.code, secrets)
+            error.request_id = scrub(error.request_id, secrets)
         return error

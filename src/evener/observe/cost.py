@@ -167,8 +167,11 @@ def _rates(seller: str, url: str, model: str, *, hour_writes: bool) -> _Rates | 
         return None
     tiered = [value for value in vars(found.prices).values() if isinstance(value, library.types.TieredPrices)]
     probes = (Usage(PROBE, PROBE), Usage(PROBE, 0, PROBE), Usage(PROBE, 0, 0, PROBE), Usage(0, 0, 0, 0, PROBE))
-    paid = [_calculated(probe, seller, url, model, hour_writes=hour_writes, at=None) / PROBE for probe in probes]
-    return _Rates(*paid, below=min((tier.start for tiers in tiered for tier in tiers.tiers), default=MOST))
+    uncached, read, write, output = (
+        _calculated(probe, seller, url, model, hour_writes=hour_writes, at=None) / PROBE for probe in probes
+    )
+    below: int = min((tier.start for tiers in tiered for tier in tiers.tiers), default=MOST)
+    return _Rates(uncached, read, write, output, below)
 
 
 def _calculated(usage: Usage, seller: str, url: str, model: str, *, hour_writes: bool, at: datetime | None) -> Decimal:

@@ -62,8 +62,9 @@ class MemoryLog:
 
     async def append(self, *events: Event) -> None:
         """Add events: all or none."""
-        lines = [encode_event(event) for event in events]
+        lines = _lines(events)
         with self._store._lock:
+            self._check()
             self._extend(events, lines)
 
     async def notes(self) -> Sequence[Note]:
@@ -73,7 +74,7 @@ class MemoryLog:
 
     async def settle(self, number: int, *events: Event) -> None:
         """Append events and mark the note as settled, in one step."""
-        lines = [encode_event(event) for event in events]
+        lines = _lines(events)
         with self._store._lock:
             self._check()
             if number not in self._kept.unsettled:
@@ -84,7 +85,8 @@ class MemoryLog:
     async def renew(self) -> None:
         """Keep the lease."""
         with self._store._lock:
-            self._extend((), ())
+            self._check()
+            self._extend((), b"")
 
     async def aclose(self) -> None:
         """Give the lease back."""
@@ -98,14 +100,17 @@ class MemoryLog:
             self._store._check()
             raise refusals.lost(self._lease.log, self._kept.holder)
 
-    def _extend(self, events: Sequence[Event], lines: Sequence[bytes]) -> None:
-        self._check()
-        kept = self._kept
-        kept.until = self._store._expiry()
+    def _extend(self, events: Sequence[Event], lines: bytes) -> None:
+        kept, store = self._kept, self._store
+        kept.until = store._clock() + store._seconds
         if events:
-            kept.lines += b"\n".join((*lines, b""))
-            kept.length += len(lines)
+            kept.lines += lines
+            kept.length += len(events)
             kept.changed = events[-1].at
+
+
+def _lines(events: Sequence[Event]) -> bytes:
+    return b"".join([encode_event(event) + b"\n" for event in events])
 
 
 class MemoryStore:
@@ -200,7 +205,7 @@ class MemoryStore:
             if left > 0:
                 raise refusals.held(log, kept.holder, left)
             kept.epoch += 1
-            kept.holder, kept.until = holder, self._expiry()
+            kept.holder, kept.until = holder, self._clock() + self._seconds
             return MemoryLog(self, kept, Lease(log, kept.epoch, holder))
 
     def _free(self, kept: Kept, epoch: int) -> None:
@@ -213,9 +218,6 @@ class MemoryStore:
         if log not in self._logs:
             raise refusals.no_log(log)
         return self._logs[log]
-
-    def _expiry(self) -> float:
-        return self._clock() + self._seconds
 
     def _check(self) -> None:
         if self._closed:

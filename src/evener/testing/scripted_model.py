@@ -18,7 +18,7 @@ from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 from evener.wire.pieces import deltas_of
 
-__all__ = ["ScriptedAnswer", "ScriptedModel", "calls", "says"]
+__all__ = ["Line", "Script", "ScriptedAnswer", "ScriptedModel", "calls", "says"]
 
 Line = Reply | EvenerError | str
 Script = Sequence[Line] | Callable[[Ask], Line]

@@ -84,7 +84,7 @@ def _malformed(raw: str, error: Exception) -> Problem:
         return Problem("", f"they are nested deeper than {MOST_DEEP} levels")
     if not raw.strip():
         return Problem("", "they are empty; expected a JSON object, such as {}")
-    why = str(error)
+    why = str(error).partition(" - at `")[0]
     place = why.rpartition("(byte ")[2].rstrip(")")
     body = raw.encode(errors="replace")
     byte = int(place) if place.isdigit() else len(body)

@@ -24,9 +24,11 @@ SILENT = frozenset(
 LEAST_VISITS = 100_000
 VISITS_PER_BYTE = 50
 MOST_DEEP = 200
+MOST_PROBLEMS = 100
 
 Path = tuple["Path", str | int] | None
 Check = Callable[[object, Path, "_Found"], None]
+Finding = tuple[Path, str]
 
 
 class _TooMuch(Exception):
@@ -37,11 +39,12 @@ class _Found:
     """What one check has found, and how far it may still go."""
 
     def __init__(self, left: int) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[Finding] = []
         self.left = left
 
     def add(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(_text(path), message))
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append((path, message))
 
     def branch(self) -> "_Found":
         return _Found(self.left)
@@ -82,7 +85,7 @@ class Validator:
             self._root.check(value, None, found)
         except (_TooMuch, RecursionError):
             return (Problem("", "too large or too deep to be checked"),)
-        return tuple(found.problems)
+        return tuple(Problem(_text(path), message) for path, message in found.problems)
 
 
 class _Compiler:
@@ -232,8 +235,8 @@ class _Compiler:
                     inner = found.branch()
                     node.check(name, None, inner)
                     found.left = inner.left
-                    for problem in inner.problems:
-                        found.add((path, name), f"as a name, it {problem.message}")
+                    for _, message in inner.problems:
+                        found.add((path, name), f"as a name, it {message}")
 
         return check
 
@@ -338,7 +341,7 @@ def _fits(node: _Node, value: object, path: Path, found: _Found) -> bool:
 def _nearest(nodes: list[_Node], value: object, path: Path, found: _Found, *, all_of_them: bool = False) -> int:
     """How many of the forms a value fits. If it fits none, what keeps it from the one that it comes nearest to."""
     fitting = 0
-    tries: list[list[Problem]] = []
+    tries: list[list[Finding]] = []
     for node in nodes:
         inner = found.branch()
         node.check(value, path, inner)
@@ -352,13 +355,13 @@ def _nearest(nodes: list[_Node], value: object, path: Path, found: _Found, *, al
     return fitting
 
 
-def _best(nodes: list[_Node], tries: list[list[Problem]], value: object, path: Path) -> list[Problem]:
+def _best(nodes: list[_Node], tries: list[list[Finding]], value: object, path: Path) -> list[Finding]:
     kind = kind_of(value)
     typed = [node.types for node in nodes if node.types is not None]
     if len(typed) == len(nodes) and not any(kind in types for types in typed):
-        return [Problem(_text(path), expected(frozenset().union(*typed), value))]
+        return [(path, expected(frozenset().union(*typed), value))]
     near = [found for node, found in zip(nodes, tries, strict=True) if node.types is None or kind in node.types]
-    return min(near or tries, key=len, default=[Problem(_text(path), "fits none of the allowed forms")])
+    return min(near or tries, key=len, default=[(path, "fits none of the allowed forms")])
 
 
 def _unknown(name: str, names: list[str]) -> str:

@@ -22,7 +22,7 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Bytes. `body`: of a whole answer that is not streamed, after decompression. `error`: of an error's body, the rest is left."""
 
-    body: int = 64 * 1024 * 1024
+    body: int = 32 * 1024 * 1024
     error: int = 256 * 1024
 
 

@@ -38,6 +38,7 @@ class Inflater:
             )
         self._format = FORMATS[encoding]
         self._zlib = zlib.decompressobj(self._format)
+        self._first = b""
         self._fed = memoryview(b"")
         self._held = b""
         self._begun = False
@@ -46,6 +47,14 @@ class Inflater:
 
     def feed(self, compressed: bytes) -> None:
         """Give the next bytes; only when `take` has nothing left."""
+        if self._format == DEFLATE and len(self._first) < 2:
+            self._first += compressed
+            if len(self._first) < 2:
+                self._begun = True
+                return
+            compressed = self._first
+            if not _has_header(compressed):
+                self._zlib = zlib.decompressobj(BARE)
         self._fed = memoryview(compressed)
 
     def take(self) -> bytes:
@@ -67,7 +76,9 @@ class Inflater:
     def _step(self) -> bytes:
         piece = self._decompressed()
         if piece is None:
-            return self._bare()
+            raise WireError(
+                "The compressed answer is damaged: it is not what its content-encoding says. Send the request again."
+            )
         self._begun = True
         self._full = len(piece) == PIECE and not self._zlib.eof
         self._held = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
@@ -78,16 +89,6 @@ class Inflater:
             return self._zlib.decompress(self._held, PIECE)
         except zlib.error:
             return None
-
-    def _bare(self) -> bytes:
-        """Some servers leave out deflate's own header: such a body fails at its first byte, and is tried once more without."""
-        if self._begun or self._format != DEFLATE:
-            raise WireError(
-                "The compressed answer is damaged: it is not what its content-encoding says. Send the request again."
-            )
-        self._format = BARE
-        self._zlib = zlib.decompressobj(BARE)
-        return self._step()
 
     def _next_member(self) -> bool:
         """Whether another member begins here. Zeros after the last one are padding."""
@@ -101,3 +102,8 @@ class Inflater:
             )
         self._zlib = zlib.decompressobj(GZIP)
         return True
+
+
+def _has_header(content: bytes) -> bool:
+    """Whether deflate's own header stands there: some servers leave it out."""
+    return content[0] & 15 == 8 and (content[0] << 8 | content[1]) % 31 == 0

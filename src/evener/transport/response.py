@@ -114,7 +114,7 @@ class HttpResponse:
         self._let_go()
 
     def _lost(self, closed: "asyncio.Future[None]") -> None:
-        """The connection is gone. The library does not tell its reader of broken framing, nor of a reset where nothing is framed."""
+        """The connection is gone. The library tells nobody of broken framing, nor of a reset where nothing is framed."""
         content = self._response.content
         ignored = not content.is_eof() and content.exception() is None
         if self._open and (ignored or (_was_reset(closed) and not self._framed)):

@@ -9,7 +9,7 @@ from evener.errors import WireError
 
 __all__ = ["MAX_FRAME", "SseReader"]
 
-MAX_FRAME = 64 * 1024 * 1024
+MAX_FRAME = 32 * 1024 * 1024
 """Bytes one event may have. A larger one is a WireError, not a memory problem."""
 
 BOM = b"\xef\xbb\xbf"
