@@ -8,7 +8,7 @@ from pathlib import Path
 
 Done = subprocess.CompletedProcess[bytes]
 
-KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COVERAGE_PROCESS_START")
+KEPT = ("PATH", "PYTHONPATH", "LANG", "LC_ALL")
 
 
 class Home:

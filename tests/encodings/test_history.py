@@ -7,6 +7,7 @@ import pytest
 from evener.encodings import EncodingName, prepare
 from evener.transcript import (
     Ask,
+    Choice,
     Citation,
     HostedBlock,
     HostedTool,
@@ -67,6 +68,13 @@ def test_calls_and_results_become_text(encoding: EncodingName) -> None:
     made = told(encoding, TALK)
     assert [message.text for message in made] == SHOWN[encoding]
     assert [(message.id, message.role) for message in made] == [(message.id, message.role) for message in TALK]
+
+
+def test_one_call_is_written_as_the_schema_demands_it() -> None:
+    history = [TALK[0], Message("assistant", CALLS[1:])]
+    one = '{"tool":"look","arguments":{"at":"x"}}'
+    assert told("json_schema", history)[1].text == one
+    assert told("json_schema", history, choice=Choice(parallel=True))[1].text == f'{{"calls":[{one}]}}'
 
 
 @pytest.mark.parametrize("encoding", TEXTUAL)

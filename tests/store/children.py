@@ -19,7 +19,10 @@ def child(act: str, *words: object) -> Iterator["subprocess.Popen[str]"]:
         yield running
     finally:
         running.kill()
-        running.communicate(timeout=SECONDS)
+        running.wait(timeout=SECONDS)
+        for pipe in (running.stdin, running.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def finished(act: str, *words: object) -> list[str]:

@@ -1,5 +1,6 @@
 """Processes that die or run out of room: what was acknowledged is there, whole and in order, and the next one goes on."""
 
+import os
 import random
 import re
 from collections import Counter
@@ -26,8 +27,8 @@ def acknowledged(turn: int, path: Path, lines: int) -> dict[str, int]:
             name, number = line(running).split()
             told[name] = int(number)
         running.kill()
-        rest = running.communicate(timeout=20)[0]
-        for name, number in (whole.split() for whole in rest.split("\n")[:-1]):
+        while rest := line(running):
+            name, number = rest.split()
             told[name] = int(number)
     return told
 
@@ -86,7 +87,8 @@ def test_a_living_holder_keeps_its_log_and_a_dead_one_loses_it_at_once(tmp_path:
         assert line(running) == "done"
         run(refused())
         running.kill()
-        run(taken())  # before anybody has waited for the dead one
+        os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        run(taken())  # it is dead, and nobody has buried it
 
 
 def test_a_process_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
             return "\n".join(f"Action: {call.name}\nAction Input: {call.raw}" for call in calls)
         case _:
             told = [{TOOL: call.name, ARGUMENTS: as_object(call.raw) or call.raw} for call in calls]
-            return _wrapped(dict(told[0]) if len(told) == 1 else {CALLS: told}, style)
+            return _wrapped({CALLS: told} if len(told) > 1 or style.listed else dict(told[0]), style)
 
 
 def _wrapped(value: dict[str, object], style: Style) -> str:

@@ -184,7 +184,7 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
     """Calls and answer as one schema that the whole answer is held to."""
     constrained = quirks.output_schema
     final: Final = final_of(draft.output)
-    wrapped = not quirks.any_output
+    wrapped = constrained and not quirks.any_output
     schema = alternatives(draft.specs, draft.choice, draft.output, final=final, wrapped=wrapped)
     draft.say(json_words(draft.choice, draft.output, final=final, wrapped=wrapped, constrained=constrained))
     if draft.output is not None:
@@ -196,7 +196,8 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
         why = "it cannot be enforced here; calls are asked for in the prompt"
         draft.losses += [Loss("degraded", "output schema", why)] if draft.output is None else []
         draft.output = OutputSchema() if quirks.json_mode and has(ask, "json_mode") else None
-    return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped)
+    listed = bool(draft.choice.parallel)
+    return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed)
 
 
 def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:

@@ -29,6 +29,7 @@ class Style(msgspec.Struct, frozen=True):
     offered: bool = False
     final: Final = "text"
     wrapped: bool = False
+    listed: bool = False  # one call is a list of calls, too
 
 
 class Past(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from evener.transport.exchange import Request, Response
 from evener.transport.failures import place_of
 from evener.transport.http import read_all
 from evener.transport.limiter import Slot
+from evener.transport.limiter import Slot
 from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, restored
@@ -28,6 +29,7 @@ __all__ = ["Stream"]
 
 PIECES = (TextDelta, ReasoningDelta, CallStarted, ArgumentsDelta)
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
+BYTES_A_TOKEN = 4
 AFTER = 0.25
 """Seconds that the rest of a body may take after the wire's terminal mark; then the connection is given up."""
 
@@ -46,6 +48,7 @@ class Stream:
         self._began = 0.0
         self._first = 0.0
         self._tries = 1
+        self._slot: Slot | None = None
         self._slot: Slot | None = None
         self._response: Response | None = None
         self._ahead = b""
@@ -161,8 +164,12 @@ class Stream:
 
     def _retried(self, retried: Retried) -> None:
         self._tries += 1
-        if isinstance(retried.error, ProviderError) and retried.error.retry_after:
-            self._endpoint.limiter.pause(retried.error.retry_after)
+        self._heed(retried.error)
+
+    def _heed(self, error: EvenerError) -> None:
+        """What a provider asks of one call, it asks of all with the same key."""
+        if isinstance(error, ProviderError) and error.retry_after:
+            self._endpoint.limiter.pause(error.retry_after)
 
     async def _whole(self, response: Response) -> list[Delta]:
         """An answer that is not streamed, because it was asked for like that or because the server cannot."""
@@ -208,6 +215,8 @@ class Stream:
         if sent is None:
             raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
         reply = restored(self._assembler.reply(), sent.encoded)
+        if self._slot is not None and reply.usage.total:
+            self._slot.settle(reply.usage.total)
         if self._slot is not None and reply.usage.total:
             self._slot.settle(reply.usage.total)
         message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)

@@ -20,7 +20,7 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Bytes. `body`: of a whole answer that is not streamed, after decompression. `error`: of an error's body, the rest is left."""
+    """Bytes, after decompression. `body`: of a whole answer that is not streamed. `error`: of an error's body."""
 
     body: int = 32 * 1024 * 1024
     error: int = 256 * 1024
@@ -61,7 +61,10 @@ class Response(Protocol):
 
 
 class Transport(Protocol):
-    """The seam: sends bytes, never looks into them. Raises TransportError, and nothing else, when it cannot."""
+    """The seam: sends bytes, never looks into them. Raises TransportError when it cannot.
+
+    WireError is for what comes back and is no HTTP, BadValue for a request that nobody could send.
+    """
 
     async def send(self, request: Request) -> Response:
         """The answer's head. Follows no redirect, retries nothing."""

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from evener.errors import EvenerError, WireError
+from evener.errors import EvenerError, TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
@@ -267,7 +267,10 @@ def _whole(body: bytes) -> list[d.Delta]:
         raise WireError(f"Expected an answer of this wire: {error}. It begins with {start!r}; check the base URL.") from None
     if not events.begun:
         raise WireError("Expected an answer of this wire, but it has neither candidates nor counts. Check the base URL.")
-    return [*found, *(events.end() or [*events.counted(), events.stopped("", "")])]
+    ending = events.end()
+    if ending is None and body.lstrip().startswith(b"["):
+        raise TruncatedStream("The stream ended in mid-turn. The turn does not count; ask again.")
+    return [*found, *(ending or [*events.counted(), events.stopped("", "")])]
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
