@@ -1,6 +1,7 @@
 """A process that writes to a store and says what was acknowledged: `python -m tests.store.child <act> <path> [more]`."""
 
 import asyncio
+import os
 import resource
 import signal
 import sys
@@ -14,7 +15,8 @@ ROUNDS = 100_000
 
 
 def tell(*words: object) -> None:
-    print(*words, flush=True)
+    """In one piece, so that a line is there or it is not, whenever this process is killed."""
+    os.write(sys.stdout.fileno(), f"{' '.join(map(str, words))}\n".encode())
 
 
 async def write(path: str, logs: str, turn: str) -> None:

@@ -30,7 +30,9 @@ STREAM = "/v1beta/models/gemini-3-flash-preview:streamGenerateContent?alt=sse"
 
 @dataclass(frozen=True)
 class Heard:
-    """An answer. `end`: the body was complete ("whole"), stopped early ("short"), broke off ("reset") or went "silent"."""
+    """An answer. `end`: the body was complete ("whole"), stopped early ("short"), broke off ("reset") or had no end
+    while the patience lasted ("silent").
+    """
 
     status: int
     headers: dict[str, str]
@@ -103,12 +105,15 @@ def hear(link: socket.socket) -> Heard:
         status, headers, body, end = _parse(held)
         if end:
             break
-        try:
-            link.settimeout(max(0.001, until - time.monotonic()))
-            more = link.recv(65536)
-        except TimeoutError:
+        left = until - time.monotonic()
+        if left <= 0:
             end = "silent"
             break
+        try:
+            link.settimeout(left)
+            more = link.recv(65536)
+        except TimeoutError:
+            continue
         except ConnectionResetError:
             end = "reset"
             break
@@ -145,3 +150,16 @@ def _unchunk(rest: bytes) -> tuple[bytes, str]:
         body, rest = body + after[:size], after[size + 2 :]
         if len(after) < size + 2:
             return body, ""
+
+
+def message_of(wire: str, held: Json) -> str:
+    """Where each provider has the text of an error, everything else being in its place."""
+    error = held["error"]
+    if wire == "anthropic_messages":
+        assert (held["type"], set(error)) == ("error", {"type", "message"})
+        assert held["request_id"].startswith("req_")
+    elif wire == "gemini":
+        assert {"code", "message", "status"} <= set(error)
+    else:
+        assert set(error) == {"message", "type", "param", "code"}
+    return str(error["message"])

@@ -13,7 +13,7 @@ from evener.testing import Empty, FakeServer, Html, Raw, Redirect, Text, faults,
 from tests.testing.conversations import WIRES
 from tests.testing.raw import STREAM, Heard, ask, body_of, connect, hear, request
 
-SHORT = 0.3
+SHORT = 0.15
 MODES = {"whole": False, "streamed": True}
 
 

@@ -71,7 +71,9 @@ def test_a_text_that_would_take_too_long_is_not_looked_at() -> None:
     assert compile_pattern("^a*$").occurs_in("a" * MOST_STEPS) is None
 
 
-pieces = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "(a|b)", "(?:ab)", "a*", "b+", "a?", "(ab)*", "a{2}", "b{1,2}", "(a|ab)+", "|"])
+pieces = st.sampled_from(
+    ["a", "b", ".", "[ab]", "[^a]", "(a|b)", "(?:ab)", "a*", "b+", "a?", "(ab)*", "a{2}", "b{1,2}", "(a|ab)+", "|"]
+)
 
 
 @settings(max_examples=300, deadline=None)

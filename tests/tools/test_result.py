@@ -143,9 +143,7 @@ def test_an_envelope_is_kept_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(envelope), type=Envelope) == envelope
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("ok", 1), ("content", (5,)), ("meta", "[]"), ("retry", 0), ("outcome", "maybe")]
-)
+@pytest.mark.parametrize(("field", "value"), [("ok", 1), ("content", (5,)), ("meta", "[]"), ("retry", 0), ("outcome", "maybe")])
 def test_an_envelope_that_cannot_be_is_refused(field: str, value: object) -> None:
     with pytest.raises(BadValue):
         msgspec.structs.replace(Envelope(True), **{field: value})

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -17,10 +17,10 @@ LETTER = contextvars.ContextVar("LETTER", default="?")
 
 
 @pytest.fixture
-def gate() -> "AsyncIterator[threading.Event]":
+def gate() -> Iterator[threading.Event]:
     """What hanging tools wait for; opened at the end, so that no thread outlives its test."""
     event = threading.Event()
-    yield event  # type: ignore[misc]
+    yield event
     event.set()
 
 
@@ -68,7 +68,9 @@ async def add_later(a: int, b: int = 1) -> int:
     ],
     ids=lambda part: str(part)[:30],
 )
-def test_arguments_are_parsed_and_validated_before_anything_runs(made: Tool, raw: str, ok: bool, retry: bool, said: str) -> None:
+def test_arguments_are_parsed_and_validated_before_anything_runs(
+    made: Tool, raw: str, ok: bool, retry: bool, said: str
+) -> None:
     """S1.20, S1.30, S2.29, S2.30: bad JSON, non-objects and validation errors are failed with retry."""
     envelope = run(call(made, raw))
     assert (envelope.ok, envelope.retry) == (ok, retry)
@@ -296,9 +298,7 @@ def test_a_sync_function_that_gives_a_coroutine_is_awaited() -> None:
         ("write", "unknown", "It is not known whether it took effect."),
     ],
 )
-def test_a_sync_tool_that_hangs_is_given_up_and_counted(
-    effect: "str", outcome: str, said: str, gate: threading.Event
-) -> None:
+def test_a_sync_tool_that_hangs_is_given_up_and_counted(effect: "str", outcome: str, said: str, gate: threading.Event) -> None:
     """A timed-out write is unknown, not failed."""
     threads = Threads(2)
 
@@ -412,7 +412,7 @@ def test_a_call_that_waits_for_a_thread_is_refused_when_the_last_one_hangs(gate:
     def mark() -> None:
         ran.append(1)
 
-    async def work() -> list[Envelope]:
+    async def work() -> tuple[Envelope, Envelope]:
         threads = Threads(1)
         return await asyncio.gather(call(hang, threads=threads), call(mark, threads=threads))
 
@@ -447,20 +447,19 @@ def test_a_write_that_never_began_is_failed_and_not_unknown(gate: threading.Even
 
 
 def test_more_calls_than_threads_all_come_to_their_turn() -> None:
+    threads = Threads(3)
+    seen: set[int] = set()
+
     @tool(effect="read")
     def twice(n: int) -> int:
+        seen.add(threading.get_ident())
         return n * 2
 
-    threads = Threads(3)
-    most: list[int] = []
-
     async def work() -> list[Envelope]:
-        calls = [call(twice, f'{{"n":{n}}}', threads=threads) for n in range(100)]
-        done = await asyncio.gather(*calls)
-        most.append(sum(thread.name == "evener-tool" for thread in threading.enumerate()))
-        return done
+        return await asyncio.gather(*(call(twice, f'{{"n":{n}}}', threads=threads) for n in range(100)))
 
     assert [envelope.text for envelope in run(work())] == [str(2 * n) for n in range(100)]
+    assert len(seen) <= 3
     settled(threads)
 
 

@@ -1,4 +1,4 @@
-"""A tool from a signature and docstring: what the model is told, what the function gets, what is refused. (S1.19, S2.21, S2.23)"""
+"""A tool from a signature: what the model is told, what the function gets, what is refused. (S1.19, S2.21, S2.23)"""
 
 import asyncio
 import enum
@@ -117,10 +117,14 @@ SCHEMAS: list[tuple[object, dict[str, object]]] = [
     (set[str], {"type": "array", "items": {"type": "string"}}),
     (Sequence[str], {"type": "array", "items": {"type": "string"}}),
     (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
-    (tuple[int, str], {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False, "minItems": 2, "maxItems": 2}),
+    (tuple[int, str], {
+        "type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False, "minItems": 2, "maxItems": 2,
+    }),
     (dict, {"type": "object", "additionalProperties": True}),
     (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-    (Mapping[Unit, int], {"type": "object", "additionalProperties": {"type": "integer"}, "propertyNames": {"type": "string", "enum": ["c", "f"]}}),
+    (Mapping[Unit, int], {
+        "type": "object", "additionalProperties": {"type": "integer"}, "propertyNames": {"type": "string", "enum": ["c", "f"]},
+    }),
     (Optional[str], {"type": ["string", "null"]}),  # noqa: UP045 - both ways to write it
     (int | str, {"type": ["integer", "string"]}),
     (list[int] | None, {"type": ["array", "null"], "items": {"type": "integer"}}),
@@ -134,12 +138,17 @@ SCHEMAS: list[tuple[object, dict[str, object]]] = [
     (Annotated[int, annotated_types.Interval(gt=0, le=9)], {"type": "integer", "exclusiveMinimum": 0, "maximum": 9}),
     (Annotated[str, annotated_types.Len(1, 3)], {"type": "string", "minLength": 1, "maxLength": 3}),
     (Annotated[list[int], annotated_types.MaxLen(3)], {"type": "array", "items": {"type": "integer"}, "maxItems": 3}),
-    (Annotated[dict[str, int], msgspec.Meta(min_length=1)], {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1}),
+    (Annotated[dict[str, int], msgspec.Meta(min_length=1)], {
+        "type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1,
+    }),
     (list[Annotated[int, annotated_types.Ge(2)]], {"type": "array", "items": {"type": "integer", "minimum": 2}}),
     (Annotated[str, msgspec.Meta(pattern="^a")], {"type": "string", "pattern": "^a"}),
     (Annotated[str, "a city"], {"type": "string", "description": "a city"}),
-    (Annotated[int, pydantic.Field(ge=1, description="how many")], {"type": "integer", "minimum": 1, "description": "how many"}),
-    (Point, {"type": "array", "prefixItems": [{"type": "integer", "title": "x"}, {"type": "integer", "title": "y"}], "items": False, "minItems": 1, "maxItems": 2}),
+    (Annotated[int, pydantic.Field(ge=1, description="many")], {"type": "integer", "minimum": 1, "description": "many"}),
+    (Point, {
+        "type": "array", "prefixItems": [{"type": "integer", "title": "x"}, {"type": "integer", "title": "y"}],
+        "items": False, "minItems": 1, "maxItems": 2,
+    }),
 ]  # fmt: skip
 
 
@@ -165,7 +174,10 @@ CLASSES: list[tuple[type, dict[str, object]]] = [
     (Loose, {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [], "additionalProperties": False}),
     (Card, {
         "type": "object",
-        "properties": {"holderName": {"type": "string"}, "months": {"type": "integer", "minimum": 1, "maximum": 12, "default": 1}},
+        "properties": {
+            "holderName": {"type": "string"},
+            "months": {"type": "integer", "minimum": 1, "maximum": 12, "default": 1},
+        },
         "required": ["holderName"], "additionalProperties": False,
     }),
     (Cat, {
@@ -256,7 +268,10 @@ WRONG = [
     ('{"stops":[],"unit":"k"}', 'unit: must be one of "c", "f"; found "k"'),
     ('{"stops":[],"day":"tomorrow"}', 'day: must be a date such as "2026-01-31"; found "tomorrow"'),
     ('{"stops":[],"owner":{"name":"","born":"2000-01-01"}}', "owner.name: must have at least 1 characters; found 0"),
-    ('{"stops":[],"owner":{"name":"A","born":"2000-01-01","x":1}}', "owner.x: unknown field; the fields are name, born, friend"),
+    (
+        '{"stops":[],"owner":{"name":"A","born":"2000-01-01","x":1}}',
+        "owner.x: unknown field; the fields are name, born, friend",
+    ),
     ('{"stops":[],"pet":{"type":"cow","tricks":3}}', 'pet.type: must be one of "dog"; found "cow"'),
     ('{"stops":[],"point":[1,2,3]}', "point[2]: must not be given"),
     ('{"stops":[],"box":{"held":"x"}}', "box.held: expected a whole number, found a string"),

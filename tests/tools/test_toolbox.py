@@ -150,7 +150,13 @@ def test_what_a_raw_schema_says_in_vain_is_listed() -> None:
 
 @pytest.mark.parametrize(
     ("schema", "error"),
-    [("{", BadValue), ("[]", BadValue), ({"type": "array"}, UsageError), ({"type": "object", "required": 5}, UsageError), (int, UsageError)],
+    [
+        ("{", BadValue),
+        ("[]", BadValue),
+        ({"type": "array"}, UsageError),
+        ({"type": "object", "required": 5}, UsageError),
+        (int, UsageError),
+    ],
 )
 def test_a_raw_schema_that_is_none_is_refused(schema: str, error: type[Exception]) -> None:
     with pytest.raises(error):

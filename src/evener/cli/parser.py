@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"evener {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _complete(commands.add_parser("complete", help="ask a model once"))
+    _run(commands.add_parser("run", help="run a prompt with tools, to a stop"))
     _models(commands.add_parser("models", help="whom can be asked, what they can, and which keys are there"))
     _keys(commands.add_parser("keys", help="store, list and remove keys"))
     _doctor(commands.add_parser("doctor", help="check this machine, and say how to mend it"))
@@ -79,6 +80,59 @@ def _run_complete(options: argparse.Namespace) -> int:
         timeout=options.timeout,
     )
     return run(wish, form="raw" if options.raw else "json" if options.json else "text")
+
+
+def _run(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Runs a prompt: the model answers, its tools run, until it is done. A word @FILE stands for that file's text; what "
+        "comes on standard input stands before the prompt. Every step is kept, so a run that was stopped can be resumed."
+    )
+    command.epilog = CODES
+    command.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
+    command.add_argument("-m", "--model", default="", metavar="M", help="provider:model, or an alias; default: as configured")
+    command.add_argument("-s", "--system", default="", metavar="TEXT", help="the system prompt")
+    command.add_argument("--image", action="append", default=[], metavar="FILE", help="a picture to show; may be repeated")
+    command.add_argument(
+        "--tools",
+        action="append",
+        default=[],
+        metavar="MODULE:NAME",
+        help="a tool, a function, or a list; may be repeated",
+    )
+    command.add_argument(
+        "--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute, instead of all these"
+    )
+    command.add_argument("--thread", default="", metavar="ID", help="go on with this conversation")
+    command.add_argument("--resume", default="", metavar="ID", help="go on with a run that was stopped; takes no prompt")
+    command.add_argument(
+        "--store", default="", metavar="FILE", help='where steps are kept, or "memory"; default: the data folder'
+    )
+    command.add_argument("--max-cost", default="", metavar="USD", help="stop when this much was spent")
+    command.add_argument("--max-turns", type=int, metavar="N", help="stop after so many model requests")
+    command.add_argument("--max-seconds", type=float, metavar="S", help="stop after so many seconds of work")
+    command.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    command.add_argument("--stream-json", action="store_true", help="print each event as a line of JSON")
+    command.set_defaults(run=_run_run)
+
+
+def _run_run(options: argparse.Namespace) -> int:
+    from evener.cli.run import Wish, run
+
+    wish = Wish(
+        words=tuple(options.words),
+        model=options.model,
+        harness=options.harness,
+        system=options.system,
+        images=tuple(options.image),
+        tools=tuple(options.tools),
+        thread=options.thread,
+        resume=options.resume,
+        store=options.store,
+        max_cost=options.max_cost,
+        max_turns=options.max_turns,
+        max_seconds=options.max_seconds,
+    )
+    return run(wish, form="stream-json" if options.stream_json else "json" if options.json else "text")
 
 
 def _models(command: argparse.ArgumentParser) -> None:

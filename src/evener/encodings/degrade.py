@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evener.encodings.prepared import EncodingName
 from evener.encodings.words import choice_words
-from evener.transcript.ask import Ask, Choice, OutputForm, OutputSchema, Reasoning
+from evener.transcript.ask import Ask, Choice, OutputForm, OutputSchema, Reasoning, ToolSpec
 from evener.transcript.loss import Loss
 from evener.wire.quirks import Quirks
 
@@ -35,7 +35,7 @@ def chosen_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list
     if wanted != "native" or quirks.tools:
         return wanted
     found: EncodingName = "json_schema" if quirks.output_schema else "xml"
-    if ask.tools:
+    if any(isinstance(tool, ToolSpec) for tool in ask.tools):
         losses.append(Loss("degraded", "tools", f"this endpoint takes none; they are described in the prompt ({found})"))
     return found
 

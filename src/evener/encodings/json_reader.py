@@ -21,8 +21,8 @@ __all__ = ["JsonReader"]
 
 OBJECT = marker(LINE, ["{"])
 SPACE = re.compile(r"\s*")
-KEY = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*:\s*(?=\S)', re.DOTALL)
-BEGUN_KEY = re.compile(r'\s*(?:"(?:[^"\\]|\\.)*\\?(?:"\s*(?::\s*)?)?)?\Z', re.DOTALL)
+KEY = re.compile(r'\s*"((?:[^"\\]|\\.){0,200})"\s*:\s*(?=\S)', re.DOTALL)
+BEGUN_KEY = re.compile(r'\s*(?:"(?:[^"\\]|\\.){0,200}\\?(?:"\s*(?::\s*)?)?)?\Z', re.DOTALL)
 KEYS = (TOOL, ARGUMENTS, CALLS, ANSWER)
 
 
@@ -48,7 +48,7 @@ class JsonReader:
         self._depth = 0  # braces to close around the current object
         self._listed = False  # within the list of calls
         self._name = ""
-        self._arguments: str | None = None
+        self._arguments: list[str] | None = None
         self._open = False  # a call has begun and not ended
         self._spoke = False  # the envelope gave something
         self._span = Span()
@@ -143,7 +143,8 @@ class JsonReader:
         """The arguments of an open call, shown as they come."""
         size = self._span.feed(self._tape.held)
         text = self._take(len(self._tape.held) if size is None else size)
-        self._arguments = (self._arguments or "") + text
+        self._arguments = self._arguments or []
+        self._arguments.append(text)
         self._tape.give(text)
         if size is None:
             if self._tape.ended:
@@ -175,7 +176,7 @@ class JsonReader:
             self._open_call()
 
     def _kept(self, raw: str) -> None:
-        self._arguments = arguments_of(raw)
+        self._arguments = [arguments_of(raw)]
 
     # Calls.
 
@@ -187,10 +188,10 @@ class JsonReader:
         """The call as far as it came. One that was cut off must not look like a call without arguments."""
         if not self._open and self._name:
             self._open_call()
-            self._tape.give(self._arguments or "")
+            self._tape.give("".join(self._arguments or []))
         if self._open:
-            whole = "".join(self._raw) if cut else "{}"
-            self._tape.finish(whole if self._arguments is None else self._arguments)
+            none = "".join(self._raw) if cut else "{}"
+            self._tape.finish(none if self._arguments is None else "".join(self._arguments))
         self._open, self._name, self._arguments = False, "", None
 
     def _item(self) -> State | None:

@@ -23,7 +23,8 @@ LEAD = re.compile(r"\s*(?:```\w*[ \t]*\r?\n\s*)?(?=[^\s`])")
 BEGUN_LEAD = re.compile(r"\s*(?:`{1,2}|```\w*[ \t]*\r?(?:\n\s*)?)?\Z")
 TRAIL = re.compile(r"\s*```")
 BEGUN_TRAIL = re.compile(r"\s*`{0,2}\Z")
-NEXT = re.compile(r"\n[ \t]*(?:" + "|".join(LABELS) + r")[ \t]*:")
+NEXT = re.compile(r"\n[ \t]{0,40}(?:" + "|".join(LABELS) + r")[ \t]{0,40}:")
+LONGEST = 100  # characters of a label with what is around it
 QUOTES = " \t\r`\"'*"
 
 
@@ -35,6 +36,7 @@ class ReactReader:
         self._kind: Literal["text", "thought"] = "text"
         self._span = Span()
         self._body: list[str] = []
+        self._looked = 0  # where in the held text no label stands
         self._invented: list[str] = []
 
     def start(self) -> State | None:
@@ -75,7 +77,7 @@ class ReactReader:
             return self.start
         tape.take(len(line))
         tape.call(name)
-        self._kind, self._span, self._body = "text", Span(), []
+        self._kind, self._span, self._body, self._looked = "text", Span(), [], 0
         return self._input
 
     def _input(self) -> State | None:
@@ -113,8 +115,9 @@ class ReactReader:
     def _words(self) -> State | None:
         """Arguments that are none: kept as they are, up to the next label."""
         tape = self._tape
-        found = NEXT.search(tape.held)
+        found = NEXT.search(tape.held, max(0, self._looked - LONGEST))
         if not found and not tape.ended:
+            self._looked = len(tape.held)
             return None
         tape.finish(bare(tape.take(found.start() if found else len(tape.held))) or "{}")
         return self.start

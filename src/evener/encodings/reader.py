@@ -35,6 +35,9 @@ __all__ = ["Reader", "reader"]
 STRIDE = 1 << 20
 """How many blocks may come out of one."""
 
+ENDS = ("done", "stop_sequence", "tools", "other")
+"""Reasons to stop that are the model's own: only then is its answer held against the choice."""
+
 Numbered = ReasoningDelta | CallStarted | ArgumentsDelta | CallEnded | HostedAdded | MediaAdded | SealAdded
 
 
@@ -108,7 +111,7 @@ class Reader:
                     self._text(index).hung.append(delta)
                 case Stopped():
                     self._close(found)
-                    found += self._violations()
+                    found += self._violations() if delta.reason in ENDS else ()
                     found.append(self._stopped(delta))
                 case Failed():
                     self._close(found)
@@ -153,7 +156,7 @@ class Reader:
                     found.append(Notice(name, dumps({"text": text}).decode()))
 
     def _stopped(self, stopped: Stopped) -> Stopped:
-        if self._called and stopped.reason in ("done", "stop_sequence", "other"):
+        if self._called and stopped.reason in ENDS:
             return Stopped("tools", stopped.raw, stopped.detail)
         return stopped
 

@@ -117,7 +117,7 @@ class XmlReader:
             return self._closed(inner)
         raw = bare(body)
         if self._name:
-            tape.finish(raw or self._tag)
+            tape.finish(raw or self._tag + body)
         elif named_arguments(raw):
             return self._closed(body)
         else:

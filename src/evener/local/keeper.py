@@ -104,8 +104,11 @@ class Keeper:
         try:
             path = ready_weights(self._weights)
             child = self._spawn()
-        except (EvenerError, OSError) as error:
-            self.started.set_exception(error if isinstance(error, EvenerError) else UsageError(self._unstarted(error)))
+        except EvenerError as error:
+            self.started.set_exception(error)
+            return
+        except Exception as error:
+            self.started.set_exception(UsageError(self._unstarted(error)))
             return
         watch = threading.Timer(self._settings.start_seconds, child.kill)
         watch.daemon = True
@@ -132,7 +135,7 @@ class Keeper:
             )
             return self._child
 
-    def _unstarted(self, error: OSError) -> str:
+    def _unstarted(self, error: Exception) -> str:
         return f"No process could be started for local model {self._weights.name!r}: {error}. Free some memory and try again."
 
     def _converse(self, child: subprocess.Popen[bytes], path: Path, watch: threading.Timer) -> None:

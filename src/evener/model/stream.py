@@ -19,7 +19,6 @@ from evener.transport.exchange import Request, Response
 from evener.transport.failures import place_of
 from evener.transport.http import read_all
 from evener.transport.limiter import Slot
-from evener.transport.limiter import Slot
 from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, restored
@@ -48,7 +47,6 @@ class Stream:
         self._began = 0.0
         self._first = 0.0
         self._tries = 1
-        self._slot: Slot | None = None
         self._slot: Slot | None = None
         self._response: Response | None = None
         self._ahead = b""
@@ -215,8 +213,6 @@ class Stream:
         if sent is None:
             raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
         reply = restored(self._assembler.reply(), sent.encoded)
-        if self._slot is not None and reply.usage.total:
-            self._slot.settle(reply.usage.total)
         if self._slot is not None and reply.usage.total:
             self._slot.settle(reply.usage.total)
         message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)

@@ -72,7 +72,7 @@ def spill(envelope: Envelope, blobs: Blobs, *, limit: int) -> Envelope:
 def _ends(text: str, id: str, limit: int) -> str:
     head = int(limit * HEAD_SHARE)
     tail = limit - head
-    lines = text.count("\n") + 1
+    lines = text.count("\n") + (not text.endswith("\n"))
     notice = (
         f"[The output has {len(text):,} characters in {lines:,} lines. Characters {head:,} to {len(text) - tail:,} are left "
         f'out here. Read them with {READER}(id="{id}", offset={head}).]'
@@ -117,7 +117,7 @@ def _character_page(body: bytes, offset: int, limit: int) -> str:
 
 
 def _line_page(body: bytes, offset: int, limit: int) -> str:
-    lines = body.count(b"\n") + 1
+    lines = body.count(b"\n") + (not body.endswith(b"\n"))
     if offset >= lines:
         return f"[The output has {lines:,} lines. There is none with the number {offset:,}.]"
     start = 0

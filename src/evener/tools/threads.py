@@ -49,7 +49,7 @@ class Job:
         self.context = contextvars.copy_context()
         self.function: Callable[[], object] | None = function
         self.abandoned = False
-        self.finished = False
+        self.outcome: Returned | Raised | None = None
         self.ended: asyncio.Future[Returned | Raised] = self._loop.create_future()
 
     def over(self, outcome: Returned | Raised) -> None:
@@ -59,6 +59,12 @@ class Job:
     def _settle(self, outcome: Returned | Raised) -> None:
         if not self.ended.done():
             self.ended.set_result(outcome)
+
+
+def _drop(outcome: Returned | Raised) -> None:
+    """Nobody will ever await it."""
+    if isinstance(outcome, Returned) and inspect.iscoroutine(outcome.value):
+        outcome.value.close()
 
 
 class Threads:
@@ -120,9 +126,11 @@ class Threads:
                 if job in self._waiting:
                     self._waiting.remove(job)
                 return False
-            if not job.finished:
+            if job.outcome is None:
                 job.abandoned = True
                 self._abandoned += 1
+            else:
+                _drop(job.outcome)
             if self._abandoned >= self.limit:
                 refused, self._waiting = list(self._waiting), deque()
         for other in refused:
@@ -149,9 +157,8 @@ class Threads:
 
     def _work(self, job: Job | None) -> None:
         while job is not None:
-            outcome = self._performed(job)
-            onward = self._released(job, outcome)
-            del outcome
+            onward = self._released(job, self._performed(job))
+            del job  # an idle thread holds on to no result
             job = onward or self._handed_over()
 
     def _performed(self, job: Job) -> Returned | Raised:
@@ -167,15 +174,14 @@ class Threads:
     def _released(self, job: Job, outcome: Returned | Raised) -> Job | None:
         """The thread is free again: for a job that waits, or for one to come."""
         with self._lock:
-            job.finished = True
-            self._abandoned -= job.abandoned
-            unwanted = job.abandoned
+            job.outcome = outcome
+            if job.abandoned:
+                self._abandoned -= 1
+                _drop(outcome)
             onward = self._waiting.popleft() if self._waiting else None
             if onward is None:
                 self._busy -= 1
                 self._idle += 1
-        if unwanted and isinstance(outcome, Returned) and inspect.iscoroutine(outcome.value):
-            outcome.value.close()  # nobody will ever await it
         job.over(outcome)
         return onward
 

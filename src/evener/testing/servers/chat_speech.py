@@ -62,7 +62,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     def head(self, kind: str) -> Json:
         held = {"id": self.name, "object": kind, "created": 1767225600, "model": self.model}
-        return {**held, "service_tier": "default", "system_fingerprint": "fp_evener"}
+        padding = {"obfuscation": "xx"} if self.style.padding and kind.endswith("chunk") else {}
+        return {**held, "service_tier": "default", "system_fingerprint": "fp_evener", **padding}
 
     def finish(self) -> str:
         turn = self.turn
@@ -121,7 +122,12 @@ def _usage(tokens: Tokens) -> Json:
         "completion_tokens": tokens.output,
         "total_tokens": tokens.input + tokens.output,
         "prompt_tokens_details": read,
-        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": tokens.reasoning,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
     }
 
 

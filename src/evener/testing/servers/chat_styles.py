@@ -14,7 +14,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     `reasoning`: the field that carries it, "chunks" for parts of the content, or "" for nowhere. `usage`: where a stream
     reports it: in a chunk of its own when asked for, on the finishing chunk (asked or not), in a field of that chunk, inside
     its choice, or on one more chunk with a choice. `comments`: a line of comment opens the stream. `error`: how a stream
-    breaks. `alphanumeric`: call ids of nine letters or digits.
+    breaks. `alphanumeric`: call ids of nine letters or digits. `padding`: chunks are padded with a field of noise.
     """
 
     reasoning: Literal["", "reasoning_content", "reasoning", "chunks"] = "reasoning_content"
@@ -23,13 +23,14 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     comments: bool = False
     error: Literal["data", "event", "chunk"] = "data"
     alphanumeric: bool = False
+    padding: bool = False
 
 
 _PLAIN = Style()
 _NAMED = Style(reasoning="reasoning")
 _STYLES: Mapping[str, Style] = {
-    "openai": Style(reasoning=""),
-    "azure": Style(reasoning=""),
+    "openai": Style(reasoning="", padding=True),
+    "azure": Style(reasoning="", padding=True),
     "xai": Style(reasoning=""),
     "deepseek": Style(usage="finish"),
     "kimi": Style(usage="choice"),

@@ -102,7 +102,8 @@ def _joined(group: Sequence[Json]) -> Json:
 def chunks(turn: Turn, made: Sequence[Sequence[Json]], *, model: str, name: str, tokens: Tokens) -> list[Json]:
     """The answer in pieces; the last one has the finish reason and the final usage."""
     flat = [piece for group in made for piece in group]
-    early: Json = {"promptTokenCount": tokens.input, "totalTokenCount": tokens.input}
+    counted = [{"modality": "TEXT", "tokenCount": tokens.input}]
+    early: Json = {"promptTokenCount": tokens.input, "totalTokenCount": tokens.input, "promptTokensDetails": counted}
     shown = [_chunk(turn, [piece], early, model=model, name=name, last=False) for piece in flat]
     final = shown.pop() if shown and _closes(flat[-1]) else None
     parts: list[Json] = [flat[-1]] if final else [{"text": ""}]

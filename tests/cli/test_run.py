@@ -1,0 +1,202 @@
+"""`evener run`: a prompt with tools as a real process, against a strict fake on loopback."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from evener.testing.servers import Call, FakeServer, Status, Text, faults, turn
+from tests.cli.run import Home, command
+from tests.cli.test_complete import PNG, SENTINEL, asked, point
+
+TOOLS = '''
+import time
+
+from evener import tool
+
+
+@tool(effect="read")
+def lookup(item: str) -> str:
+    """Look up an item."""
+    return f"{item}: 3 left"
+
+
+@tool(effect="write")
+def pay(amount: int) -> str:
+    """Pay, slowly."""
+    open("paid", "a").write(f"{amount}\\n")
+    time.sleep(30)
+    return "paid"
+
+
+def plain(text: str) -> str:
+    """Say it back."""
+    return text
+
+
+several = [lookup, plain]
+'''
+
+HARNESS = """
+from shop import lookup
+
+from evener import Harness
+
+agent = Harness("anthropic:claude-opus-4-5", tools=[lookup], name="clerk", store="runs.db", system="You sell tea.")
+"""
+
+
+@pytest.fixture
+def shop(home: Home) -> Iterator[FakeServer]:
+    """A fake model behind the configured default, and a module with tools in the working folder."""
+    (home.folder / "shop.py").write_text(TOOLS, encoding="utf-8")
+    with FakeServer("anthropic_messages", key=SENTINEL) as server:
+        point(home, server, more='model = "anthropic:claude-opus-4-5"')
+        yield server
+
+
+def test_tools_run_and_the_answer_is_printed(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Text("Let me see."), Call("lookup", {"item": "tea"})), "There are 3 left.")
+    done = home.run("run", "--tools", "shop:several", "How much tea is left?")
+    assert (done.returncode, done.stdout) == (0, b"Let me see.\nThere are 3 left.\n"), done.stderr
+    assert shop.rejected == []
+    assert "tea: 3 left" in json.dumps(asked(shop))
+    assert {tool["name"] for tool in asked(shop)["tools"]} == {"lookup", "plain", "read_output"}  # type: ignore[attr-defined]
+
+
+def test_json_has_the_whole_result(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("lookup", {"item": "tea"})), "3.")
+    done = home.run("run", "--tools", "shop:lookup", "--json", "How much?")
+    result = json.loads(done.stdout)
+    assert (result["text"], result["stop"]) == ("3.", "done")
+    assert [record["outcome"] for record in result["records"]] == ["done"]
+    assert len(result["requests"]) == 2
+    assert result["usage"]["output_total"] > 0
+
+
+def test_stream_json_has_an_event_a_line(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("lookup", {"item": "tea"})), "3.")
+    done = home.run("run", "--tools", "shop:lookup", "--stream-json", "How much?")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["sequence"] for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[0]["type"] == "run_started"
+    assert {"tool_started", "tool_finished", "turn_finished"} <= {line["type"] for line in lines}
+    assert lines[-1]["type"] == "run_finished"
+    assert lines[-1]["result"]["text"] == "3."
+    assert SENTINEL not in done.stdout.decode() + done.stderr.decode()
+
+
+def test_files_pictures_and_standard_input_go_into_the_prompt(home: Home, shop: FakeServer) -> None:
+    (home.folder / "notes.txt").write_text("buy tea", encoding="utf-8")
+    (home.folder / "tea.png").write_bytes(PNG)
+    shop.add("ok")
+    done = home.run("run", "--image", "tea.png", "@notes.txt", "Summarise.", stdin=b"from a pipe")
+    assert done.returncode == 0, done.stderr
+    sent = json.dumps(asked(shop))
+    assert all(part in sent for part in ("buy tea", "Summarise.", "from a pipe", "image/png"))
+    missing = home.run("run", "@nowhere.txt")
+    assert (missing.returncode, b"nowhere.txt" in missing.stderr) == (2, True)
+
+
+def test_a_limit_stops_the_run_and_resume_goes_on(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("lookup", {"item": "tea"})), "3.")
+    stopped = home.run("run", "--tools", "shop:lookup", "--max-turns", "1", "--store", "runs.db", "How much?")
+    assert stopped.returncode == 1
+    assert b"1 of 1 model requests" in stopped.stderr
+    thread = stopped.stderr.decode().split("--resume ")[-1].strip()
+    again = home.run("run", "--tools", "shop:lookup", "--store", "runs.db", "--resume", thread)
+    assert (again.returncode, again.stdout) == (0, b"3.\n"), again.stderr
+    more = home.run("run", "--tools", "shop:lookup", "--store", "runs.db", "--thread", thread, "And coffee?")
+    assert more.returncode == 4 or more.returncode == 1  # the script is used up: the server says so
+    assert oct((home.folder / "runs.db").stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_harness_is_found_by_its_name(home: Home, shop: FakeServer) -> None:
+    (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
+    (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
+    shop.add("Hello.", "Hello again.")
+    assert home.run("run", "--harness", "clerk", "Hi").stdout == b"Hello.\n"
+    assert home.run("run", "--harness", "clerks:agent", "Hi").stdout == b"Hello again.\n"
+    assert "You sell tea." in json.dumps(asked(shop)["system"])
+    unknown = home.run("run", "--harness", "nobody", "Hi")
+    assert (unknown.returncode, b"Known there: clerk" in unknown.stderr) == (2, True)
+
+
+def test_an_answer_that_broke_off_is_printed_once(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Text("Half of an answer", pieces=4), faults=[faults.Cut(4)]), "The whole answer.")
+    done = home.run("run", "Go")
+    assert (done.returncode, done.stdout) == (0, b"The whole answer.\n"), done.stderr
+    assert b"does not count" in done.stderr
+
+
+def test_what_the_provider_says_has_an_exit_code_and_a_way_on(home: Home, shop: FakeServer) -> None:
+    shop.add(Status(401), "Now it works.")
+    done = home.run("run", "--store", "runs.db", "Go")
+    assert done.returncode == 4
+    thread = done.stderr.decode().split("--resume ")[1].split()[0]
+    assert home.run("run", "--store", "runs.db", "--resume", thread).stdout == b"Now it works.\n"
+
+
+def wait_for(path: object, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not os.path.exists(str(path)):
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.02)
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_resume(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("pay", {"amount": 5})), "It is not known whether it was paid.")
+    running = home.start("run", "--tools", "shop:pay", "--store", "runs.db", "Pay 5")
+    wait_for(home.folder / "paid")
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=20)
+    assert running.returncode == 130, said
+    thread = said.decode().split("--resume ")[-1].strip()
+    again = home.run("run", "--tools", "shop:pay", "--store", "runs.db", "--resume", thread)
+    assert (again.returncode, again.stdout) == (0, b"It is not known whether it was paid.\n"), again.stderr
+    assert (home.folder / "paid").read_text() == "5\n", "a write tool is not started again"
+
+
+def test_killed_and_resumed_no_payment_is_made_twice(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("pay", {"amount": 5})), "It is not known whether it was paid.")
+    running = home.start("run", "--tools", "shop:pay", "--store", "runs.db", "--stream-json", "Pay 5")
+    wait_for(home.folder / "paid")
+    running.kill()
+    out, _ = running.communicate(timeout=20)
+    thread = json.loads(out.splitlines()[0])["thread"]
+    again = home.run("run", "--tools", "shop:pay", "--store", "runs.db", "--json", "--resume", thread)
+    result = json.loads(again.stdout)
+    assert [record["outcome"] for record in result["records"]] == ["unknown"]
+    assert (home.folder / "paid").read_text() == "5\n"
+
+
+def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> None:
+    (home.folder / "slow.py").write_text(
+        'import time\n\n\ndef nap(name: str) -> str:\n    """Nap."""\n    time.sleep(0.8)\n    return name\n', encoding="utf-8"
+    )
+    shop.add(turn(Call("nap", {"name": "tea"})), "Rested.")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("run", "--tools", "slow:nap", "Nap"),
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**home.environ, "TERM": "xterm"}, cwd=home.folder,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(20) == 0, shown
+    assert b'nap {"name":"tea"}' in shown.replace(b'": "', b'":"')
+    assert b"\r\x1b[K" in shown
+    assert shown.endswith(b"Rested.\r\n")
