@@ -15,7 +15,7 @@ ARGS ?=
 BIN := .venv/bin
 
 # A stamp is named after pyproject.toml's content and this folder's path: a touched file costs nothing, a changed
-# file or a moved tree installs again. `demo` needs the runtime dependencies only, so it does not wait for the rest.
+# file or a moved tree installs again. `demo` needs Evener and its embedded model only, so it does not wait for the rest.
 KEY := $(shell { pwd; cat pyproject.toml; } | cksum | cut -d' ' -f1)
 RUNTIME := .venv/.runtime-$(KEY)
 DEV := .venv/.dev-$(KEY)
@@ -25,7 +25,7 @@ help: ## list these targets
 
 setup: $(DEV) ## prepare .venv with everything a contributor needs
 
-demo: $(RUNTIME) ## move a recorded-style conversation from wire to wire, offline
+demo: $(RUNTIME) ## a real model on this machine, without a key: three wires, a tool, a schema
 	@$(BIN)/python -m evener.demo
 
 test: $(DEV) ## run all tests
@@ -49,12 +49,12 @@ clean: ## delete .venv, caches and build output
 
 $(RUNTIME):
 	@$(need-python)
-	@"$(PYTHON)" scripts/setup.py
+	@"$(PYTHON)" scripts/setup.py local
 	@touch $@
 
 $(DEV):
 	@$(need-python)
-	@"$(PYTHON)" scripts/setup.py dev
+	@"$(PYTHON)" scripts/setup.py dev local
 	@touch $(RUNTIME) $@
 
 define need-python

@@ -1,4 +1,4 @@
-"""The commands: `python -m bench` prints the figures; `peers`, `fuzz` and `hops` behind it do the long work."""
+"""The commands: `python -m bench` prints the figures; `peers`, `fuzz`, `hops` and `kills` behind it do the long work."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from random import SystemRandom
 
 import msgspec
 
-from bench import clients, decode, encode, fuzz, hops, imports, peers, store
+from bench import agents, clients, decode, encode, fuzz, hops, imports, kills, peers, store
 from bench.table import Figure, failed, printed
 
 __all__ = ["main"]
@@ -31,6 +31,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "imports": lambda scale: imports.figures(min(scale.passes, 5)),
     "clients": lambda scale: clients.figures(scale.deltas, min(scale.passes, 7)),
     "store": lambda scale: store.figures(scale.deltas // 4, scale.passes),
+    "agents": lambda scale: agents.figures(agents.QUICK if scale == QUICK else agents.USUAL),
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
 USUALLY = ("decode", "encode", "imports")
@@ -40,14 +41,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("all", *FIGURES, "fuzz", "hops"), default="all", help="all: decode, encode, imports"
+        "what",
+        nargs="?",
+        choices=("all", *FIGURES, "fuzz", "hops", "kills"),
+        default="all",
+        help="all: decode, encode, imports",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=60.0, help="fuzz: how long")
-    parser.add_argument("--seed", type=int, help="fuzz: the same seed gives the same inputs")
+    parser.add_argument("--seed", type=int, help="fuzz, kills: the same seed gives the same inputs")
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, default=40, help="hops: how many walks")
+    parser.add_argument("--kills", type=int, default=10_000, help="kills: how many processes to kill")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
     chosen = parser.parse_args(arguments)
     if chosen.what == "fuzz":
@@ -55,10 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fuzz.main(chosen.seconds, seed, chosen.replay)
     if chosen.what == "hops":
         return hops.main(chosen.histories, chosen.walks)
+    if chosen.what == "kills":
+        return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     names = USUALLY if chosen.what == "all" else (chosen.what,)
     scale = QUICK if chosen.quick else USUAL
     figures = [figure for name in names for figure in FIGURES[name](scale)]
-    print(printed(figures, {"peers": "peer", "clients": "client"}.get(chosen.what, "floor")))
+    print(printed(figures, {"agents": "other", "clients": "client", "peers": "peer"}.get(chosen.what, "floor")))
     missed = failed(figures)
     barred = sum(bool(figure.bar) for figure in figures)
     if barred:

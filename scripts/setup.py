@@ -1,4 +1,4 @@
-"""Makes .venv and installs Evener into it: `setup.py` for the runtime, `setup.py dev` with the dev extra.
+"""Makes .venv and installs Evener into it, with the extras that are named: `setup.py dev local`.
 
 Run by the Makefile with the system's Python, so it uses the standard library only. Never installs anything outside
 .venv: a system Python that its distribution manages (PEP 668) is left alone.

@@ -1,101 +1,137 @@
-"""`make demo`: one conversation moves from wire to wire, offline, and tells what each hop costs."""
+"""`make demo`: a real model on this machine, no key. One conversation over three wires with a tool, and a schema filled.
 
-import msgspec
+What a turn cannot say on its wire is shown beside it, as the loss report that every caller gets.
+"""
 
-from evener.providers.rows import Rows, load_rows
-from evener.transcript.ask import Ask, Cache, Reasoning, Settings, ToolSpec
-from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall
+import asyncio
+import operator
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+
+from evener.errors import EvenerError
+from evener.harness import Harness
+from evener.local import BUNDLES, LocalTransport, fetch_weights
+from evener.model import Model, open_model
+from evener.result import RunResult
+from evener.store.memory import MemoryStore
+from evener.tools import Tool, tool
+from evener.transcript.ask import OutputSchema
+from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
-from evener.translate import origin, retarget
-from evener.wire import CODECS
 
 __all__ = ["main"]
 
-WIDTH = 160
-MODELS = {
-    "anthropic_messages": "claude-opus-4-5",
-    "openai_responses": "gpt-5.1",
-    "openai_chat": "gpt-4.1",
-    "gemini": "gemini-3-flash",
-}
-WEATHER = ToolSpec(
-    "get_weather",
-    "The weather in a city.",
-    '{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}',
+MODEL = "smollm2"
+SUM = re.compile(r"\s*(-?\d+)\s*([-+*])\s*(-?\d+)\s*")
+SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+TURNS = (
+    ("local", "What is 17 * 23?"),
+    ("local-responses", "What is 25 * 4?"),
+    ("local-anthropic", "Say hello."),
+)
+PERSON = (
+    '{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"city":{"type":"string"}},'
+    '"required":["name","age","city"],"additionalProperties":false}'
+)
+PEOPLE = (
+    ("Peter is 28 years old and lives in Berlin.", '{"name":"Peter","age":28,"city":"Berlin"}'),
+    ("Sofia, who is 45, lives in Rome.", '{"name":"Sofia","age":45,"city":"Rome"}'),
 )
 
 
+@tool(effect="read")
+def calculator(expression: str) -> str:
+    """Calculates."""
+    found = SUM.fullmatch(expression)
+    if found is None:
+        return f"{expression!r} is no sum of two numbers."
+    return str(SIGNS[found[2]](int(found[1]), int(found[3])))
+
+
 def main() -> int:
-    """Hop over every wire there is, and back to the first."""
-    rows = load_rows()
-    wires = [wire for wire in MODELS if wire in CODECS]
-    first = _target(wires[0], rows)
-    ask = Ask(
-        conversation(first),
-        first,
-        (WEATHER,),
-        settings=Settings(max_output_tokens=4096),
-        reasoning=Reasoning("low"),
-        cache=Cache("moving"),
-    )
-    for wire in (*wires, wires[0]):
-        ask = retarget(ask, _target(wire, rows))
-        provider = next(row for row in rows.providers if row.wire == wire)
-        encoded = CODECS[wire].encode(ask, rows.quirks(provider.name, ask.target.model), None)
-        print(f"\n=== {wire}, {ask.target.model}: POST {encoded.path}, {len(encoded.body)} bytes")
-        _show(encoded.body)
-        for loss in encoded.losses:
-            print(f"  loss: {loss}")
-        if not encoded.losses:
-            print("  nothing was lost")
-    print("\nBack on the first wire the signed thinking goes out again, byte for byte: nothing before it has changed.")
+    """Fetch what is missing, talk, and say how long it took."""
+    try:
+        fetched = fetch_weights(BUNDLES[MODEL])
+        print(f"weights of {MODEL}: {'fetched now' if fetched.fresh else 'already here'}", flush=True)
+        began = perf_counter()
+        asyncio.run(_demonstrate())
+    except EvenerError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{perf_counter() - began:.0f} seconds, no key, no bill. This model is tiny; yours will say more.")
     return 0
 
 
-def _show(body: bytes) -> None:
-    """A request, one line for each field and each item of a list."""
-    for name, value in msgspec.json.decode(body, type=dict[str, object]).items():
-        if isinstance(value, list):
-            print(f"  {name}:")
-            for item in value:
-                print(f"    {_line(item)}")
-        else:
-            print(f"  {name}: {_line(value)}")
+async def _demonstrate() -> None:
+    async with LocalTransport(MODEL) as transport:
+        await _converse(transport)
+        await _fill(transport)
 
 
-def _line(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= WIDTH else text[:WIDTH] + " ..."
+async def _converse(transport: LocalTransport) -> None:
+    """One thread in one store; each turn another harness takes it over, on another wire."""
+    store, thread = MemoryStore(), ""
+    for row, question in TURNS:
+        model = _model(row, transport)
+        harness = Harness(model, tools=_tools(), store=store, page_output=False)
+        print(f"\n=== {row}: the {model.origin.wire} wire", flush=True)
+        held = harness.thread(thread, history=() if thread else tuple(_examples()))
+        result = await held.run(question)
+        thread = held.id
+        _show(question, result)
 
 
-def _target(wire: str, rows: Rows) -> Origin:
-    return origin(next(row for row in rows.providers if row.wire == wire), MODELS[wire])
+def _model(row: str, transport: LocalTransport) -> Model:
+    return open_model(f"{row}:{MODEL}", transport=transport, temperature=0.0, max_output_tokens=60)
 
 
-def conversation(maker: Origin) -> Transcript:
-    """A turn with signed thinking, two calls at once and their results, one of them an error."""
-    thought = ReasoningBlock("Both cities are asked for: two calls.", Seal('{"signature":"c2lnbmVk"}', maker))
-    asked = Message(
-        "assistant",
-        (
-            thought,
-            TextBlock("I will look both up."),
-            ToolCall.of("toolu_01", "get_weather", {"city": "Oslo"}),
-            ToolCall.of("toolu_02", "get_weather", {"city": "Atlantis"}),
-        ),
-        origin=maker,
+def _tools() -> Sequence[Tool]:
+    return (calculator,)
+
+
+def _examples() -> Iterator[Message]:
+    """Two sums, done: a model this small needs to see how."""
+    for number, (expression, result) in enumerate((("8 * 9", "72"), ("41 + 5", "46"))):
+        call = ToolCall.of(f"example_{number}", "calculator", {"expression": expression})
+        yield Message.user_text(f"What is {expression}?")
+        yield Message.assistant_tool_call(call)
+        yield Message.tool_result(call.id, result)
+        yield Message.assistant_text(f"{expression} = {result}")
+
+
+def _show(question: str, result: RunResult) -> None:
+    print(f"  user       {question}")
+    for record in result.records:
+        content = record.result.content if record.result else ()
+        came = " ".join(block.text for block in content if isinstance(block, TextBlock))
+        print(f"  tool       {record.call.name}({record.call.raw}) -> {came}")
+    print(f"  assistant  {' '.join(result.text.split())}")
+    usage = result.usage
+    print(f"  usage      {usage.input_total} in, of which {usage.cache_read} from the cache; {usage.output_total} out")
+    _report(result.losses)
+
+
+def _report(losses: Sequence[Loss]) -> None:
+    for loss in losses:
+        print(f"  loss       {loss}")
+    if not losses:
+        print("  loss       none")
+
+
+async def _fill(transport: LocalTransport) -> None:
+    """A sentence becomes an object of a given shape."""
+    sentence = "Maria is 34 years old and lives in Lisbon."
+    told = [message for said, filled in PEOPLE for message in (Message.user_text(said), Message.assistant_text(filled))]
+    model = _model("local", transport)
+    answer = await model.complete(
+        model.ask(Transcript([*told, Message.user_text(sentence)]), output=OutputSchema(PERSON, name="person"))
     )
-    return Transcript(
-        [
-            Message.user_text("How is the weather in Oslo and in Atlantis?"),
-            asked,
-            Message.tool_result("toolu_01", "4 degrees, rain"),
-            Message.tool_result("toolu_02", "no such city", is_error=True),
-        ],
-        system="You are brief.",
-    )
+    print(f"\n=== local: a schema filled\n  user       {sentence}\n  output     {answer.output}")
+    _report(answer.losses)
 
 
 if __name__ == "__main__":

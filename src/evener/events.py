@@ -27,6 +27,7 @@ __all__ = [
     "Effect",
     "Event",
     "Finished",
+    "Imported",
     "MediaFetched",
     "ModelCalled",
     "ModelFailed",
@@ -86,6 +87,12 @@ class Configured(Fact, frozen=True, tag="configured"):
     model: str
     system: tuple[TextBlock, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+
+
+class Imported(Fact, frozen=True, tag="imported"):
+    """Messages from elsewhere: what was said before the log began, or examples."""
+
+    messages: tuple[Message, ...]
 
 
 class Prompted(Fact, frozen=True, tag="prompted"):
@@ -199,6 +206,7 @@ class Finished(Fact, frozen=True, tag="finished"):
 Event = (
     Opened
     | Configured
+    | Imported
     | Prompted
     | Continued
     | Resumed

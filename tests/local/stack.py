@@ -1,15 +1,12 @@
 """The local model through rows, encodings, codecs and transport, without what `evener.model` adds: retries, limits, cost."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
-
-from msgspec.structs import replace
 
 from evener.encodings import Prepared, prepare, reader
 from evener.local import LocalSettings
 from evener.providers import load_rows
-from evener.transcript import Ask, Extra, Loss, Message, Reply, Settings, Transcript
+from evener.transcript import Ask, Loss, Message, Reply, Settings, Transcript
 from evener.translate import origin
 from evener.transport.exchange import Deadlines, Request, Response, Transport
 from evener.wire import CODECS, Encoded
@@ -69,15 +66,3 @@ async def answer(transport: Transport, row: str, ask: Ask) -> tuple[Reply, tuple
     written = encoded(row, prepared.ask)
     reply = await send(transport, row, written, stream=ask.stream, prepared=prepared)
     return reply, (*prepared.losses, *written.losses)
-
-
-async def answer_constrained(transport: Transport, ask: Ask) -> Reply:
-    """The same on Responses, with the shape in the field that the server heeds there: not the wire's own."""
-    row = "local-responses"
-    prepared = prepare(ask, replace(ROWS.quirks(row, MODEL), output_schema=True, any_output=True))
-    output = prepared.ask.output
-    assert output
-    form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": json.loads(output.schema)}}
-    passed = Extra("openai_responses", json.dumps({"response_format": form}), provider="local")
-    written = encoded(row, replace(prepared.ask, output=None, extra=(passed,)))
-    return await send(transport, row, written, stream=True, prepared=prepared)

@@ -1,4 +1,4 @@
-"""What a model call gives besides the words: counts, times, a price, losses, the raw bytes; and how an ask becomes a request."""
+"""What a model call gives besides words: counts, times, a price, losses, raw bytes; and how an ask becomes a request."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -216,11 +216,11 @@ def test_an_ask_for_another_model_is_turned_to_this_one(here: str, there: str) -
             grown = transcript.append(answer.message).append(Message.tool_result(call.id, "3"))
             return await second.complete(replace(ask, transcript=grown), after=answer)
 
-    with FakeServer(here, script[:1], dialect=DIALECTS.get(here, "")) as one:
-        with FakeServer(there, script[1:], dialect=DIALECTS.get(there, "")) as two:
-            answer = run(play(one.url, two.url))
-            assert (one.rejected, two.rejected) == ([], [])
-            assert b"Be brief." in two.requests[0].body
+    first = FakeServer(here, script[:1], dialect=DIALECTS.get(here, ""))
+    with first as one, FakeServer(there, script[1:], dialect=DIALECTS.get(there, "")) as two:
+        answer = run(play(one.url, two.url))
+        assert (one.rejected, two.rejected) == ([], [])
+        assert b"Be brief." in two.requests[0].body
     assert answer.text == "3."
     assert answer.message.origin is not None
     assert answer.message.origin.wire == there
@@ -233,7 +233,7 @@ def test_an_ask_for_another_model_is_turned_to_this_one(here: str, there: str) -
 SWITCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("anthropic:claude-opus-5-5", {"effort": "high"}, {"output_config.effort": "high", "thinking.type": "adaptive"}),
     ("anthropic:claude-opus-5-5", {"thinking": True}, {"thinking.type": "adaptive"}),
-    ("anthropic:claude-sonnet-4-5", {"thinking": False}, {"thinking": None}),
+    ("anthropic:claude-sonnet-4-5", {"thinking": False}, {"thinking.type": "disabled"}),
     (
         "anthropic:claude-sonnet-4-5",
         {"thinking_budget": 2000, "max_output_tokens": 3000},

@@ -152,7 +152,6 @@ HARMLESS = (
     faults.Bytewise(),
     faults.Gzip(),
     faults.Slow(head=0.01, between=0.001),
-    faults.HangUp(),
     faults.HangUp("said"),
 )
 

@@ -381,6 +381,23 @@ def test_the_deadline_of_the_run_counts_as_well(gate: threading.Event) -> None:
     assert "was given up after" in run(call(hang, within=within)).text
 
 
+def test_without_any_time_left_nothing_is_begun() -> None:
+    ran: list[int] = []
+
+    @tool
+    def mark() -> None:
+        ran.append(1)
+
+    within: ToolContext[object] = ToolContext(call_id="c", deps=None, deadline=time.monotonic() - 1)
+    envelope = run(call(mark, within=within))
+    assert (envelope.outcome, ran) == ("failed", [])
+    assert "there is no time left" in envelope.text
+
+
+def test_the_dependencies_do_not_show() -> None:
+    assert "secret" not in repr(context({"key": "secret"}))
+
+
 def test_when_all_threads_hang_the_next_call_is_refused_at_once_and_async_tools_go_on(gate: threading.Event) -> None:
     @tool(timeout=0.05)
     def hang() -> None:

@@ -119,6 +119,7 @@ def test_the_nearest_of_several_forms_is_explained() -> None:
         ({"contains": {"type": "string"}}, "contains"),
         ({"properties": {"a": {"pattern": "(?=x)"}}}, "properties.a.pattern"),
         ({"properties": {"a": {"format": "email"}}}, "properties.a.format"),
+        ({"properties": {"a": {"format": "duration"}}}, "properties.a.format"),
         ({"items": {"unevaluatedItems": False}}, "items.unevaluatedItems"),
         ({"patternProperties": {"(?=x)": {}}}, "patternProperties"),
     ],

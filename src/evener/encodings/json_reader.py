@@ -9,6 +9,7 @@ as text with a notice.
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -125,7 +126,7 @@ class JsonReader:
             self._take(1)
             self._listed = True
             return self._item
-        return self._broken if key in (TOOL, CALLS) else self._whole_value(None)
+        return self._broken if key in (TOOL, CALLS) else self._whole_value(partial(self._unread, key))
 
     def _answer(self) -> State | None:
         """A text, streamed out of its string."""
@@ -152,7 +153,7 @@ class JsonReader:
             return None
         return self._member
 
-    def _whole_value(self, then: Callable[[str], None] | None) -> State:
+    def _whole_value(self, then: Callable[[str], None]) -> State:
         """A value that is of use only when it is whole."""
         pieces: list[str] = []
 
@@ -161,8 +162,7 @@ class JsonReader:
             pieces.append(self._take(len(self._tape.held) if size is None else size))
             if size is None:
                 return self._broken() if self._tape.ended else None
-            if then:
-                then("".join(pieces))
+            then("".join(pieces))
             return self._member
 
         return collect
@@ -177,6 +177,9 @@ class JsonReader:
 
     def _kept(self, raw: str) -> None:
         self._arguments = [arguments_of(raw)]
+
+    def _unread(self, key: str, raw: str) -> None:
+        self._tape.note("unread_field", f'"{key}": {raw}')
 
     # Calls.
 

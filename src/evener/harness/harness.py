@@ -25,6 +25,7 @@ from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
 from evener.transcript.ask import Effort
 from evener.transcript.blocks import TextBlock
+from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transport.http import shared_transport
 
@@ -122,8 +123,11 @@ class Harness:
         """The same for callers without an event loop."""
         return _to_the_end(self.resume(thread, limits=limits))
 
-    def thread(self, id: str = "", *, limits: Limits | None = None) -> Thread:
-        """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again."""
+    def thread(self, id: str = "", *, limits: Limits | None = None, history: Iterable[Message] = ()) -> Thread:
+        """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
+
+        A new one may begin with a `history`: messages from elsewhere, or examples.
+        """
         setup = Setup(
             models=tuple(model.name for model in self._models),
             tools={name: _facts(tool) for name, tool in self._toolbox.items()},
@@ -137,7 +141,15 @@ class Harness:
             caller=Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=self._store),
         )
         config = ev.Configured(at=0.0, model=self._models[0].name, system=self._system, tools=self._toolbox.specs)
-        return Thread(id, agent=agent, config=config, store=self._store, name=self._name, transport=shared_transport())
+        return Thread(
+            id,
+            agent=agent,
+            config=config,
+            store=self._store,
+            name=self._name,
+            transport=shared_transport(),
+            history=history,
+        )
 
     async def aclose(self) -> None:
         """Let go of the store."""

@@ -1,7 +1,7 @@
 """A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import time
 
 import msgspec
@@ -34,8 +34,19 @@ class Thread:
     """One log. Not to be used for two runs at once: what is said to a busy one steers it."""
 
     def __init__(
-        self, id: str, *, agent: Agent, config: ev.Configured, store: Store, name: str = "", transport: Transport | None = None
+        self,
+        id: str,
+        *,
+        agent: Agent,
+        config: ev.Configured,
+        store: Store,
+        name: str = "",
+        transport: Transport | None = None,
+        history: Iterable[Message] = (),
     ) -> None:
+        self._history = tuple(history)
+        if id and self._history:
+            raise UsageError(f"Thread {id} has a history of its own. Give messages from elsewhere to a new thread only.")
         self._id = id
         self._agent = agent
         self._config = config
@@ -90,6 +101,7 @@ class Thread:
 
     async def _perform(self, opening: Opening, show: Show | None) -> RunResult:
         log, state = await self._open()
+        length = log.length
         driver = self._driver = None
         try:
             beginning = opening(state)
@@ -101,7 +113,8 @@ class Thread:
         finally:
             self._driver = None
             if driver is not None:
-                self._state, self._length, self._answers = driver.state, log.length, driver.answers
+                self._state, self._answers = driver.state, driver.answers
+                self._length = length + len(driver.events)  # a cancelled append may be in the log, and is read next time
             await asyncio.shield(log.aclose())
 
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
@@ -135,7 +148,8 @@ class Thread:
         message = _message(prompt)
 
         def opening(state: State) -> tuple[ev.Event, ...]:
-            return (*self._configured(state), ev.Prompted(at=time(), run=new_id(), message=message))
+            told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
+            return (*self._configured(state), *told, ev.Prompted(at=time(), run=new_id(), message=message))
 
         return opening
 

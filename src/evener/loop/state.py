@@ -113,6 +113,8 @@ def apply(state: State, event: ev.Event) -> State:
             return State(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
             return replace(state, config=event, transcript=state.transcript.with_system(event.system), last=event.at)
+        case ev.Imported():
+            return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
             return _timed(state, event.at, media=(*state.media, (event.source, event.digest)))
         case _:

@@ -75,7 +75,9 @@ def open_model(
     )
     settings = Settings(max_output_tokens=max_output_tokens, temperature=temperature)
     reasoning = _reasoning(effort, thinking, thinking_budget, max_output_tokens)
-    return Model(endpoint, defaults=Defaults(settings, reasoning, cache or Cache("moving")))
+    return Model(
+        endpoint, defaults=Defaults(settings, reasoning, cache or Cache("moving" if facts.quirks.cache_marks else "marks"))
+    )
 
 
 def _named(name: str, config: Config) -> ModelName:

@@ -3,6 +3,7 @@
 The fake servers do, once they are started. They load what they need, and are themselves loaded, when they are used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from evener.testing.check import Violation, check_request
@@ -54,8 +55,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from evener.testing import servers
-
-    return getattr(servers, name)
+    servers = import_module("evener.testing.servers")
+    if name in servers.__all__:
+        found: object = getattr(servers, name)
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

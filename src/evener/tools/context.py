@@ -105,6 +105,9 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=F
         if not self.cancelled.is_set():
             self.report(Progress(self.call_id, text[:MOST_TEXT], fraction))
 
+    def __repr__(self) -> str:
+        return f"ToolContext(call_id={self.call_id!r}, run_id={self.run_id!r})"  # dependencies may hold secrets
+
     @property
     def seconds_left(self) -> float | None:
         """The time until the deadline, never below 0; None when there is none."""

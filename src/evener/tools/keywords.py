@@ -6,7 +6,7 @@ otherwise it is a UsageError, when the tool is made and not when it is called.
 """
 
 from collections.abc import Callable, Collection
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from fractions import Fraction
 from math import isfinite
 from uuid import UUID
@@ -190,7 +190,6 @@ FORMATS: dict[str, tuple[type, str]] = {
     "date-time": (datetime, '"2026-01-31T12:00:00Z"'),
     "date": (date, '"2026-01-31"'),
     "time": (time, '"12:00:00"'),
-    "duration": (timedelta, '"PT1H30M"'),
     "uuid": (UUID, '"12345678-1234-5678-1234-567812345678"'),
 }
 DECIMAL = compile_pattern(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?$")

@@ -41,6 +41,10 @@ def _unchanged(text: str) -> str:
     return text
 
 
+def _same(value: object) -> object:
+    return value
+
+
 async def run_call(
     tool: Tool,
     call: ToolCall,
@@ -71,7 +75,9 @@ async def verify_call(
     if isinstance(accepted, tuple):
         return False
     try:
-        ended = await _ended(tool.verifier, accepted, _within(tool, context), threads, grace)
+        own = _within(tool, context)
+        invoke = _invocation(tool.verifier, accepted, own, _same)
+        ended = await _ended(tool.verifier, invoke, own, threads, grace)
     except (_TimeOver, NoThread):
         return None
     match ended:
@@ -89,8 +95,11 @@ async def _ran(tool: Tool, call: ToolCall, context: ToolContext[object], threads
         return failed(told(tool.name, accepted), retry=True)
     own = _within(tool, context)
     allowed = own.seconds_left
+    if allowed == 0:
+        return failed(f"The tool {tool.name!r} was not run: there is no time left.")
+    callee = tool.callee or Callee.of(tool.function)
     try:
-        ended = await _ended(tool.callee or Callee.of(tool.function), accepted, own, threads, grace)
+        ended = await _ended(callee, _invocation(callee, accepted, own, envelope_of), own, threads, grace)
     except _TimeOver as over:
         return _overdue(tool, over, allowed)
     except NoThread as error:
@@ -111,10 +120,22 @@ def _within(tool: Tool, context: ToolContext[object]) -> ToolContext[object]:
     return msgspec.structs.replace(context, deadline=min(ends, default=None), report=on_loop)
 
 
-async def _ended(callee: Callee, accepted: Accepted, context: ToolContext[object], threads: Threads, grace: float) -> Ended:
-    def invoke() -> object:
-        return callee.function(*accepted.whole, **accepted.named, **({callee.context: context} if callee.context else {}))
+def _invocation(
+    callee: Callee, accepted: Accepted, context: ToolContext[object], finish: Callable[[object], object]
+) -> Callable[[], object]:
+    """The call itself. What it gives is finished where it runs: large output is not turned into text on the loop's thread."""
+    own = {callee.context: context} if callee.context else {}
 
+    def invoke() -> object:
+        value = callee.function(*accepted.whole, **accepted.named, **own)
+        return value if inspect.iscoroutine(value) or callee.awaits else finish(value)
+
+    return invoke
+
+
+async def _ended(
+    callee: Callee, invoke: Callable[[], object], context: ToolContext[object], threads: Threads, grace: float
+) -> Ended:
     if callee.awaits:
         return await _as_task(invoke, context, threads, grace)
     ended = await _in_thread(invoke, context, threads)

@@ -73,6 +73,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     store: bool = True  # the endpoint knows `store`
     sealed: bool = True  # it can hand out encrypted reasoning
     item_ids: bool = True  # it takes back the ids of its own items
+    item_types: bool = False  # a message of the assistant must say that it is one
+    schema_field: Literal["text", "response_format"] = "text"  # where the shape of the answer stands
     call_status: bool = True  # it takes back the status of its own calls
     phase: bool = True  # it takes back the phase of its own messages
     conversation: bool = True  # it has conversation objects

@@ -22,9 +22,12 @@ Body = dict[str, object]
 
 
 def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
-    """The output limit, which this wire demands."""
+    """The output limit, which this wire demands. Thinking counts as output, so its budget comes on top of the default."""
     limit = output_limit(ask, quirks, losses)
-    return quirks.default_output if limit is None else limit
+    if limit is not None:
+        return limit
+    room = quirks.default_output + (_wanted_budget(ask) if _switch(ask, quirks, []) == "enabled" else 0)
+    return min(room, quirks.max_output or room)
 
 
 def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
@@ -45,15 +48,18 @@ def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     limit = output_tokens(ask, quirks, [])
-    wanted = ask.reasoning.budget
-    budget = wanted or BUDGETS[ask.reasoning.effort or "medium"]
+    budget = _wanted_budget(ask)
     if LEAST_BUDGET <= budget < limit:
         return budget
-    if wanted:
+    if ask.reasoning.budget:
         losses.append(Loss("degraded", "reasoning budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
     elif ask.reasoning.effort:
         losses.append(Loss("degraded", "reasoning effort", f"an output limit of {limit} leaves less room for thinking"))
     return max(LEAST_BUDGET, min(budget, limit - 1))
+
+
+def _wanted_budget(ask: Ask) -> int:
+    return ask.reasoning.budget or BUDGETS[ask.reasoning.effort or "medium"]
 
 
 def why_mute(ask: Ask, quirks: Quirks) -> str:

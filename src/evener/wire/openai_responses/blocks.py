@@ -100,6 +100,8 @@ def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str
 
 
 def _item(page: Page, value: dict[str, object] | bytes) -> None:
+    if page.quirks.item_types and isinstance(value, dict) and value.get("role") == "assistant":
+        value = {"type": "message", **value}
     page.write((b"," if page.pieces else b"") + (value if isinstance(value, bytes) else dumps(value)))
 
 

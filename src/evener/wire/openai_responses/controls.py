@@ -92,9 +92,14 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """The field `text.format`."""
+    """The field `text.format`, or what stands for it."""
     shape = answer_shape(ask, quirks, losses)
-    return {"text": {"format": shape}} if shape else {}
+    if not shape:
+        return {}
+    if quirks.schema_field == "text":
+        return {"text": {"format": shape}}
+    inner = {name: value for name, value in shape.items() if name != "type"}
+    return {"response_format": {"type": shape["type"], **({"json_schema": inner} if inner else {})}}
 
 
 def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:

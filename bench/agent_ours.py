@@ -1,0 +1,233 @@
+"""Our side of `agents.py`: the whole stack, and what it is held against: the bare HTTP client, alone and with the least parsing.
+
+All of it runs in one process, measured by the same code as the peers.
+"""
+
+import asyncio
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import aiohttp
+
+from bench.agent_driver import KEY, PROMPT, SYSTEM, Action, Make, obey
+from bench.agent_speech import RESULT
+from bench.floor import PARSERS, split_and_parse
+from evener import events as ev
+from evener.harness import Harness
+from evener.loop.limits import Limits
+from evener.model import Model, open_model
+from evener.store import MemoryStore, SqliteStore, Store
+from evener.store.connection import connect
+from evener.store.sqlite import SqliteLog
+from evener.tools import tool
+from evener.transcript import Message, Transcript
+from evener.transcript.delta import ArgumentsDelta, TextDelta
+from evener.transport.exchange import Request, Response
+from evener.transport.http import shared_transport
+
+__all__ = ["NAMES", "SIZES", "makes"]
+
+NAMES = {
+    "anthropic_messages": ("anthropic:a-model", ""),
+    "openai_chat": ("openai-chat:a-model", "/v1"),
+    "openai_responses": ("openai:a-model", "/v1"),
+    "gemini": ("google:a-model", ""),
+}
+"""How a model of each wire is called, and what its address has behind the server's."""
+SIZES = (20, 200, 2000)
+"""Messages of history."""
+MANY = 1_000_000
+"""The number of the first row that we write ourselves."""
+INSERT = "INSERT INTO events (log, seq, version, at, kind, digest, chain, payload) VALUES (1, ?, 1, 1.0, 'opened', ?, ?, ?)"
+
+
+def model_of(wire: str, base: str) -> Model:
+    """The model that the server plays."""
+    name, tail = NAMES[wire]
+    return open_model(name, key=KEY, base_url=base + tail)
+
+
+def asked() -> Transcript:
+    """The conversation that everybody begins."""
+    return Transcript([Message.user_text(PROMPT)])
+
+
+async def text(wire: str, base: str) -> Action:
+    """One call from the ask to the answer. Counts text deltas, or argument fragments, once."""
+    model, transcript = model_of(wire, base), asked()
+    async with model.stream(model.ask(transcript)) as stream:
+        pieces = sum([isinstance(delta, TextDelta | ArgumentsDelta) and bool(delta.text) async for delta in stream])
+        blocks = stream.answer.reply.blocks
+
+    async def act() -> int:
+        answer = await model.complete(model.ask(transcript))
+        return pieces if len(answer.reply.blocks) == len(blocks) else 0
+
+    return act
+
+
+# The bare HTTP client, with the bytes that we send.
+
+
+async def _recorded(wire: str, base: str) -> Request:
+    """The request that our stack makes."""
+    sent: list[Request] = []
+
+    class Recorder:
+        async def send(self, request: Request) -> Response:
+            sent.append(request)
+            return await shared_transport().send(request)
+
+    name, tail = NAMES[wire]
+    model = open_model(name, key=KEY, base_url=base + tail, transport=Recorder())
+    await model.complete(model.ask(asked()))
+    return sent[0]
+
+
+async def bare(session: aiohttp.ClientSession, wire: str, base: str) -> Action:
+    """Send the same bytes, read the answer."""
+    request = await _recorded(wire, base)
+    headers = dict(request.headers)
+
+    async def act() -> int:
+        async with session.post(request.url, data=request.body, headers=headers) as response:
+            return len(await response.read())
+
+    return act
+
+
+async def floor(session: aiohttp.ClientSession, number: int, wire: str, base: str) -> Action:
+    """Send the same bytes, split and parse what comes as it comes. `number` chooses the parser."""
+    request = await _recorded(wire, base)
+    headers, parse = dict(request.headers), PARSERS[wire][number]
+    blank = b"\r\n\r\n" if wire == "gemini" else b"\n\n"
+
+    async def act() -> int:
+        size, rest = 0, b""
+        async with session.post(request.url, data=request.body, headers=headers) as response:
+            async for piece in response.content.iter_any():
+                whole, mark, rest = (rest + piece).rpartition(blank)
+                split_and_parse((whole + mark,), parse, blank)
+                size += len(piece)
+        return size
+
+    return act
+
+
+# The loop.
+
+
+def _harness(wire: str, base: str, store: Store, done: list[str]) -> Harness:
+    @tool
+    async def lookup(item: str) -> str:
+        """Look an item up."""
+        done.append(item)
+        return RESULT
+
+    limits = Limits(requests=None, tool_calls=None)
+    return Harness(model_of(wire, base), tools=[lookup], system=SYSTEM, store=store, limits=limits, page_output=False)
+
+
+async def loop(wire: str, base: str) -> Action:
+    """A run on a memory log, to its end. Counts tool calls."""
+    done: list[str] = []
+
+    async def act() -> int:
+        done.clear()
+        await _harness(wire, base, MemoryStore(), done).run(PROMPT)
+        return len(done)
+
+    return act
+
+
+async def turn(size: int, wire: str, base: str) -> Action:
+    """One more turn of a thread that has so many messages, and with each turn two more."""
+    thread = _harness(wire, base, MemoryStore(), []).thread()
+    while len((await thread.run(PROMPT)).transcript) < size:
+        pass
+
+    async def act() -> int:
+        return len((await thread.run(PROMPT)).transcript)
+
+    return act
+
+
+# The loop on disk. Commits wait for a disk, so here wall time counts.
+
+
+class _Counted(SqliteStore):
+    """Knows what was appended at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.batches: list[tuple[ev.Event, ...]] = []
+
+    async def create(self, log: str, first: ev.Event, *, holder: str) -> SqliteLog:
+        made = await super().create(log, first, holder=holder)
+        append = made.append
+
+        async def counted(*events: ev.Event) -> None:
+            self.batches.append(events)
+            await append(*events)
+
+        made.append = counted  # type: ignore[method-assign] # a spy on one object
+        return made
+
+
+async def on_disk(folder: Path, wire: str, base: str) -> Action:
+    """The same run on a file. Counts commits."""
+    store = _Counted(folder / "ours.db")
+
+    async def act() -> int:
+        store.batches.clear()
+        await _harness(wire, base, store, []).run(PROMPT)
+        return len(store.batches)
+
+    return act
+
+
+async def commits(folder: Path, wire: str, base: str) -> Action:
+    """The rows of that run by themselves, committed as they were: no check, no hash, no other thread. Counts commits."""
+    store = _Counted(folder / "bare.db")
+    await _harness(wire, base, store, []).run(PROMPT)
+    await store.aclose()
+    batches = [[ev.encode_event(event) for event in batch] for batch in store.batches]
+    connection = connect(folder / "bare.db", 10.0)
+    numbers = count(MANY)
+
+    async def act() -> int:
+        for batch in batches:
+            connection.execute("BEGIN IMMEDIATE")
+            for payload in batch:
+                connection.execute(INSERT, (next(numbers), bytes(32), bytes(32), payload))
+            connection.execute("COMMIT")
+        return len(batches)
+
+    return act
+
+
+def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
+    """All that can be measured here."""
+    return {
+        "text": text,
+        "bare": partial(bare, session),
+        "floor-plain": partial(floor, session, 0),
+        "floor-typed": partial(floor, session, 1),
+        "loop": loop,
+        "disk": partial(on_disk, folder),
+        "commits": partial(commits, folder),
+        **{f"turn-{size}": partial(turn, size) for size in SIZES},
+    }
+
+
+async def run() -> None:
+    """Carry out orders."""
+    with TemporaryDirectory(prefix="evener-agents-") as folder:
+        async with aiohttp.ClientSession() as session:
+            await obey(makes(session, Path(folder)))
+
+
+if __name__ == "__main__":
+    asyncio.run(run())

@@ -1,0 +1,301 @@
+"""Whole agents side by side: our stack, the vendors' SDKs, pydantic-ai and ThinHarness, against one mock server on loopback.
+
+Each library runs in an environment and a process of its own; all are measured in turns, pass by pass, and the least CPU counts:
+what else runs on the machine then hurts all of them alike. Wall time counts only where a disk is waited for.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+import msgspec
+
+from bench.agent_imports import import_figures
+from bench.agent_speech import ARGUMENT, RESULT, TOOL, WIRES
+from bench.peers import Missing, Peer, environment
+from bench.table import Figure
+
+__all__ = ["AGENTS", "QUICK", "USUAL", "Scale", "figures"]
+
+AGENTS = {
+    "anthropic": Peer("", "anthropic", "2.8.0"),
+    "openai": Peer("", "openai", "3.49.0"),
+    "pydantic-ai": Peer("", "pydantic-ai-slim[anthropic,openai]", "2.66.0"),
+    "thinharness": Peer("", "thinharness", "0.8.0"),
+}
+OURS = "evener"
+ANTHROPIC, CHAT, RESPONSES, GEMINI = WIRES
+SPOKEN = {
+    "anthropic": (ANTHROPIC,),
+    "openai": (CHAT, RESPONSES),
+    "pydantic-ai": (ANTHROPIC, CHAT, RESPONSES),
+    "thinharness": (ANTHROPIC, CHAT, RESPONSES),
+}
+ROOT = Path(__file__).resolve().parents[1]
+DRIVER = Path(__file__).with_name("agent_driver.py")
+ABOUT = "Look an item up."
+CALLS = 20
+PER_MESSAGE = 1.5
+"""Microseconds that a turn may cost more for each message of history."""
+FEW = 5
+"""Deltas of a short answer."""
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How much is measured."""
+
+    deltas: int
+    paced: int
+    fragments: tuple[int, int]
+    history: tuple[int, int]
+    requests: int
+    passes: int
+
+
+USUAL = Scale(2000, 100, (500, 8000), (20, 2000), 20, 9)
+QUICK = Scale(20, 3, (5, 20), (20, 200), 1, 1)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What one library is to do: an action on a wire, with the server's script; so often in one pass."""
+
+    who: str
+    what: str
+    wire: str
+    script: str
+    times: int = 1
+    passes: int = 0
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Seconds of one action, and how many deltas, calls or messages there were."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+    count: int = 0
+    error: str = ""
+
+
+class Driven(Protocol):
+    """A library in its process."""
+
+    def __call__(self, order: Order) -> Said: ...
+
+
+Found = Mapping[Order, Said]
+
+
+def figures(scale: Scale, agents: Mapping[str, Peer] = AGENTS) -> list[Figure]:
+    """Every bar of streaming, requests, the loop and imports."""
+    pythons, missing = _environments(agents)
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="evener-agents-"))
+        base = stack.enter_context(_server())
+        ours = [sys.executable, "-W", "ignore", "-m", "bench.agent_ours"]
+        drivers = {OURS: stack.enter_context(_driver(ours, ROOT, base))}
+        for name, python in pythons.items():
+            command = [str(python), "-W", "ignore", str(DRIVER), name, TOOL, ABOUT, ARGUMENT, RESULT]
+            drivers[name] = stack.enter_context(_driver(command, Path(folder), base))
+        plan = _Plan(scale, tuple(pythons))
+        found = _measured(plan.orders(), drivers, scale.passes)
+    return [*missing, *plan.figures(found), *import_figures(pythons, min(scale.passes, 5))]
+
+
+def _environments(agents: Mapping[str, Peer]) -> tuple[dict[str, Path], list[Figure]]:
+    pythons, missing = {}, []
+    for name, peer in agents.items():
+        try:
+            pythons[name] = environment(peer)
+        except Missing as why:
+            missing.append(Figure(f"{name} {peer.version}", most=1.0, note=f"not measured: {why}"))
+    return pythons, missing
+
+
+def _measured(orders: Sequence[Order], drivers: Mapping[str, Driven], passes: int) -> dict[Order, Said]:
+    """The least of each, taken in turns."""
+    best: dict[Order, Said] = {}
+    for number in range(passes):
+        for order in orders:
+            if order.passes and number >= order.passes:
+                continue
+            said, known = drivers[order.who](order), best.get(order)
+            if known is not None:
+                said = msgspec.structs.replace(said, cpu=min(said.cpu, known.cpu), wall=min(said.wall, known.wall))
+            best[order] = said
+    return best
+
+
+# Which figure is made of which orders.
+
+
+class _Plan:
+    """The orders, and the figures they make. An order that failed leaves a figure with its error."""
+
+    def __init__(self, scale: Scale, peers: Sequence[str]) -> None:
+        self.scale = scale
+        self.peers = peers
+        self.burst = f"0-{scale.deltas}-0-burst"
+        self.paced = f"0-{scale.paced}-0-paced"
+        self.short = f"0-{FEW}-0-burst"
+        self.tools = f"{CALLS}-{FEW}-1-burst"
+
+    def orders(self) -> list[Order]:
+        """All, in the order of a pass."""
+        return list(dict.fromkeys(order for make in self._rows() for order in make[1]))
+
+    def figures(self, found: Found) -> list[Figure]:
+        """The table."""
+        return [_figure(name, [found[order] for order in orders], make) for name, orders, make in self._rows()]
+
+    def _rows(self) -> Iterator["Row"]:
+        yield from self._streaming()
+        yield from self._requests()
+        yield from self._loops()
+        yield from self._growth()
+        yield from self._disk()
+
+    def _streaming(self) -> Iterator["Row"]:
+        deltas = self.scale.deltas
+        for wire in WIRES:
+            orders = [Order(OURS, what, wire, self.burst) for what in ("text", "floor-plain", "floor-typed")]
+            yield (f"burst delta, {wire}", orders, _floor(deltas))
+        for peer, least in (("anthropic", 5.0), ("openai", 0.0), ("pydantic-ai", 15.0)):
+            for wire in SPOKEN[peer] if peer in self.peers else ():
+                bar = least if wire == ANTHROPIC else 0.0
+                orders = [Order(who, "text", wire, self.burst) for who in (OURS, peer)]
+                yield (f"burst delta, {wire}, {peer}", orders, _ratio(deltas, least=bar, count=deltas))
+                orders = [Order(who, "text", wire, self.paced, passes=3) for who in (OURS, peer)]
+                yield (f"paced delta, {wire}, {peer}", orders, _ratio(self.scale.paced, note="a wake-up each"))
+        orders = [Order(OURS, what, ANTHROPIC, self.paced, passes=3) for what in ("text", "floor-typed")]
+        yield (f"paced delta, {ANTHROPIC}, aiohttp and parsing", orders, _ratio(self.scale.paced, note="a wake-up each"))
+
+    def _requests(self) -> Iterator["Row"]:
+        for wire in WIRES:
+            orders = [Order(OURS, what, wire, self.short, self.scale.requests) for what in ("text", "bare")]
+            yield (f"request, {wire}, bare aiohttp", orders, _ratio(1, most=2.0))
+
+    def _loops(self) -> Iterator["Row"]:
+        bars = {"thinharness": 2.0, "pydantic-ai": 10.0}
+        for peer in self.peers:
+            for wire in SPOKEN[peer]:
+                bar = bars.get(peer, 0.0) if wire == ANTHROPIC else 0.0
+                orders = [Order(who, "loop", wire, self.tools) for who in (OURS, peer)]
+                yield (f"turn of a {CALLS}-call loop, {wire}, {peer}", orders, _ratio(CALLS + 1, least=bar, count=CALLS))
+
+    def _growth(self) -> Iterator["Row"]:
+        small, large = self.scale.history
+        orders = [Order(OURS, f"turn-{size}", ANTHROPIC, self.short, FEW) for size in (small, large)]
+        yield (f"growth a message, {small} to {large:,}", orders, _growth(large - small))
+        few, many = self.scale.fragments
+        for wire in (ANTHROPIC, CHAT, RESPONSES):
+            orders = [
+                Order(OURS, "text", wire, f"1-{FEW}-{size}-burst", times) for size, times in ((1, 10), (few, 3), (many, 1))
+            ]
+            yield (f"argument fragment, {wire}, {many:,} beside {few}", orders, _fragments(few, many))
+
+    def _disk(self) -> Iterator["Row"]:
+        orders = [Order(OURS, what, ANTHROPIC, self.tools, passes=5) for what in ("loop", "disk", "commits")]
+        yield ("a turn on SQLite, wall", orders, _on_disk)
+
+
+Row = tuple[str, list[Order], Callable[[str, Sequence[Said]], Figure]]
+
+
+def _figure(name: str, said: Sequence[Said], make: Callable[[str, Sequence[Said]], Figure]) -> Figure:
+    made = make(name, said)
+    error = next((one.error for one in said if one.error), "")
+    return Figure(name, most=made.most, least=made.least, note=f"not measured: {error}") if error else made
+
+
+def _floor(deltas: int) -> Callable[[str, Sequence[Said]], Figure]:
+    def make(name: str, said: Sequence[Said]) -> Figure:
+        ours, plain, typed = (one.cpu / deltas * 1e6 for one in said)
+        note = "aiohttp, splitting, " + ("orjson" if plain < typed else "typed msgspec")
+        return Figure(name, ours, min(plain, typed), most=2.0, note=note)
+
+    return make
+
+
+def _ratio(
+    parts: int, *, most: float = 0.0, least: float = 0.0, count: int = 0, note: str = ""
+) -> Callable[[str, Sequence[Said]], Figure]:
+    """Ours beside the other, for each of so many parts. Whoever counted less than `count` did not do the work."""
+
+    def make(name: str, said: Sequence[Said]) -> Figure:
+        if min(one.count for one in said) < count:
+            counted = " and ".join(str(one.count) for one in said)
+            return Figure(name, most=most, least=least, note=f"not measured: {counted} of {count} were seen")
+        ours, other = (one.cpu / parts * 1e6 for one in said)
+        return Figure(name, ours, other, most=most, least=least, note=note)
+
+    return make
+
+
+def _growth(messages: int) -> Callable[[str, Sequence[Said]], Figure]:
+    def make(name: str, said: Sequence[Said]) -> Figure:
+        small, large = (one.cpu * 1e6 for one in said)
+        note = f"a turn costs {small:,.0f} us, then {large:,.0f}; the bar is {PER_MESSAGE:g} us"
+        return Figure(name, max((large - small) / messages, 1e-3), PER_MESSAGE, most=1.0, note=note)
+
+    return make
+
+
+def _fragments(few: int, many: int) -> Callable[[str, Sequence[Said]], Figure]:
+    def make(name: str, said: Sequence[Said]) -> Figure:
+        one, some, all_ = (one.cpu * 1e6 for one in said)
+        return Figure(name, max(all_ - one, 1e-3) / (many - 1), max(some - one, 1e-3) / (few - 1), most=1.1)
+
+    return make
+
+
+def _on_disk(name: str, said: Sequence[Said]) -> Figure:
+    memory, disk, bare = said
+    turns, each = CALLS + 1, bare.wall / max(bare.count, 1)
+    extra = max(disk.wall - memory.wall, 1e-9)
+    note = (
+        f"{disk.count / turns:.1f} commits a turn of {each * 1e6:,.0f} us bare each; beyond a memory log a turn takes "
+        f"{extra / turns / each:.1f} bare commits"
+    )
+    return Figure(name, disk.wall / turns * 1e6, bare.wall / turns * 1e6, note=note)
+
+
+# The processes.
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    """The mock server; its address."""
+    command = [sys.executable, "-m", "bench.agent_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.stdin.close()
+
+
+@contextmanager
+def _driver(command: Sequence[str], folder: Path, base: str) -> Iterator[Driven]:
+    """One library in its own process, for as long as it is needed."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+        told, heard = process.stdin, process.stdout
+        assert told is not None
+        assert heard is not None
+
+        def drive(order: Order) -> Said:
+            said = {"what": order.what, "wire": order.wire, "base": f"{base}/{order.script}", "times": order.times}
+            told.write(json.dumps(said) + "\n")
+            told.flush()
+            line = heard.readline()
+            return msgspec.json.decode(line, type=Said) if line else Said(error=f"{order.who} ended")
+
+        try:
+            yield drive
+        finally:
+            told.close()
