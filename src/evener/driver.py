@@ -141,6 +141,8 @@ class Driver:
             if not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # it was raised above, or nobody waits for it any more
 
     # The model.
 
@@ -207,7 +209,7 @@ class Driver:
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(RunTool(step.call)))
             done = await caller.run(step.call, site)
-        await self.record(done)
+        await _surely(self.record(done))
         self.tell(st.ToolFinished, call=step.call, result=done)
 
     def _started(self, step: RunTool) -> ev.CallStarted:
@@ -265,6 +267,18 @@ def _is_given_up(state: State) -> bool:
 async def _pause(seconds: float) -> bool:
     await asyncio.sleep(seconds)
     return True
+
+
+async def _surely(work: Coroutine[object, object, None]) -> None:
+    """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
+        raise
 
 
 async def _together(work: list[Coroutine[object, object, None]]) -> bool:

@@ -26,12 +26,10 @@ class RunStream:
         self._more = asyncio.Event()
         self._say = say
         self._task = asyncio.ensure_future(self._go(start))
+        self._task.add_done_callback(lambda _: self._more.set())  # also when it is cancelled before it begins
 
     async def _go(self, start: Callable[[Show], Awaitable[RunResult]]) -> RunResult:
-        try:
-            return await start(self._show)
-        finally:
-            self._more.set()
+        return await start(self._show)
 
     def _show(self, event: st.StreamEvent) -> None:
         self._events.append(event)

@@ -109,12 +109,16 @@ class Thread:
             driver = self._driver = Driver(
                 log, state, agent=self._agent, place=place, media=self._media, answers=self._answers, show=show
             )
-            return await self._driven(driver, beginning)
+            result = await self._driven(driver, beginning)
+            self._state, self._length = driver.state, length + len(driver.events)
+            return result
+        except BaseException:
+            self._state, self._length = None, 0  # an append that was cut off may be in the log: it is read anew next time
+            raise
         finally:
             self._driver = None
             if driver is not None:
-                self._state, self._answers = driver.state, driver.answers
-                self._length = length + len(driver.events)  # a cancelled append may be in the log, and is read next time
+                self._answers = driver.answers
             await asyncio.shield(log.aclose())
 
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
@@ -139,7 +143,11 @@ class Thread:
         if not self._id:
             self._id = new_id()
             first = ev.Opened(at=time(), thread=self._id, harness=self._name)
-            log = await self._store.create(self._id, first, holder=new_claim())
+            try:
+                log = await self._store.create(self._id, first, holder=new_claim())
+            except EvenerError:
+                self._id = ""  # there is no such log; cancelled, there is one all the same
+                raise
             return log, fold((first,))
         log, new = await self._store.open(self._id, holder=new_claim(), after=self._length)
         return log, fold(new, self._state)

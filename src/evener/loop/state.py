@@ -109,6 +109,15 @@ def apply(state: State, event: ev.Event) -> State:
             return _timed(state, event.at, asking="", failure=event, failures=state.failures + 1)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
             return _by_people(state, event)
+        case ev.Opened() | ev.Configured() | ev.Imported() | ev.MediaFetched():
+            return _equipped(state, event)
+        case _:
+            assert_never(event)
+
+
+def _equipped(state: State, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> State:
+    """What a run finds when it begins, or is given."""
+    match event:
         case ev.Opened():
             return State(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
@@ -117,8 +126,6 @@ def apply(state: State, event: ev.Event) -> State:
             return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
             return _timed(state, event.at, media=(*state.media, (event.source, event.digest)))
-        case _:
-            assert_never(event)
 
 
 def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed) -> State:
