@@ -1,13 +1,14 @@
 """Runs one call of a tool, for the tests."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from evener.tools import Blobs, Envelope, Progress, Threads, Tool, ToolContext, run_call
 from evener.transcript import ToolCall
 
-__all__ = ["call", "context", "run"]
+__all__ = ["call", "context", "named", "run"]
 
 T = TypeVar("T")
 SECONDS = 20
@@ -47,3 +48,9 @@ def run(work: Coroutine[object, object, T]) -> T:
         return await asyncio.wait_for(work, SECONDS)
 
     return asyncio.run(bounded())
+
+
+def named(part: object) -> str:
+    """The id of a case: short, and the same in every process, so without addresses."""
+    text = getattr(part, "__name__", None) or repr(part)
+    return re.sub(r" at 0x[0-9a-f]+", "", str(text))[:50]

@@ -14,6 +14,7 @@ from evener.errors import BadValue
 from evener.tools import Envelope, ModelRetry, ToolOutput, envelope_of
 from evener.tools.result import MOST_MEDIA, failed, raised, scrubbed
 from evener.transcript import DocumentBlock, ImageBlock, Inline, TextBlock, ToolResult
+from tests.tools.calls import named
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 
@@ -57,7 +58,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), VALUES, ids=lambda part: repr(part)[:40])
+@pytest.mark.parametrize(("value", "text"), VALUES, ids=named)
 def test_a_value_becomes_text(value: object, text: str) -> None:
     """S2.23: result object, string or JSON value."""
     envelope = envelope_of(value)
@@ -115,7 +116,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("value", "said"), BAD, ids=lambda part: repr(part)[:30])
+@pytest.mark.parametrize(("value", "said"), BAD, ids=named)
 def test_what_cannot_be_shown_is_a_failed_result_that_says_what_to_return(value: object, said: str) -> None:
     envelope = envelope_of(value)
     assert (envelope.ok, envelope.outcome, envelope.retry) == (False, "failed", False)
@@ -166,7 +167,7 @@ RAISED: list[tuple[BaseException, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "text", "retry"), RAISED, ids=lambda part: repr(part)[:30])
+@pytest.mark.parametrize(("error", "text", "retry"), RAISED, ids=named)
 def test_an_exception_is_its_type_and_its_words(error: BaseException, text: str, retry: bool) -> None:
     """S2.31: ModelRetry is retryable. S2.32: others are not."""
     envelope = raised(error, "t")

@@ -11,7 +11,7 @@ import pytest
 
 from evener.tools import Envelope, ModelRetry, Progress, Threads, Tool, ToolContext, ToolOutput, tool, verify_call
 from evener.transcript import ToolCall
-from tests.tools.calls import call, context, run
+from tests.tools.calls import call, context, named, run
 
 LETTER = contextvars.ContextVar("LETTER", default="?")
 
@@ -66,7 +66,7 @@ async def add_later(a: int, b: int = 1) -> int:
         ('{"a":1}' + " " * (17 << 20), False, True, "of at most"),
         ('{"a":' + "9" * 10_000 + "}", False, True, "not JSON"),
     ],
-    ids=lambda part: str(part)[:30],
+    ids=named,
 )
 def test_arguments_are_parsed_and_validated_before_anything_runs(
     made: Tool, raw: str, ok: bool, retry: bool, said: str
@@ -234,7 +234,7 @@ BAD: list[tuple[Callable[..., object], str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "said", "retry"), BAD, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("function", "said", "retry"), BAD, ids=named)
 def test_a_bad_tool_ends_as_a_clear_result(function: Callable[..., object], said: str, retry: bool) -> None:
     """S0.48, S2.31, S2.32: the loop never crashes; only ModelRetry asks for another try."""
     threads = Threads(2)
@@ -367,8 +367,15 @@ def test_a_tool_is_told_when_it_is_given_up() -> None:
 
     heard: list[Progress] = []
     threads = Threads(1)
-    assert not run(call(patient, threads=threads, within=context(report=heard.append))).ok
-    settled(threads)
+
+    async def work() -> bool:
+        envelope = await call(patient, threads=threads, within=context(report=heard.append))
+        while threads.busy:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0)
+        return envelope.ok
+
+    assert not run(work())
     assert (seen, heard) == ([True], [])
 
 

@@ -18,6 +18,7 @@ import pytest
 from evener.errors import UsageError
 from evener.tools import Problem, Tool, ToolContext, tool
 from evener.tools.arguments import Accepted
+from tests.tools.calls import named
 
 T = TypeVar("T")
 
@@ -152,7 +153,7 @@ SCHEMAS: list[tuple[object, dict[str, object]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "schema"), SCHEMAS, ids=lambda part: str(part)[:60])
+@pytest.mark.parametrize(("kind", "schema"), SCHEMAS, ids=named)
 def test_a_type_has_a_schema(kind: object, schema: dict[str, object]) -> None:
     assert schema_of(kind) == schema
 
@@ -196,7 +197,7 @@ CLASSES: list[tuple[type, dict[str, object]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "schema"), CLASSES, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("kind", "schema"), CLASSES, ids=named)
 def test_a_class_has_a_closed_definition(kind: type, schema: dict[str, object]) -> None:
     """S1.19: required is explicit, unknown fields are rejected."""
 
@@ -254,7 +255,7 @@ CONVERTED: list[tuple[str, str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "raw", "value"), CONVERTED, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(("name", "raw", "value"), CONVERTED, ids=named)
 def test_arguments_arrive_as_the_types_they_are_annotated_with(name: str, raw: str, value: object) -> None:
     """S2.21, S2.23."""
     whole = f'{{"stops":[],"{name}":{raw}}}' if name != "stops" else f'{{"stops":{raw}}}'
@@ -417,7 +418,7 @@ async def later(name: str) -> str:
         (partial(later), "later", "Wait.", True),
         (partial(google, days=1), "google", "Look up", False),
     ],
-    ids=str,
+    ids=named,
 )
 def test_any_callable_becomes_a_tool(function: Callable[..., object], name: str, description: str, awaits: bool) -> None:
     """S2.23, S2.25."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from evener.transcript.ask import Ask, HostedTool, OutputSchema
+from evener.transcript.ask import Ask, HostedTool, OutputSchema, Reasoning
 from evener.transcript.loss import Loss
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.efforts import BUDGETS, SCALE, nearest_effort
@@ -22,12 +22,13 @@ Body = dict[str, object]
 
 
 def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
-    """The output limit, which this wire demands. Thinking counts as output, so its budget comes on top of the default."""
+    """The output limit, which this wire demands. Thinking counts as output: where there is room, it comes on top."""
     limit = output_limit(ask, quirks, losses)
     if limit is not None:
         return limit
-    room = quirks.default_output + (_wanted_budget(ask) if _switch(ask, quirks, []) == "enabled" else 0)
-    return min(room, quirks.max_output or room)
+    if quirks.max_output and _way_to_think(ask, quirks) == "enabled":
+        return min(quirks.default_output + _wanted_budget(ask), quirks.max_output)
+    return quirks.default_output
 
 
 def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
@@ -82,10 +83,9 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
         return _taken("disabled", modes, losses)
     if wanted.mode == "between_tools":
         return _taken("between_tools", modes, losses)
-    if wanted.mode == "default" or (wanted.mode == "auto" and wanted.effort is None and wanted.budget is None):
+    if not _is_asked(wanted):
         return ""
-    order = ("enabled", "adaptive") if wanted.budget else ("adaptive", "enabled")
-    mode = next((mode for mode in order if mode in modes), "")
+    mode = _way_to_think(ask, quirks)
     limit = output_tokens(ask, quirks, [])
     if mode == "enabled" and limit <= LEAST_BUDGET:
         losses.append(Loss("dropped", "reasoning", f"an output limit of {limit} leaves no room for thinking"))
@@ -96,6 +96,20 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
         return mode
     losses.append(Loss("dropped", "reasoning", "this model has no thinking that can be switched on"))
     return ""
+
+
+def _is_asked(wanted: Reasoning) -> bool:
+    """Whether thinking is to be switched on."""
+    return wanted.mode == "on" or (wanted.mode == "auto" and (wanted.effort is not None or wanted.budget is not None))
+
+
+def _way_to_think(ask: Ask, quirks: Quirks) -> str:
+    """The way that this model has to think when it is asked to; empty for none."""
+    wanted = ask.reasoning
+    if wanted.effort == "off" or not _is_asked(wanted):
+        return ""
+    order = ("enabled", "adaptive") if wanted.budget else ("adaptive", "enabled")
+    return next((mode for mode in order if mode in quirks.thinking_modes), "")
 
 
 def _taken(mode: str, modes: tuple[str, ...], losses: list[Loss]) -> str:
