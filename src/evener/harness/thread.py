@@ -1,6 +1,5 @@
 """A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from time import time
 
@@ -8,7 +7,7 @@ import msgspec
 
 from evener import events as ev
 from evener import streaming as st
-from evener.driver import Agent, Driver
+from evener.driver import Agent, Driver, surely
 from evener.errors import EvenerError, UsageError
 from evener.harness.running import RunStream, Show
 from evener.loop.state import State, fold
@@ -119,7 +118,7 @@ class Thread:
             self._driver = None
             if driver is not None:
                 self._answers = driver.answers
-            await asyncio.shield(log.aclose())
+            await surely(log.aclose())
 
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
         resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
