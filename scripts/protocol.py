@@ -340,7 +340,8 @@ def _functions(codec: Codec) -> Iterator[tuple[str, str]]:
 
 def states(_before: str) -> str:
     """The state machine of a run, found by walking it."""
-    rows = ((f"`{start}`", ", ".join(f"`{name}`" for name in names), f"`{end}`") for (start, end), names in transitions().items())
+    found = transitions().items()
+    rows = ((f"`{start}`", ", ".join(f"`{name}`" for name in names), f"`{end}`") for (start, end), names in found)
     return table(("From", "Events", "To"), rows)
 
 

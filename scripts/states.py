@@ -15,7 +15,7 @@ from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
-MOST = 2000
+MOST = 20_000
 """States to look at: far more than there are kinds of them."""
 PHASES = ("awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery")
 CALL = ToolCall.of("call", "pay", {})
@@ -24,7 +24,7 @@ ASKING = Setup(
     models=("model",),
     tools={"pay": ToolFacts()},
     limits=Limits(requests=3, retries=1),
-    gate=Gate(lambda call: Judgement("ask", digest=call.id), frozenset({"output", "limit"})),
+    gate=Gate(lambda call: Judgement("ask", digest=call.id), frozenset({"output", "step", "limit"})),
 )
 
 
@@ -60,24 +60,26 @@ def _kind(state: State) -> object:
     questions = tuple((one.question.key, one.decision is not None) for one in state.questions)
     calls = tuple(pending.status for pending in state.calls)
     used = (state.used.requests, min(state.failures, 2))
-    flags = (state.cancelled is None, state.failure is None, state.reply is None, state.finished and state.finished.cause)
-    return (state.phase, state.asking, calls, questions, used, flags)
+    flags = (state.cancelled is None, state.failure is None, bool(state.steering), state.finished and state.finished.cause)
+    reply = state.reply and (state.reply.stop.reason, state.reply.problems)
+    return (state.phase, state.asking, calls, questions, used, flags, reply, min(state.corrections, 2))
 
 
 def _events(state: State, setup: Setup) -> Iterator[ev.Event]:
     """Everything that can happen next."""
+    yield ev.Prompted(at=0.0, run="run", message=Message.user_text("hi"))
     if not state.run or state.finished is not None:
-        yield ev.Prompted(at=0.0, run="run", message=Message.user_text("hi"))
         if state.finished is not None and state.finished.cause in ("limit", "cancelled", "provider_error"):
             yield ev.Continued(at=0.0, run="run")
         return
+    yield ev.Resumed(at=0.0, epoch=1)
     if state.cancelled is None:
         yield ev.Cancelled(at=0.0)
+    if not state.steering:
+        yield ev.Steered(at=0.0, message=Message.user_text("wait"))
     if state.asking:
         yield from _answers(state)
     for pending in state.calls:
-        if pending.status in ("started", "paused"):
-            yield ev.Resumed(at=0.0, epoch=1)
         if pending.status == "started":
             yield from (_finished(), ev.CallPaused(at=0.0, call=CALL.id, thread="inner"))
     for one in state.open_questions:
@@ -89,7 +91,10 @@ def _events(state: State, setup: Setup) -> Iterator[ev.Event]:
 
 def _answers(state: State) -> Iterator[ev.Event]:
     id = f"said-{state.used.requests}"
-    yield ev.Replied(at=0.0, message=Message("assistant", (TextBlock("yes"),), id=id), stop=Stop("done"))
+    said = Message("assistant", (TextBlock("yes"),), id=id)
+    yield ev.Replied(at=0.0, message=said, stop=Stop("done"))
+    yield ev.Replied(at=0.0, message=said, stop=Stop("done"), problems=("no JSON",))
+    yield ev.Replied(at=0.0, message=said, stop=Stop("paused"))
     yield ev.Replied(at=0.0, message=Message("assistant", (CALL,), id=id), stop=Stop("tools"))
     yield ev.ModelFailed(at=0.0, error="TimedOut", message="too late", retryable=True)
 

@@ -10,7 +10,7 @@ from evener.loop.state import Phase
 from tests.shape.tree import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
-from states import PHASES, transitions  # noqa: E402  # a script, not a package
+from states import PHASES, transitions  # a script, not a package
 
 PICTURE = re.compile(r"<!-- states -->\n```\n(.*?)```", re.DOTALL)
 ARROW = re.compile(r"(\w+) +--([\w ]+?)-+> +(\w+)")

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from bench.kill_check import violations
-from bench.kill_world import World, agent, marks
+from bench.kill_world import TOOLS, World, agent, marks
 from evener import events as ev
 from evener.harness import Harness, Thread
+from evener.loop.state import fold
+from evener.result import RunResult
 from evener.store.log import Store
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
@@ -190,33 +192,35 @@ def test_cancelled_anywhere_with_a_provider_it_resumes(wire: str, tmp_path: Path
 # Asked to stop, from within or from another process: the run ends itself, with a result for each call.
 
 
-async def stopped(store: Store, folder: Path, chance: Random) -> None:
+async def stopped(store: Store, folder: Path, chance: Random, *, torn: bool) -> None:
+    """A run that is asked to stop at a random moment; `torn`: and cancelled a moment later, before it has done so."""
     world = World.of(chance.randrange(1 << 40))
     side = folder / f"{world.name}.effects"
     harness = agent(world, store=store, side=side, tell=_unheard)
     thread = harness.thread()
     running = asyncio.ensure_future(thread.run(world.prompt))
-    for _ in range(chance.randrange(400)):
-        if running.done():
-            break
-        await asyncio.sleep(0)
+    await stepped(running, chance.randrange(400))
     if thread.id and not running.done():
         await settled_log(harness, thread)
         await thread.cancel("enough")
-    result = await running
+    if torn:
+        await stepped(running, chance.randrange(30))
+        running.cancel()
+    await asyncio.wait((running,))
     assert await settled(lambda: harness.threads.busy == 0)
     assert others() == set()
-    if result.stop == "cancelled":
-        assert result.detail == "enough"
-        assert all(record.result is not None for record in result.records if record.starts)
-        result = await harness.resume(thread.id)
-    assert result.text == world.ending
-    events = await store.read(thread.id)
-    ended = Counter(event.call for event in events if isinstance(event, ev.CallFinished))
-    assert set(ended.values()) <= {1}, "a call has one result"
-    starts = Counter(event.call for event in events if isinstance(event, ev.CallStarted))
-    assert set(starts.values()) <= {1}
-    assert all(count == 1 for count in Counter(mark.call for mark in marks(side)).values())
+    if running.cancelled():
+        await finish(harness, thread, world)
+    else:
+        await resumed(harness, running.result())
+    check(await store.read(thread.id), world, Counter(mark.call for mark in marks(side)), torn=torn)
+
+
+async def stepped(running: "asyncio.Future[Any]", steps: int) -> None:
+    for _ in range(steps):
+        if running.done():
+            return
+        await asyncio.sleep(0)
 
 
 async def settled_log(harness: Harness, thread: Thread) -> None:
@@ -224,16 +228,52 @@ async def settled_log(harness: Harness, thread: Thread) -> None:
         await asyncio.sleep(0.001)
 
 
+async def resumed(harness: Harness, result: RunResult) -> None:
+    """The run ended itself: each call that was started has its result."""
+    if result.stop == "cancelled":
+        assert result.detail == "enough"
+        assert all(record.result is not None for record in result.records if record.starts)
+        result = await harness.resume(result.thread)
+    assert result.stop == "done"
+
+
+async def finish(harness: Harness, thread: Thread, world: World) -> None:
+    """The run was torn off, maybe after it had been asked to stop: then that is what it does first when it is resumed."""
+    if not thread.id:
+        await thread.run(world.prompt)
+        return
+    await settled_log(harness, thread)
+    for _ in range(3):
+        state = await thread.state()
+        if state.finished and state.finished.cause == "done":
+            return
+        await (thread.resume() if state.run else thread.run(world.prompt))
+    raise AssertionError("it does not come to its end")
+
+
+def check(events: list[ev.Event], world: World, effects: Counter[str], *, torn: bool) -> None:
+    names = {call: name for turn in world.turns for name, call in turn}
+    state = fold(events)
+    assert state.transcript.messages[-1].text == world.ending
+    ended = Counter(event.call for event in events if isinstance(event, ev.CallFinished))
+    assert ended == Counter(list(names)), "a call has one result"
+    starts = Counter(event.call for event in events if isinstance(event, ev.CallStarted) and not event.verifying)
+    once = {call for call, name in names.items() if TOOLS[name].once or not torn}
+    assert all(starts[call] <= 1 for call in once)
+    assert all(count == 1 for call, count in effects.items() if call in once or TOOLS[names[call]].verifies)
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["let end", "and cancelled"])
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_asked_to_stop_anywhere_each_call_has_one_result_and_the_run_resumes(kind: str, tmp_path: Path) -> None:
+def test_asked_to_stop_anywhere_each_call_has_one_result_and_the_run_resumes(kind: str, torn: bool, tmp_path: Path) -> None:
     seed = randbelow(1 << 30)
 
     async def go(folder: Path) -> None:
         store: Store = MemoryStore() if kind == "memory" else SqliteStore(folder / "store.db")
         chance = Random(seed)
         async with asyncio.timeout(SECONDS):
-            for _ in range(60):
-                await stopped(store, folder, chance)
+            for _ in range(50):
+                await stopped(store, folder, chance, torn=torn)
         await store.aclose()
 
     with quick_folder(tmp_path) as folder, nothing_left():

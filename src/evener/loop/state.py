@@ -26,6 +26,7 @@ __all__ = ["Pending", "Phase", "State", "apply", "fold"]
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
 Status = Literal["asked", "started", "interrupted", "finished"]
 
+NOTHING = Spent()
 MOVED_ON = "Not run: the user went on before this call was started."
 LEFT_OPEN = "Interrupted: it is not known whether this call took effect, and the user went on."
 
@@ -83,7 +84,7 @@ class State(msgspec.Struct, frozen=True):
     @property
     def used(self) -> Spent:
         """What counts toward the limits."""
-        return self.spent.since(self.allowed_from)
+        return self.spent if self.allowed_from == NOTHING else self.spent.since(self.allowed_from)
 
 
 def fold(events: Iterable[ev.Event], state: State | None = None) -> State:

@@ -20,7 +20,7 @@ __all__ = ["Codec", "Decoder", "Encoded", "Frame", "moved"]
 class Frame(msgspec.Struct, frozen=True):
     """What stands before the messages in a prefix: each tool and each part of the system prompt, without cache marks.
 
-    `source` is what it was made from, so that it need not be made again.
+    `source` is what it was made from, so that it need not be made again. `seed` is where the chain over the messages begins.
     """
 
     tools: tuple[bytes, ...]
@@ -28,6 +28,7 @@ class Frame(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
     source: tuple[object, ...] = ()
     target: Origin = Origin()
+    seed: bytes = b""
 
 
 class Encoded(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ each request then finds the mark of the one before it, however many blocks came 
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -18,6 +19,10 @@ __all__ = ["Marks", "breakpoint_mark", "choose_marks", "control_mark", "control_
 
 Place = tuple[str, int, int, str]
 """Section, number within it, offset within that, lifetime."""
+
+
+SECTIONS = {"tools": 0, "system": 1, "fragments": 2}
+"""In the order in which they stand in a request."""
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -72,7 +77,7 @@ def _moving(ask: Ask, fragments: Sequence[Fragment]) -> list[Place]:
 
 
 def _order(place: Place) -> tuple[int, int, int]:
-    return ("tools", "system", "fragments").index(place[0]), place[1], place[2]
+    return SECTIONS[place[0]], place[1], place[2]
 
 
 def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
@@ -106,11 +111,13 @@ def control_value(ttl: str) -> dict[str, object]:
     return {"type": "ephemeral"} if ttl in ("", "5m") else {"type": "ephemeral", "ttl": ttl}
 
 
+@lru_cache(8)
 def control_mark(ttl: str) -> bytes:
     """That mark, to be put before a closing brace."""
     return b',"cache_control":' + dumps(control_value(ttl))
 
 
+@lru_cache(8)
 def breakpoint_mark(ttl: str) -> bytes:
     """A mark of the style `prompt_cache_breakpoint`, to be put before a closing brace."""
     value = {"mode": "explicit"} if ttl == "30m" else {"mode": "explicit", "ttl": ttl}

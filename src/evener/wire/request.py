@@ -15,12 +15,13 @@ from evener.transcript.loss import Loss
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fold, Fragment, asks_marks
+from evener.wire.fold import Fold, Fragment, asks_marks, chained
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.text import fields
 
 __all__ = [
+    "Address",
     "Kept",
     "bounded",
     "declared_name",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+"""Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
 CONVERSATION = ("messages", "input", "contents")
@@ -89,7 +92,9 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     else:
         own = [_own_tool(one, ask.target, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
-    return Frame(tools, tuple(part(one) for one in system), tuple(losses), source, ask.target)
+    parts = tuple(part(one) for one in system)
+    seed = chained(chained(b"evener", b",".join(tools)), b",".join(parts))
+    return Frame(tools, parts, tuple(losses), source, ask.target, seed)
 
 
 def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -> ToolSpec | HostedTool | None:

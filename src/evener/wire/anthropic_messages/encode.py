@@ -17,6 +17,7 @@ from evener.wire.marks import Marks, choose_marks, control_mark, control_value, 
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
+    Address,
     Kept,
     bounded,
     declared_name,
@@ -43,42 +44,53 @@ BETAS = "anthropic-beta"
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     frame = frame_of(ask, quirks, prior, _tool, partial(_part, ask=ask, quirks=quirks))
-    seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
-    mute, leads = _thinking.of((quirks, ask.reasoning, ask.settings), [], lambda _: _replay(ask, quirks))
+    losses = list(frame.losses)
+    said = (quirks, *said_beside(ask))
+    mute, leads = _thinking.of(said, losses, lambda found: _replay(ask, quirks, found))
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
-    key = Key((quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, seed)
+    key = Key((quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask=ask, quirks=quirks, mute=mute, leads=leads)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold)
-    losses = [*frame.losses, *_unsealed(ask, quirks)]
     fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
     bare = last is not None and "bare_calls" in fragments[-1].traits
     offered = any(frame.tools)
-    parts = (quirks, *said_beside(ask), bare, offered)
-    head = _heads.of(parts, losses, lambda found: dumps(_head(ask, quirks, bare, offered, found))[:-1])
+    head = _heads.of((*said, bare, offered), losses, lambda found: dumps(_head(ask, quirks, bare, offered, found))[:-1])
     marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
     messages = drawn(fragments, marks, control_mark)
     bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
-    version = () if quirks.version_in_body else (("anthropic-version", quirks.api_version or VERSION),)
+    opening = _openings.of((head, frame, marks.tools, marks.system), losses, lambda _: _opening(head, frame, marks))
+    path, headers, names = _outside.of(said, losses, lambda _: _addressed(ask, quirks))
     return Encoded(
-        path=path_of(ask, quirks, PATH),
-        headers=tuple(h for h in headers_of(ask, WIRE, *version) if h[0].lower() != BETAS or not quirks.betas_in_body),
-        body=joined(_opening(head, frame, marks), messages, b"]}"),
+        path=path,
+        headers=headers,
+        body=joined(opening, messages, b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names_of(ask.tools, quirks),
+        names=names,
         frame=frame,
         fold=fold,
     )
 
 
 _heads: Kept[bytes] = Kept()
+_openings: Kept[bytes] = Kept()
+_outside: Kept[Address] = Kept()
 _thinking: Kept[tuple[str, bool]] = Kept()
 
 
-def _replay(ask: Ask, quirks: Quirks) -> tuple[str, bool]:
-    """Why no thinking goes back, if so; and whether it must stand first where it does."""
+def _addressed(ask: Ask, quirks: Quirks) -> Address:
+    version = () if quirks.version_in_body else (("anthropic-version", quirks.api_version or VERSION),)
+    headers = headers_of(ask, WIRE, *version)
+    if quirks.betas_in_body:
+        headers = tuple(pair for pair in headers if pair[0].lower() != BETAS)
+    return path_of(ask, quirks, PATH), headers, names_of(ask.tools, quirks)
+
+
+def _replay(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, bool]:
+    """Why no thinking goes back, if so; and whether it must stand first where it does. Reports what the system prompt loses."""
+    losses += _unsealed(ask, quirks)
     return controls.why_mute(ask, quirks), controls.must_lead(ask, quirks)
 
 
@@ -90,8 +102,6 @@ def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
 
 def _unsealed(ask: Ask, quirks: Quirks) -> list[Loss]:
     """What stays behind of the fields on the system prompt."""
-    if not ask.transcript.system_blocks:
-        return []
     page = Page(WIRE, ask, quirks, b"")
     for block in ask.transcript.system_blocks:
         page.unsealed(block)

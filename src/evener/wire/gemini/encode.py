@@ -17,7 +17,17 @@ from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import UNCITED, named_fields
 from evener.wire.gemini.tools import offers, tool_part
 from evener.wire.quirks import Quirks
-from evener.wire.request import frame_of, headers_of, marked_in, names_of, path_of, with_extra
+from evener.wire.request import (
+    Address,
+    Kept,
+    frame_of,
+    headers_of,
+    marked_in,
+    names_of,
+    path_of,
+    said_beside,
+    with_extra,
+)
 from evener.wire.text import dumps, fields
 
 __all__ = ["encode"]
@@ -37,36 +47,47 @@ NESTED = (
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     frame = frame_of(ask, quirks, prior, tool_part, _part)
-    seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, seed)
+    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold)
     losses = list(frame.losses)
     fragments = [*fold.fragments, *((last,) if last else ())]
-    head = _head(ask, quirks, frame, fragments, losses)
+    circulated = any("circulated" in one.traits for one in fragments)
+    parts = (quirks, *said_beside(ask), circulated)
+    head = _heads.of(parts, losses, lambda found: _head(ask, quirks, frame, circulated, found))
     _uncached(ask, marked_in(fold, last), losses)
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
-    path = path_of(ask, quirks, STREAM_PATH if ask.stream else PATH)
+    path, headers, names = _outside.of((quirks, *said_beside(ask)), losses, lambda _: _addressed(ask, quirks))
     return Encoded(
-        path=path + EVENTS if ask.stream and "?" not in path else path,
-        headers=headers_of(ask, WIRE),
+        path=path,
+        headers=headers,
         body=joined(head + b'"contents":[', _contents(fragments, losses), b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names_of(ask.tools, quirks, function_name),
+        names=names,
         frame=frame,
         fold=fold,
     )
+
+
+_heads: Kept[bytes] = Kept()
+_outside: Kept[Address] = Kept()
+
+
+def _addressed(ask: Ask, quirks: Quirks) -> Address:
+    path = path_of(ask, quirks, STREAM_PATH if ask.stream else PATH)
+    events = EVENTS if ask.stream and "?" not in path else ""
+    return path + events, headers_of(ask, WIRE), names_of(ask.tools, quirks, function_name)
 
 
 def _part(block: TextBlock) -> bytes:
     return dumps({"text": block.text}) if block.text else b""
 
 
-def _head(ask: Ask, quirks: Quirks, frame: Frame, fragments: Sequence[Fragment], losses: list[Loss]) -> bytes:
-    """The body up to the contents."""
+def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list[Loss]) -> bytes:
+    """The body up to the contents. `circulated`: the provider's own calls go back to it."""
     body: dict[str, object] = {}
     parts = [msgspec.Raw(part) for part in frame.system if part]
     if parts:
@@ -76,7 +97,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, fragments: Sequence[Fragment],
     if tools:
         body["tools"] = tools
     config = controls.choice(ask, quirks, functions=functions, losses=losses)
-    if (functions and hosted and quirks.hosted_beside == "flag") or any("circulated" in one.traits for one in fragments):
+    if (functions and hosted and quirks.hosted_beside == "flag") or circulated:
         config["includeServerSideToolInvocations"] = True
     if config:
         body["toolConfig"] = config

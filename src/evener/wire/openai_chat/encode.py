@@ -18,6 +18,8 @@ from evener.wire.openai_chat.blocks import WIRE, render
 from evener.wire.openai_chat.system import marks_move, system_messages
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
+    Address,
+    Kept,
     bounded,
     declared_name,
     frame_of,
@@ -28,6 +30,7 @@ from evener.wire.request import (
     names_of,
     output_limit,
     path_of,
+    said_beside,
     with_extra,
 )
 from evener.wire.text import dumps, fields, with_tool_extra
@@ -43,14 +46,14 @@ NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     frame = frame_of(ask, quirks, prior, _tool, _part)
-    seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, seed)
+    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold)
     losses = list(frame.losses)
-    head = _head(ask, quirks, any(frame.tools), losses)
+    offered = any(frame.tools)
+    head = _heads.of((quirks, *said_beside(ask), offered), losses, lambda found: _head(ask, quirks, offered, found))
     fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     mark = control_mark if quirks.cache_style == "control" else breakpoint_mark
@@ -62,16 +65,25 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
     tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
     opening = dumps(head)[:-1] + (b',"tools":[' + b",".join(tools) + b"]" if tools else b"")
+    path, headers, names = _outside.of((quirks, *said_beside(ask)), losses, lambda _: _addressed(ask, quirks))
     return Encoded(
-        path=path_of(ask, quirks, PATH),
-        headers=headers_of(ask, WIRE),
+        path=path,
+        headers=headers,
         body=b"".join((opening, b',"messages":[', b",".join((*system, *messages)), b"]}")),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names_of(ask.tools, quirks),
+        names=names,
         frame=frame,
         fold=fold,
     )
+
+
+_heads: Kept[dict[str, object]] = Kept()
+_outside: Kept[Address] = Kept()
+
+
+def _addressed(ask: Ask, quirks: Quirks) -> Address:
+    return path_of(ask, quirks, PATH), headers_of(ask, WIRE), names_of(ask.tools, quirks)
 
 
 def _part(block: TextBlock) -> bytes:

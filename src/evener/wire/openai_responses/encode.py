@@ -18,6 +18,8 @@ from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_items
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
+    Address,
+    Kept,
     declared_name,
     frame_of,
     headers_of,
@@ -26,6 +28,7 @@ from evener.wire.request import (
     names_of,
     output_limit,
     path_of,
+    said_beside,
     with_extra,
 )
 from evener.wire.text import dict_of, dumps, fields, with_tool_extra
@@ -41,15 +44,16 @@ NOTHING_SAID = b'{"role":"user","content":""}'
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     frame = frame_of(ask, quirks, prior, _tool, _part)
-    seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
     rules = RepairRules(past_elsewhere=ask.state.mode != "replay", unique_ids=quirks.unique_ids, merge=False)
-    key = Key((quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, seed)
+    key = Key((quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold)
     losses = list(frame.losses)
     texts, spoken = system_items(ask, quirks, losses)
-    head = _head(ask, quirks, texts, any(frame.tools), losses)
+    offered = any(frame.tools)
+    parts = (quirks, *said_beside(ask), texts, offered)
+    head = _heads.of(parts, losses, lambda found: _head(ask, quirks, texts, offered, found))
     fragments = [*fold.fragments, *((last,) if last else ())]
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     items = drawn(fragments, marks, breakpoint_mark)
@@ -63,16 +67,25 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
     tools = b",".join(tool for tool in frame.tools if tool)
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"")
+    path, headers, names = _outside.of((quirks, *said_beside(ask)), losses, lambda _: _addressed(ask, quirks))
     return Encoded(
-        path=path_of(ask, quirks, PATH),
-        headers=headers_of(ask, WIRE),
+        path=path,
+        headers=headers,
         body=joined(opening + b',"input":[', items, b"]}"),
         losses=tuple(losses),
         binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names_of(ask.tools, quirks),
+        names=names,
         frame=frame,
         fold=fold,
     )
+
+
+_heads: Kept[dict[str, object]] = Kept()
+_outside: Kept[Address] = Kept()
+
+
+def _addressed(ask: Ask, quirks: Quirks) -> Address:
+    return path_of(ask, quirks, PATH), headers_of(ask, WIRE), names_of(ask.tools, quirks)
 
 
 def _speaks_of_json(head: dict[str, object], spoken: list[dict[str, object]], first: Message | None) -> bool:

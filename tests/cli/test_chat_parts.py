@@ -1,0 +1,195 @@
+"""The parts of the chat that need no terminal: the screen, the tally, commands, questions about approvals."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from evener.cli.chat.approvals import decide
+from evener.cli.chat.commands import COMMANDS, command_of, waits
+from evener.cli.chat.layout import text_line
+from evener.cli.chat.screen import Live, Screen
+from evener.cli.chat.session import loss_lines
+from evener.cli.chat.tally import Tally, short
+from evener.errors import UsageError
+from evener.loop.limits import Spent
+from evener.transcript.blocks import ToolCall
+from evener.transcript.loss import Loss
+from evener.transcript.usage import Usage
+from tests.cli.test_chat_emulator import Emulator
+
+
+class Stage:
+    """A screen on an emulator."""
+
+    def __init__(self, columns: int = 20, rows: int = 6) -> None:
+        self.terminal = Emulator(columns, rows)
+        self.screen = Screen(self._write, size=lambda: (self.terminal.columns, self.terminal.rows), colour=False)
+
+    def _write(self, text: str) -> None:
+        self.terminal.feed(text.encode())
+
+    def say(self, *lines: str) -> None:
+        self.screen.say(map(text_line, lines))
+        self.screen.draw(Live(("> ", "status"), 0, 2))
+
+
+def test_lines_scroll_away_above_rows_that_stay() -> None:
+    stage = Stage()
+    for number in range(10):
+        stage.say(f"line {number}")
+        assert stage.terminal.text.endswith(f"line {number}\n>\nstatus")
+        assert (stage.terminal.lines[stage.terminal.row], stage.terminal.column) == (">", 2)
+    assert stage.terminal.whole.splitlines() == [*(f"line {number}" for number in range(10)), ">", "status"]
+
+
+def test_what_was_said_since_the_mark_is_taken_off_while_it_is_in_sight() -> None:
+    stage = Stage()
+    stage.say("kept")
+    stage.screen.mark()
+    stage.say("gone", "a line that is wider than the screen")
+    stage.screen.say([text_line("never drawn")])
+    assert stage.screen.take_back()
+    stage.say("instead")
+    assert stage.terminal.text == "kept\ninstead\n>\nstatus"
+    stage.screen.mark()
+    stage.say(*"abcdef")
+    assert not stage.screen.take_back()
+    stage.say("x")
+    assert stage.terminal.whole == "kept\ninstead\na\nb\nc\nd\ne\nf\nx\n>\nstatus"
+
+
+def test_a_redraw_fills_a_screen_of_any_size() -> None:
+    stage = Stage(40, 10)
+    stage.say("one two three four five six seven", "end")
+    stage.terminal.resize(12, 5)
+    stage.screen.redraw(Live(("> ", "status"), 0, 2))
+    assert stage.terminal.lines == ["five six", "seven", "end", ">", "status"] or stage.terminal.lines[2] == "end"
+    stage.terminal.resize(40, 10)
+    stage.screen.redraw(Live(("> ", "status"), 0, 2))
+    assert stage.terminal.text == "one two three four five six seven\nend\n>\nstatus"
+
+
+def test_the_status_has_tokens_cache_cost_and_context() -> None:
+    tally = Tally()
+    assert tally.status("m") == "m"
+    tally.window = 200_000
+    tally.turn(Usage(1000, 600, 400, 0, 50, 0))
+    tally.run("a", Spent(1, 0, Usage(1000, 600, 400, 0, 50, 0), Decimal("0.0123"), True))
+    assert tally.status("m") == "m \u00b7 1.1k tokens \u00b7 40% cached \u00b7 $0.0123 \u00b7 context 1%"
+    tally.run("a", Spent(2, 1, Usage(3000, 600, 2400, 0, 50, 0), Decimal("0.02"), False))
+    assert tally.spent.requests == 2
+    assert tally.status("m").split(" \u00b7 ")[1:4] == ["3.0k tokens".replace(".0", "") + "", "80% cached", ">=$0.0200"]
+    assert any("a lower bound" in line for line in tally.lines())
+    assert [short(count) for count in (950, 1234, 34_000, 250_000, 1_000_000)] == ["950", "1.2k", "34k", "250k", "1M"]
+
+
+def test_a_slash_is_a_command_only_where_it_looks_like_one() -> None:
+    assert command_of("/model  gpt ") == ("/model", "gpt")
+    assert command_of("/HELP") == ("/help", "")
+    assert command_of("/etc/hosts is what?") is None
+    assert command_of("and /model") is None
+    assert [name for name in COMMANDS if waits(name)] == ["/model", "/undo", "/continue"]
+    assert not waits("/nothing")
+
+
+def test_losses_are_counted() -> None:
+    losses = [Loss("dropped", "reasoning", "why", "m1"), Loss("dropped", "reasoning", "why", "m2"), Loss("renamed", "x", "y")]
+    assert loss_lines(losses) == ["dropped reasoning (2 times): why", "renamed x: y"]
+
+
+# Approvals.
+
+
+class Decision(msgspec.Struct, frozen=True):
+    verdict: str
+    why: str = ""
+    arguments: Mapping[str, object] | None = None
+    digest: str = ""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    key: str
+    call: ToolCall | None
+    digest: str = "d"
+    why: str = ""
+
+
+class Thread:
+    """Takes decisions, after refusing some."""
+
+    def __init__(self, *refusals: str) -> None:
+        self.refusals = list(refusals)
+        self.decided: Mapping[str, object] = {}
+
+    async def decide(self, decisions: Mapping[str, object]) -> None:
+        if self.refusals:
+            raise UsageError(self.refusals.pop(0))
+        self.decided = decisions
+
+
+class Person:
+    """Answers from a script."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.told: list[str] = []
+
+    def tell(self, *lines: str, important: bool = False) -> None:  # noqa: ARG002
+        self.told += lines
+
+    async def choose(self, question: str, choices: Sequence[str]) -> str:
+        self.told.append(question)
+        assert self.answers[0] in choices
+        return self.answers.pop(0)
+
+    async def line(self, question: str, text: str) -> str:
+        self.told.append(question + text)
+        return self.answers.pop(0)
+
+
+PAY = Waiting("c1", ToolCall("c1", "pay", '{"amount": 5, "to": "\\u001b[2Jx"}'), why="it writes")
+
+
+@pytest.fixture
+def decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("evener.harness.approvals")
+    module.Decision = Decision  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "evener.harness.approvals", module)
+
+
+@pytest.mark.usefixtures("decisions")
+@pytest.mark.parametrize(
+    ("answers", "made"),
+    [
+        (("yes",), Decision("allow", digest="d")),
+        (("no", "too much"), Decision("reject", "too much", digest="d")),
+        (("edit", '{"amount": 1}'), Decision("allow", arguments={"amount": 1}, digest="d")),
+        (("edit", "[1", '{"amount": 2}'), Decision("allow", arguments={"amount": 2}, digest="d")),
+        (("edit", "", "yes"), Decision("allow", digest="d")),
+    ],
+)
+def test_an_approval_is_asked_for_and_decided(answers: tuple[str, ...], made: Decision) -> None:
+    person, thread = Person(*answers), Thread()
+    asyncio.run(decide(thread, [PAY], asker=person, always=set()))
+    assert thread.decided == {"c1": made}
+    assert person.answers == []
+    assert person.told[0] == "pay wants to run (it writes):"
+    assert "\x1b" not in "".join(person.told)
+
+
+@pytest.mark.usefixtures("decisions")
+def test_always_asks_once_and_a_refused_edit_is_asked_for_again() -> None:
+    always: set[str] = set()
+    person, thread = Person("always"), Thread()
+    asyncio.run(decide(thread, [PAY, Waiting("c2", ToolCall("c2", "pay", "{}"))], asker=person, always=always))
+    assert (set(thread.decided), always) == ({"c1", "c2"}, {"pay"})
+    person, thread = Person("edit", '{"amount": "x"}', "yes", "no", ""), Thread("amount must be a number")
+    asyncio.run(decide(thread, [PAY, Waiting("limit", None, why="a limit")], asker=person, always=set()))
+    assert "Not taken: amount must be a number" in person.told
+    with pytest.raises(UsageError):
+        asyncio.run(decide(Thread("no"), [PAY], asker=Person("yes"), always=set()))
