@@ -11,13 +11,25 @@ from time import time
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
 from evener.errors import EvenerError, ProviderError
 from evener.loop.plan import Setup, plan
 from evener.loop.state import State, fold
-from evener.loop.steps import CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
+from evener.loop.steps import (
+    AskApproval,
+    CallModel,
+    ContinueTurn,
+    Extend,
+    FetchMedia,
+    Finish,
+    RefuseCall,
+    RunTool,
+    SettleCall,
+    Step,
+)
 from evener.model.chain import falls_back
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
@@ -50,6 +62,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     caller: Caller
     output: OutputSchema | None = None
+    decide_within: float = 0.0  # seconds; 0 is for ever
 
 
 class Driver:
@@ -83,7 +96,7 @@ class Driver:
     async def drive(self) -> State:
         """Go on until there is nothing to do: the run has finished."""
         await self.heed()
-        while steps := plan(self.state, self._agent.setup):
+        while steps := plan(self.state, self._agent.setup, time()):
             await self._perform(steps)
             await self.heed()
         return self.state
@@ -110,7 +123,11 @@ class Driver:
                 await self._call_model(step)
             case ContinueTurn(model):
                 await self._call_model(CallModel(model))
-            case FetchMedia() | RunTool() | SettleCall():
+            case AskApproval() as step:
+                await self._ask_approval(step)
+            case Extend():
+                await self.record(ev.Continued(at=time(), run=self.state.run))
+            case FetchMedia() | RunTool() | SettleCall() | RefuseCall():
                 await self._perform_all(steps)
 
     # The inbox.
@@ -118,10 +135,19 @@ class Driver:
     async def heed(self) -> None:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
-            event = _event_of(note)
-            await self._log.settle(note.number, *((event,) if event else ()))
-            if event:
-                self._fold((event,))
+            events = _events_of(note)
+            await self._log.settle(note.number, *events)
+            self._fold(events)
+
+    async def _ask_approval(self, step: AskApproval) -> None:
+        """Write down what must be decided. The plan then has nothing to do, and the run ends here until it is."""
+        seconds = self._agent.decide_within
+        asked = ev.ApprovalAsked(
+            at=time(), id=new_id(), interrupt=step.interrupt, questions=step.questions,
+            expires=time() + seconds if seconds else 0.0,
+        )  # fmt: skip
+        await self.record(asked)
+        self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
 
     async def _heeding(self, work: Coroutine[object, object, T], *, until: Callable[[State], bool]) -> T | None:
         """Do something that takes its time, and listen meanwhile. None: it was given up because of what somebody said."""
@@ -192,6 +218,7 @@ class Driver:
     async def _perform_all(self, steps: tuple[Step, ...]) -> None:
         """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
         settled = [_settled(step.call.id) for step in steps if isinstance(step, SettleCall)]
+        settled += [_refused(step) for step in steps if isinstance(step, RefuseCall)]
         runs = [step for step in steps if isinstance(step, RunTool)]
         starts = [self._started(step) for step in runs]
         await self.record(*settled, *starts)
@@ -205,18 +232,23 @@ class Driver:
     async def _run(self, step: RunTool) -> None:
         self.tell(st.ToolStarted, call=step.call)
         caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress)
-        done = await caller.verify(step.call, site) if step.verifying else await caller.run(step.call, site)
+        call = replace(step.call, raw=step.arguments) if step.arguments else step.call
+        done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
-            await self.record(self._started(RunTool(step.call)))
-            done = await caller.run(step.call, site)
+            await self.record(self._started(replace(step, verifying=False)))
+            done = await caller.run(call, site)
+        if step.arguments:
+            told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
+            done = replace(done, content=(told, *done.content))
         await _surely(self.record(done))
         self.tell(st.ToolFinished, call=step.call, result=done)
 
     def _started(self, step: RunTool) -> ev.CallStarted:
-        digest = self._agent.caller.digest(step.call)
+        call = replace(step.call, raw=step.arguments) if step.arguments else step.call
         return ev.CallStarted(
-            at=time(), call=step.call.id, tool=step.call.name, key=self._key(step.call), digest=digest, verifying=step.verifying
-        )
+            at=time(), call=call.id, tool=call.name, key=self._key(call), digest=self._agent.caller.digest(call),
+            verifying=step.verifying, rule=step.rule,
+        )  # fmt: skip
 
     def _key(self, call: ToolCall) -> str:
         """The idempotency key: the same for every start of one call, in any process."""
@@ -295,16 +327,18 @@ async def _together(work: list[Coroutine[object, object, None]]) -> bool:
     return True
 
 
-def _event_of(note: Note) -> ev.Event | None:
-    """What a note means; None for one that nobody understands."""
+def _events_of(note: Note) -> tuple[ev.Event, ...]:
+    """What a note means; nothing for one that nobody understands."""
     body = msgspec.json.decode(note.body, type=dict[str, object])
     match note.kind, body:
         case "steer", {"text": str(text)}:
-            return ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True)
+            return (ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True),)
         case "cancel", _:
-            return ev.Cancelled(at=time(), why=str(body.get("why", "")))
+            return (ev.Cancelled(at=time(), why=str(body.get("why", ""))),)
+        case "decide", {"decisions": list(decisions)}:
+            return tuple(msgspec.convert({**one, "at": time()}, ev.ApprovalDecided) for one in decisions)
         case _:
-            return None
+            return ()
 
 
 def _failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
@@ -322,6 +356,13 @@ def _replied(answer: Answered) -> ev.Replied:
         at=time(), message=answer.message, stop=answer.reply.stop, cost=cost.amount, exact=cost.exact, losses=answer.losses,
         seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=answer.reply.id, problems=problems,
     )  # fmt: skip
+
+
+def _refused(step: RefuseCall) -> ev.CallFinished:
+    metadata = msgspec.json.encode({"rule": step.rule} if step.rule else {}).decode()
+    return ev.CallFinished(
+        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", metadata=metadata
+    )
 
 
 def _settled(call: str) -> ev.CallFinished:

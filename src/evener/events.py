@@ -19,6 +19,8 @@ from evener.transcript.reply import Stop
 
 __all__ = [
     "VERSION",
+    "ApprovalAsked",
+    "ApprovalDecided",
     "CallFinished",
     "CallStarted",
     "Cancelled",
@@ -28,16 +30,19 @@ __all__ = [
     "Event",
     "Finished",
     "Imported",
+    "Interrupt",
     "MediaFetched",
     "ModelCalled",
     "ModelFailed",
     "Opened",
     "Outcome",
     "Prompted",
+    "Question",
     "Replied",
     "Resumed",
     "Steered",
     "StopCause",
+    "Verdict",
     "decode_event",
     "encode_event",
     "encode_events",
@@ -52,8 +57,14 @@ Effect = Literal["read", "idempotent", "write"]
 Outcome = Literal["done", "failed", "unknown"]
 """How a call ended. `unknown`: it was started, and nobody can say whether it took effect."""
 
+Interrupt = Literal["tool", "output", "step", "limit"]
+"""What a decision is about: a call, the final answer, another request to the model, going on beyond a limit."""
+
+Verdict = Literal["allow", "reject"]
+
 StopCause = Literal[
     "done",  # the model gave its final answer
+    "approval",  # it waits for a decision; resume it afterwards
     "refusal",  # the model or a filter declined
     "length",  # the answer was cut at the output limit
     "limit",  # a limit of the run was reached; it can be resumed
@@ -158,6 +169,36 @@ class ModelFailed(Fact, frozen=True, tag="model_failed"):
     shown: bool = False  # pieces of it had been shown: they are retracted
 
 
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One thing to decide. `key` is the id of a call, or a word for what else waits. `digest` is of exactly what is asked."""
+
+    key: str
+    digest: str
+    why: str = ""
+    rule: str = ""
+
+
+class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
+    """The run waits until all of these are decided. `expires` is a time; 0 is never."""
+
+    id: str
+    interrupt: Interrupt
+    questions: tuple[Question, ...]
+    expires: float = 0.0
+
+
+class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
+    """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call."""
+
+    id: str
+    key: str
+    verdict: Verdict
+    why: str = ""
+    arguments: str = ""
+    digest: str = ""
+    by: str = ""
+
+
 class CallStarted(Fact, frozen=True, tag="call_started"):
     """A tool is about to run. On disk before the tool sees its arguments."""
 
@@ -166,6 +207,7 @@ class CallStarted(Fact, frozen=True, tag="call_started"):
     key: str  # the idempotency key: the same for every start of this call
     digest: str = ""  # of tool, arguments and schema
     verifying: bool = False  # not the tool, but the question whether it took effect
+    rule: str = ""  # of the policy, if one allowed it
 
 
 class CallFinished(Fact, frozen=True, tag="call_finished"):
@@ -214,6 +256,8 @@ Event = (
     | ModelCalled
     | Replied
     | ModelFailed
+    | ApprovalAsked
+    | ApprovalDecided
     | CallStarted
     | CallFinished
     | MediaFetched

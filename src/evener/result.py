@@ -13,7 +13,7 @@ from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
-__all__ = ["Record", "Request", "RunResult", "result_of"]
+__all__ = ["Approval", "Record", "Request", "RunResult", "approvals_of", "result_of"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -42,6 +42,19 @@ class Request(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class Approval(msgspec.Struct, frozen=True):
+    """Something that waits to be decided: a call, or what `interrupt` says. `expires` is a time; 0 is never."""
+
+    id: str
+    key: str
+    interrupt: ev.Interrupt
+    digest: str
+    call: ToolCall | None = None
+    why: str = ""
+    rule: str = ""
+    expires: float = 0.0
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
 
@@ -59,6 +72,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     thread: str
     run: str
     pending: tuple[ToolCall, ...] = ()
+    approvals: tuple[Approval, ...] = ()
     losses: tuple[Loss, ...] = ()
     records: tuple[Record, ...] = ()
     requests: tuple[Request, ...] = ()
@@ -79,20 +93,33 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str) -> RunResul
     last: Message | None = replies[-1].message if replies else None
     return RunResult(
         text=last.text if last else "",
-        stop=finished.cause if finished else "cancelled",
-        detail=finished.detail if finished else "The run was given up before it came to an end.",
+        stop=finished.cause if finished else "approval" if state.open_questions else "cancelled",
+        detail=finished.detail if finished else "" if state.open_questions else "The run was given up before its end.",
         usage=state.spent.usage,
         cost=state.spent.cost,
         exact=state.spent.exact,
         thread=log,
         run=state.run,
         pending=tuple(pending.call for pending in state.calls if pending.status != "finished"),
+        approvals=approvals_of(state),
         losses=_distinct(loss for reply in replies for loss in reply.losses),
         records=tuple(_records(run)),
         requests=tuple(_requests(run)),
         seconds=state.spent.seconds,
         transcript=state.transcript,
     )
+
+
+def approvals_of(state: State) -> tuple[Approval, ...]:
+    """What waits to be decided."""
+    calls = {pending.call.id: pending.call for pending in state.calls}
+    return tuple(
+        Approval(
+            one.approval, one.question.key, one.interrupt, one.question.digest, calls.get(one.question.key),
+            one.question.why, one.question.rule, one.expires,
+        )
+        for one in state.open_questions
+    )  # fmt: skip
 
 
 def _of_run(events: Iterable[ev.Event], run: str) -> list[ev.Event]:

@@ -7,13 +7,14 @@ never is. Pieces that were shown and did not count are taken back by `Retracted`
 import msgspec
 
 from evener.errors import EvenerError
-from evener.events import CallFinished
+from evener.events import CallFinished, Interrupt, Question
 from evener.result import RunResult
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
 from evener.transcript.usage import Usage
 
 __all__ = [
+    "ApprovalRequested",
     "ArgumentsStreamed",
     "NoticeGiven",
     "Place",
@@ -126,6 +127,14 @@ class Retracted(Shown, frozen=True, tag="retracted"):
     why: str
 
 
+class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):
+    """Somebody must decide. The run ends here, and is resumed when it is done."""
+
+    approval: str
+    interrupt: Interrupt
+    questions: tuple[Question, ...]
+
+
 class NoticeGiven(Shown, frozen=True, tag="notice_given"):
     """The model is told something: little is left of a limit, or it goes in circles."""
 
@@ -146,7 +155,8 @@ class RunFinished(Shown, frozen=True, tag="run_finished"):
 
 
 StreamEvent = (
-    RunStarted
+    ApprovalRequested
+    | RunStarted
     | RequestStarted
     | TextStreamed
     | ReasoningStreamed

@@ -2,19 +2,24 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TypeVar
 
 from evener import events as ev
 from evener.driver import Agent
 from evener.errors import UsageError
+from evener.events import Interrupt
+from evener.harness.approvals import Decision
+from evener.harness.judging import judge_of
 from evener.harness.running import RunStream
 from evener.harness.thread import Prompt, Thread
+from evener.loop.gate import Gate
 from evener.loop.limits import Limits
 from evener.loop.plan import Setup, ToolFacts
 from evener.model.opening import open_model
 from evener.model.seam import Askable
+from evener.policy import Policy
 from evener.result import RunResult
 from evener.store.log import Store
 from evener.store.memory import MemoryStore
@@ -40,7 +45,8 @@ class Harness:
 
     `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
     platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
-    the model a tool to page through output that was too large to be shown.
+    the model a tool to page through output that was too large to be shown. `policy` says which calls are allowed, denied or
+    asked about; `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever).
     """
 
     def __init__(
@@ -57,6 +63,9 @@ class Harness:
         max_output_tokens: int | None = None,
         temperature: float | None = None,
         page_output: bool = True,
+        policy: Policy | None = None,
+        interrupts: Iterable[Interrupt] = (),
+        decide_within: float = 0.0,
     ) -> None:
         named = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
         self._models = tuple(
@@ -74,6 +83,9 @@ class Harness:
         self._store = _store(store)
         self._toolbox = with_reader(Toolbox(tools), self._store) if page_output else Toolbox(tools)
         self._threads = Threads()
+        self._policy = policy
+        self._interrupts = frozenset(interrupts)
+        self._decide_within = decide_within
 
     @property
     def name(self) -> str:
@@ -123,22 +135,32 @@ class Harness:
         """The same for callers without an event loop."""
         return _to_the_end(self.resume(thread, limits=limits))
 
+    async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
+        """Decide what waits in a thread, from any process, by the key of each approval; then `resume` it.
+
+        ApprovalStale when it was decided before, has expired, or is about something that has changed.
+        """
+        await self.thread(thread).decide(decisions)
+
     def thread(self, id: str = "", *, limits: Limits | None = None, history: Iterable[Message] = ()) -> Thread:
         """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
 
         A new one may begin with a `history`: messages from elsewhere, or examples.
         """
+        caller = Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=self._store)
         setup = Setup(
             models=tuple(model.name for model in self._models),
             tools={name: _facts(tool) for name, tool in self._toolbox.items()},
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
+            gate=Gate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
         )
         agent = Agent(
             models=self._models,
             specs=self._toolbox.specs,
             setup=setup,
-            caller=Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=self._store),
+            caller=caller,
+            decide_within=self._decide_within,
         )
         config = ev.Configured(at=0.0, model=self._models[0].name, system=self._system, tools=self._toolbox.specs)
         return Thread(

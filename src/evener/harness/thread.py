@@ -1,7 +1,7 @@
 """A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 
 import msgspec
@@ -10,14 +10,16 @@ from evener import events as ev
 from evener import streaming as st
 from evener.driver import Agent, Driver
 from evener.errors import EvenerError, UsageError
+from evener.harness.approvals import Decision, decide
 from evener.harness.running import RunStream, Show
+from evener.loop.gate import Judgement
 from evener.loop.state import State, fold
 from evener.model.media import Media
 from evener.model.seam import Answered
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
 from evener.store.log import Log, Note, Store
-from evener.transcript.blocks import Block
+from evener.transcript.blocks import Block, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Transport
@@ -87,6 +89,11 @@ class Thread:
     async def cancel(self, why: str = "") -> None:
         """Ask a run that is under way to stop, here or in another process."""
         await self._say("cancel", {"why": why})
+
+    async def decide(self, decisions: Mapping[str, Decision]) -> None:
+        """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
+        judge = self._agent.setup.gate.judge or _allow
+        await decide(self._store, self._id, decisions, toolbox=self._agent.caller.toolbox, judge=judge)
 
     async def state(self) -> State:
         """What the log says now."""
@@ -168,7 +175,8 @@ class Thread:
             if state.finished.cause in NOT_RESUMABLE:
                 raise UsageError(f"The last run of thread {self._id} came to its end. Give it a prompt to go on.")
             return (*self._configured(state), ev.Continued(at=time(), run=state.run))
-        return (*self._configured(state), ev.Resumed(at=time(), epoch=state.epoch + 1))
+        under_way = state.asking or any(pending.status == "started" for pending in state.calls)
+        return (*self._configured(state), *((ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()))
 
     def _configured(self, state: State) -> tuple[ev.Event, ...]:
         known = state.config
@@ -176,6 +184,10 @@ class Thread:
         if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
             return ()
         return (msgspec.structs.replace(ours, at=time()),)
+
+
+def _allow(_call: ToolCall) -> Judgement:
+    return Judgement()
 
 
 def _run_of(beginning: tuple[ev.Event, ...], state: State) -> str:

@@ -21,7 +21,7 @@ from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
-__all__ = ["Pending", "Phase", "State", "apply", "fold"]
+__all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold"]
 
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
 Status = Literal["asked", "started", "interrupted", "finished"]
@@ -37,6 +37,16 @@ class Pending(msgspec.Struct, frozen=True):
     status: Status = "asked"
     result: ev.CallFinished | None = None
     key: str = ""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A question of this turn, and its decision when there is one."""
+
+    approval: str
+    interrupt: ev.Interrupt
+    question: ev.Question
+    expires: float = 0.0
+    decision: ev.ApprovalDecided | None = None
 
 
 class State(msgspec.Struct, frozen=True):
@@ -62,6 +72,7 @@ class State(msgspec.Struct, frozen=True):
     repeat: tuple[str, int] = ("", 0)  # the digest of the last batch of calls, how often it came in a row
     media: tuple[tuple[str, str], ...] = ()  # URL and digest
     wanted: tuple[str, ...] = ()  # URLs of media in what the user said
+    questions: tuple[Waiting, ...] = ()
     cancelled: str | None = None
     finished: ev.Finished | None = None
     epoch: int = 0
@@ -72,6 +83,8 @@ class State(msgspec.Struct, frozen=True):
         """Where the run stands, for people."""
         if not self.run or self.finished is not None:
             return "awaiting_input"
+        if self.open_questions:
+            return "waiting"
         if any(pending.status != "finished" for pending in self.calls):
             return "executing_tools"
         if self.failure is not None:
@@ -79,6 +92,15 @@ class State(msgspec.Struct, frozen=True):
         if self.reply is not None and not self.calls and not self.asking:
             return "respond"
         return "processing"
+
+    @property
+    def open_questions(self) -> tuple[Waiting, ...]:
+        """What must be decided before the run goes on."""
+        return tuple(one for one in self.questions if one.decision is None)
+
+    def waiting_for(self, key: str) -> Waiting | None:
+        """The question of this key, decided or not."""
+        return next((one for one in self.questions if one.question.key == key), None)
 
     @property
     def used(self) -> Spent:
@@ -105,6 +127,8 @@ def apply(state: State, event: ev.Event) -> State:
             return _marked(state, event, "started", key=event.key)
         case ev.CallFinished():
             return _call_finished(state, event)
+        case ev.ApprovalAsked() | ev.ApprovalDecided():
+            return _questioned(state, event)
         case ev.ModelFailed():
             return _timed(state, event.at, asking="", failure=event, failures=state.failures + 1)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
@@ -151,6 +175,24 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
             return _timed(state, event.at, finished=event, asking="")
 
 
+def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> State:
+    """Questions of an earlier asking are replaced; a decision counts for the asking it names, and once."""
+    match event:
+        case ev.ApprovalAsked():
+            asked = {question.key for question in event.questions}
+            kept = tuple(one for one in state.questions if one.question.key not in asked)
+            new = (Waiting(event.id, event.interrupt, question, event.expires) for question in event.questions)
+            return _timed(state, event.at, questions=(*kept, *new))
+        case ev.ApprovalDecided():
+            questions = tuple(
+                replace(one, decision=event)
+                if (one.approval, one.question.key, one.decision) == (event.id, event.key, None)
+                else one
+                for one in state.questions
+            )
+            return replace(state, questions=questions, last=event.at)
+
+
 def _timed(state: State, at: float, **changes: object) -> State:
     """Changes after work that took until `at`."""
     spent = replace(state.spent, seconds=state.spent.seconds + max(at - state.last, 0.0))
@@ -193,7 +235,7 @@ def _replied(state: State, event: ev.Replied) -> State:
     repeat = (digest, state.repeat[1] + 1 if digest == state.repeat[0] else 1) if calls else ("", 0)
     return replace(
         state, transcript=state.transcript.append(event.message), calls=tuple(Pending(call) for call in calls),
-        reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at,
+        reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
     )  # fmt: skip
 
 
