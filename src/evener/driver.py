@@ -6,6 +6,7 @@ on disk before it happens. Cancelled at any point, it leaves a log that can be r
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from decimal import Decimal
 from hashlib import sha256
 from time import time
 from typing import TypeVar
@@ -15,7 +16,9 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
+from evener.budget import Budget
 from evener.errors import EvenerError, ProviderError
+from evener.hooks import Answer, Cancel, HookEvent, Hooks, Moment, rewritten
 from evener.loop.plan import Setup, plan
 from evener.loop.state import State, fold
 from evener.loop.steps import (
@@ -33,6 +36,8 @@ from evener.loop.steps import (
 from evener.model.chain import falls_back
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
+from evener.nesting import Site, Tally, current_site
+from evener.pausing import paused_of
 from evener.store.log import Log, Note
 from evener.tools.calling import Caller, CallSite
 from evener.transcript.ask import OutputSchema, ToolSpec
@@ -40,6 +45,7 @@ from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
+from evener.transcript.usage import Usage
 
 __all__ = ["Agent", "Driver"]
 
@@ -63,6 +69,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller
     output: OutputSchema | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
+    hooks: Hooks = Hooks()
 
 
 class Driver:
@@ -77,8 +84,12 @@ class Driver:
         place: st.Place,
         media: Media,
         answers: dict[str, Answered],
+        budget: Budget,
+        depth: int = 0,
         show: Show | None = None,
     ) -> None:
+        self._budget = budget
+        self._depth = depth
         self._log = log
         self._agent = agent
         self._place = place
@@ -92,6 +103,8 @@ class Driver:
         self.events: list[ev.Event] = []
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
+        self.warnings: list[str] = []
+        """What went wrong beside the run: hooks that failed."""
 
     async def drive(self) -> State:
         """Go on until there is nothing to do: the run has finished."""
@@ -118,7 +131,7 @@ class Driver:
     async def _perform(self, steps: tuple[Step, ...]) -> None:
         match steps[0]:
             case Finish(cause, detail):
-                await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
+                await self._finish(cause, detail)
             case CallModel() as step:
                 await self._call_model(step)
             case ContinueTurn(model):
@@ -126,9 +139,29 @@ class Driver:
             case AskApproval() as step:
                 await self._ask_approval(step)
             case Extend():
+                self._budget.renew()
                 await self.record(ev.Continued(at=time(), run=self.state.run))
             case FetchMedia() | RunTool() | SettleCall() | RefuseCall():
                 await self._perform_all(steps)
+
+    async def _finish(self, cause: ev.StopCause, detail: str) -> None:
+        if cause == "limit":
+            self.hooked("limit_reached", stop=cause, detail=detail)
+        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
+
+    # Hooks.
+
+    def hooked(self, event: HookEvent, **about: object) -> tuple[Answer, ...]:
+        """What the hooks for this event answer."""
+        if not self._agent.hooks:
+            return ()
+        place = self._place
+        moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
+        return self._agent.hooks.call(moment, self._warn)
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.tell(st.Warned, text=text)
 
     # The inbox.
 
@@ -179,6 +212,25 @@ class Driver:
             self.tell(st.RetryScheduled, error=failure, wait=step.wait, model=model.name)
             if step.wait and await self._heeding(_pause(step.wait), until=_is_cancelled) is None:
                 return
+        room = self._budget.reserve(cost=self._most_cost(model))
+        if isinstance(room, str):
+            await self._finish("limit", room)
+            return
+        try:
+            answer = await self._call_within(step, model)
+        except BaseException:
+            self._budget.settle(room, usage=Usage(), cost=Decimal(0))
+            raise
+        usage, cost = (answer.reply.usage, answer.cost.amount) if answer else (Usage(), Decimal(0))
+        self._budget.settle(room, usage=usage, cost=cost)
+
+    def _most_cost(self, model: Askable) -> Decimal:
+        if not self._budget.counts_money:
+            return Decimal(0)
+        return model.most_cost(model.ask(self.state.transcript, self._agent.specs, output=self._agent.output))
+
+    async def _call_within(self, step: CallModel, model: Askable) -> Answered | None:
+        """The answer, written down; None when there is none."""
         await self.record(ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices))
         for key, text in step.notices:
             self.tell(st.NoticeGiven, key=key, text=text)
@@ -191,14 +243,15 @@ class Driver:
             if self._sequence > shown:
                 self.tell(st.Retracted, why=str(error))
             await self.record(_failed(error, shown=self._sequence > shown))
-            return
+            return None
         if answer is None:
             if self._sequence > shown:
                 self.tell(st.Retracted, why="The user spoke.")
-            return
+            return None
         self.answers = {model.name: answer}
         await self.record(_replied(answer))
         self.tell(st.TurnFinished, message=answer.message, usage=answer.reply.usage)
+        return answer
 
     async def _asked(self, model: Askable) -> Answered:
         transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
@@ -219,7 +272,14 @@ class Driver:
         """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
         settled = [_settled(step.call.id) for step in steps if isinstance(step, SettleCall)]
         settled += [_refused(step) for step in steps if isinstance(step, RefuseCall)]
-        runs = [step for step in steps if isinstance(step, RunTool)]
+        asked = [step for step in steps if isinstance(step, RunTool)]
+        over = self._budget.claim_calls(sum(not step.again for step in asked))
+        if over:
+            await self._finish("limit", over)
+            return
+        stopped = {step.call.id: why for step in asked if (why := self._stopped_by_hook(step)) is not None}
+        settled += [_refused(RefuseCall(step.call, stopped[step.call.id])) for step in asked if step.call.id in stopped]
+        runs = [step for step in asked if step.call.id not in stopped]
         starts = [self._started(step) for step in runs]
         await self.record(*settled, *starts)
         work = [self._run(step) for step in runs] + [self._fetch(step.url) for step in steps if isinstance(step, FetchMedia)]
@@ -229,8 +289,17 @@ class Driver:
             left = [one.call for one in self.state.calls if one.status == "started"]
             await self.record(*(self._agent.caller.given_up(call) for call in left))
 
+    def _stopped_by_hook(self, step: RunTool) -> str | None:
+        answers = self.hooked("before_tool_call", call=step.call)
+        stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
+        return None if stop is None else f"Cancelled by a hook{f': {stop.why}' if stop.why else '.'}"
+
     async def _run(self, step: RunTool) -> None:
         self.tell(st.ToolStarted, call=step.call)
+        tally = Tally()
+        current_site.set(
+            Site(self._place.run, self._place.thread, step.call.id, self._depth + 1, self._budget, tally, self._show)
+        )
         caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress)
         call = replace(step.call, raw=step.arguments) if step.arguments else step.call
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
@@ -240,6 +309,14 @@ class Driver:
         if step.arguments:
             told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
             done = replace(done, content=(told, *done.content))
+        paused = paused_of(done)
+        if paused is not None:
+            await _surely(self.record(paused))
+            return
+        done = rewritten(done, self.hooked("after_tool_call", call=step.call, result=done))
+        if tally.requests:
+            nested = ev.Nested(tally.requests, tally.tool_calls, tally.usage, tally.cost, tally.exact)
+            done = replace(done, nested=nested)
         await _surely(self.record(done))
         self.tell(st.ToolFinished, call=step.call, result=done)
 

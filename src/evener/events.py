@@ -16,12 +16,14 @@ from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
+from evener.transcript.usage import Usage
 
 __all__ = [
     "VERSION",
     "ApprovalAsked",
     "ApprovalDecided",
     "CallFinished",
+    "CallPaused",
     "CallStarted",
     "Cancelled",
     "Configured",
@@ -30,10 +32,12 @@ __all__ = [
     "Event",
     "Finished",
     "Imported",
+    "InnerQuestion",
     "Interrupt",
     "MediaFetched",
     "ModelCalled",
     "ModelFailed",
+    "Nested",
     "Opened",
     "Outcome",
     "Prompted",
@@ -210,6 +214,28 @@ class CallStarted(Fact, frozen=True, tag="call_started"):
     rule: str = ""  # of the policy, if one allowed it
 
 
+class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What runs inside a call used."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+
+
+class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A question of a run inside a call: where it is decided, and what it is about."""
+
+    thread: str
+    approval: str
+    interrupt: Interrupt
+    question: Question
+    tool: str = ""
+    arguments: str = ""
+    expires: float = 0.0
+
+
 class CallFinished(Fact, frozen=True, tag="call_finished"):
     """A call has its result, whatever it is. `retry` says that the model may mend it and try again."""
 
@@ -220,6 +246,15 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     retry: bool = False
     metadata: str = "{}"
     seconds: float = 0.0
+    nested: Nested | None = None  # what runs inside it used
+
+
+class CallPaused(Fact, frozen=True, tag="call_paused"):
+    """A run inside this call waits for decisions. The call goes on when the run is resumed."""
+
+    call: str
+    thread: str
+    inner: tuple[InnerQuestion, ...] = ()
 
 
 class MediaFetched(Fact, frozen=True, tag="media_fetched"):
@@ -260,6 +295,7 @@ Event = (
     | ApprovalDecided
     | CallStarted
     | CallFinished
+    | CallPaused
     | MediaFetched
     | Cancelled
     | Finished

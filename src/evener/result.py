@@ -43,10 +43,14 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """Something that waits to be decided: a call, or what `interrupt` says. `expires` is a time; 0 is never."""
+    """Something that waits to be decided: a call, or what `interrupt` says. `expires` is a time; 0 is never.
+
+    `thread` is where it waits: the run's own, or that of a run inside one of its calls.
+    """
 
     id: str
     key: str
+    thread: str
     interrupt: ev.Interrupt
     digest: str
     call: ToolCall | None = None
@@ -77,6 +81,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...] = ()
     requests: tuple[Request, ...] = ()
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
     transcript: Transcript
 
     @property
@@ -85,7 +90,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.stop == "done"
 
 
-def result_of(state: State, events: Iterable[ev.Event], *, log: str) -> RunResult:
+def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
     """The result of the state's run, from the events of the run (others are passed over)."""
     run = _of_run(events, state.run)
     finished = state.finished
@@ -93,33 +98,44 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str) -> RunResul
     last: Message | None = replies[-1].message if replies else None
     return RunResult(
         text=last.text if last else "",
-        stop=finished.cause if finished else "approval" if state.open_questions else "cancelled",
-        detail=finished.detail if finished else "" if state.open_questions else "The run was given up before its end.",
+        stop=finished.cause if finished else "approval" if state.phase == "waiting" else "cancelled",
+        detail=finished.detail if finished else "" if state.phase == "waiting" else "The run was given up before its end.",
         usage=state.spent.usage,
         cost=state.spent.cost,
         exact=state.spent.exact,
         thread=log,
         run=state.run,
         pending=tuple(pending.call for pending in state.calls if pending.status != "finished"),
-        approvals=approvals_of(state),
+        approvals=approvals_of(state, log),
         losses=_distinct(loss for reply in replies for loss in reply.losses),
         records=tuple(_records(run)),
         requests=tuple(_requests(run)),
         seconds=state.spent.seconds,
+        warnings=tuple(warnings),
         transcript=state.transcript,
     )
 
 
-def approvals_of(state: State) -> tuple[Approval, ...]:
-    """What waits to be decided."""
+def approvals_of(state: State, log: str) -> tuple[Approval, ...]:
+    """What waits to be decided, in this log and in runs inside its calls."""
     calls = {pending.call.id: pending.call for pending in state.calls}
-    return tuple(
+    own = (
         Approval(
-            one.approval, one.question.key, one.interrupt, one.question.digest, calls.get(one.question.key),
+            one.approval, one.question.key, log, one.interrupt, one.question.digest, calls.get(one.question.key),
             one.question.why, one.question.rule, one.expires,
         )
         for one in state.open_questions
     )  # fmt: skip
+    inner = (_inner(one) for pending in state.calls if pending.status == "paused" for one in pending.inner)
+    return (*own, *inner)
+
+
+def _inner(one: ev.InnerQuestion) -> Approval:
+    call = ToolCall(one.question.key, one.tool, one.arguments) if one.tool else None
+    question = one.question
+    return Approval(
+        one.approval, question.key, one.thread, one.interrupt, question.digest, call, question.why, question.rule, one.expires
+    )
 
 
 def _of_run(events: Iterable[ev.Event], run: str) -> list[ev.Event]:

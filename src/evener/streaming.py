@@ -31,6 +31,7 @@ __all__ = [
     "ToolProgressed",
     "ToolStarted",
     "TurnFinished",
+    "Warned",
 ]
 
 
@@ -142,6 +143,12 @@ class NoticeGiven(Shown, frozen=True, tag="notice_given"):
     text: str
 
 
+class Warned(Shown, frozen=True, tag="warned"):
+    """Something beside the run went wrong, and the run goes on: a hook that failed."""
+
+    text: str
+
+
 class RunFailed(Shown, frozen=True, tag="run_failed"):
     """The run could not go on, for a reason outside of it. What was logged stands."""
 
@@ -168,6 +175,7 @@ StreamEvent = (
     | RetryScheduled
     | Retracted
     | NoticeGiven
+    | Warned
     | RunFailed
     | RunFinished
 )

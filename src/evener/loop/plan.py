@@ -105,7 +105,7 @@ def _start(pending: Pending, state: State, setup: Setup) -> tuple[Step, ...]:
             return (SettleCall(pending.call),)
         case "interrupted":
             return (RunTool(pending.call, again=True),)
-        case "started" | "finished":
+        case "started" | "paused" | "finished":
             return ()
 
 

@@ -24,7 +24,7 @@ from evener.transcript.usage import Usage
 __all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold"]
 
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
-Status = Literal["asked", "started", "interrupted", "finished"]
+Status = Literal["asked", "started", "paused", "interrupted", "finished"]
 
 MOVED_ON = "Not run: the user went on before this call was started."
 LEFT_OPEN = "Interrupted: it is not known whether this call took effect, and the user went on."
@@ -37,6 +37,7 @@ class Pending(msgspec.Struct, frozen=True):
     status: Status = "asked"
     result: ev.CallFinished | None = None
     key: str = ""
+    inner: tuple[ev.InnerQuestion, ...] = ()
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -83,7 +84,7 @@ class State(msgspec.Struct, frozen=True):
         """Where the run stands, for people."""
         if not self.run or self.finished is not None:
             return "awaiting_input"
-        if self.open_questions:
+        if self.open_questions or any(pending.status == "paused" for pending in self.calls):
             return "waiting"
         if any(pending.status != "finished" for pending in self.calls):
             return "executing_tools"
@@ -124,7 +125,9 @@ def apply(state: State, event: ev.Event) -> State:
         case ev.Replied():
             return _replied(state, event)
         case ev.CallStarted():
-            return _marked(state, event, "started", key=event.key)
+            return _marked(state, event, "started", key=event.key, inner=())
+        case ev.CallPaused():
+            return _marked(state, event, "paused", inner=event.inner)
         case ev.CallFinished():
             return _call_finished(state, event)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
@@ -169,7 +172,8 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
         case ev.Cancelled():
             return _timed(state, event.at, cancelled=event.why, asking="")
         case ev.Resumed():
-            calls = tuple(replace(one, status="interrupted") if one.status == "started" else one for one in state.calls)
+            halted = ("started", "paused")
+            calls = tuple(replace(one, status="interrupted") if one.status in halted else one for one in state.calls)
             return replace(state, epoch=event.epoch, calls=calls, asking="", last=event.at)
         case ev.Finished():
             return _timed(state, event.at, finished=event, asking="")
@@ -241,6 +245,8 @@ def _replied(state: State, event: ev.Replied) -> State:
 
 def _call_finished(state: State, event: ev.CallFinished) -> State:
     state = _marked(state, event, "finished", result=event)
+    if event.nested is not None:
+        state = replace(state, spent=state.spent.with_nested(event.nested))
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -249,7 +255,7 @@ def _call_finished(state: State, event: ev.CallFinished) -> State:
     return replace(state, retries=tuple(counted.items()))
 
 
-def _marked(state: State, event: ev.CallStarted | ev.CallFinished, status: Status, **changes: object) -> State:
+def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object) -> State:
     calls = tuple(replace(one, status=status, **changes) if one.call.id == event.call else one for one in state.calls)
     return _timed(state, event.at, calls=calls)
 

@@ -79,6 +79,10 @@ class Askable(Protocol):
         self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
     ) -> Ask: ...
 
+    def most_cost(self, ask: Ask) -> Decimal:
+        """What a call may cost at most, in US dollars; 0 where no price is known."""
+        ...
+
     def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
         """The call, not yet begun. `after` is the last answer in the same conversation: it only makes this one cheaper."""
         ...

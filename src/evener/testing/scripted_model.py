@@ -77,6 +77,11 @@ class ScriptedModel:
     ) -> Ask:
         return Ask(transcript, Origin(wire="scripted", provider="scripted", model=self._name), tuple(tools), output=output)
 
+    def most_cost(self, ask: Ask) -> Decimal:
+        """What it costs."""
+        del ask
+        return self._price.amount
+
     def stream(self, ask: Ask, *, after: object = None) -> "_ScriptedStream":
         """The next line, in pieces. `after` changes nothing."""
         del after
