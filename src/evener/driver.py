@@ -47,7 +47,7 @@ from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transcript.usage import Usage
 
-__all__ = ["Agent", "Driver"]
+__all__ = ["Agent", "Driver", "surely"]
 
 POLL = 0.5
 """Seconds between two looks at the inbox while a model or a tool is at work."""
@@ -96,7 +96,10 @@ class Driver:
         self._show = show
         self._sequence = 0
         self._media = media
-        self._nudge: asyncio.Future[None] | None = None
+        self._watch: _Watch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._nudged = False
         self.state = state
         self.answers = answers
         """The last answer of the model that gave it: what makes the next request cheap."""
@@ -108,10 +111,15 @@ class Driver:
 
     async def drive(self) -> State:
         """Go on until there is nothing to do: the run has finished."""
-        await self.heed()
-        while steps := plan(self.state, self._agent.setup, time()):
-            await self._perform(steps)
+        try:
             await self.heed()
+            while steps := plan(self.state, self._agent.setup, time()):
+                await self._perform(steps)
+                await self.heed()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         return self.state
 
     async def record(self, *events: ev.Event) -> None:
@@ -120,9 +128,13 @@ class Driver:
         self._fold(events)
 
     def nudge(self) -> None:
-        """Look at the inbox now."""
-        if self._nudge is not None and not self._nudge.done():
-            self._nudge.set_result(None)
+        """Look at the inbox now, if something is at work; else it is looked at before the next step."""
+        watch = self._watch
+        if watch is None:
+            return
+        self._nudged = True
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.get_running_loop().create_task(self._listen(watch))
 
     def _fold(self, events: Iterable[ev.Event]) -> None:
         self.state = fold(events, self.state)
@@ -183,25 +195,54 @@ class Driver:
         self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
 
     async def _heeding(self, work: Coroutine[object, object, T], *, until: Callable[[State], bool]) -> T | None:
-        """Do something that takes its time, and listen meanwhile. None: it was given up because of what somebody said."""
-        task = asyncio.ensure_future(work)
+        """Do something that takes its time, and listen meanwhile. None: it was given up because of what somebody said.
+
+        The work goes on in our own task. Who listens is a timer, and a task only when there may be something to hear.
+        """
+        watch = self._watch = _Watch(until)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
         try:
-            while True:
-                self._nudge = asyncio.get_running_loop().create_future()
-                await asyncio.wait((task, self._nudge), timeout=POLL, return_when=asyncio.FIRST_COMPLETED)
-                if task.done():
-                    return task.result()
+            return await work
+        except (asyncio.CancelledError, EvenerError):
+            if not watch.over:
+                raise
+            return None
+        finally:
+            self._watch = None
+            try:
+                await self._heard()
+            finally:
+                watch.leave()
+
+    def _poll(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        self.nudge()
+
+    async def _listen(self, watch: "_Watch") -> None:
+        """Look at the inbox, and end the work if what was said there, or that we may not look, ends it."""
+        try:
+            while self._nudged:
+                self._nudged = False
                 await self._log.renew()
                 await self.heed()
-                if until(self.state):
-                    return None
-        finally:
-            self._nudge = None
-            if not task.done():
-                task.cancel()
-                await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()  # it was raised above, or nobody waits for it any more
+            if self._watch is watch and watch.until(self.state):
+                watch.give_up(None)
+        except EvenerError as error:
+            if self._watch is watch:
+                watch.give_up(error)
+
+    async def _heard(self) -> None:
+        """Nobody listens any more: what is in the inbox must not be settled twice."""
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        try:
+            await asyncio.shield(listener)
+        except asyncio.CancelledError:
+            listener.cancel()
+            await asyncio.wait((listener,))
+            raise
 
     # The model.
 
@@ -297,28 +338,34 @@ class Driver:
     async def _run(self, step: RunTool) -> None:
         self.tell(st.ToolStarted, call=step.call)
         tally = Tally()
-        current_site.set(
-            Site(self._place.run, self._place.thread, step.call.id, self._depth + 1, self._budget, tally, self._show)
-        )
+        place = self._place
+        token = current_site.set(Site(place.run, place.thread, step.call.id, self._depth + 1, self._budget, tally, self._show))
+        try:
+            done = await self._called(step)
+        finally:
+            current_site.reset(token)
+        if step.arguments:
+            told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
+            done = replace(done, content=(told, *done.content))
+        paused = paused_of(done)
+        if paused is not None:
+            await surely(self.record(paused))
+            return
+        done = rewritten(done, self.hooked("after_tool_call", call=step.call, result=done))
+        if tally.requests:
+            nested = ev.Nested(tally.requests, tally.tool_calls, tally.usage, tally.cost, tally.exact)
+            done = replace(done, nested=nested)
+        await surely(self.record(done))
+        self.tell(st.ToolFinished, call=step.call, result=done)
+
+    async def _called(self, step: RunTool) -> ev.CallFinished:
         caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress)
         call = replace(step.call, raw=step.arguments) if step.arguments else step.call
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
             done = await caller.run(call, site)
-        if step.arguments:
-            told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
-            done = replace(done, content=(told, *done.content))
-        paused = paused_of(done)
-        if paused is not None:
-            await _surely(self.record(paused))
-            return
-        done = rewritten(done, self.hooked("after_tool_call", call=step.call, result=done))
-        if tally.requests:
-            nested = ev.Nested(tally.requests, tally.tool_calls, tally.usage, tally.cost, tally.exact)
-            done = replace(done, nested=nested)
-        await _surely(self.record(done))
-        self.tell(st.ToolFinished, call=step.call, result=done)
+        return done
 
     def _started(self, step: RunTool) -> ev.CallStarted:
         call = replace(step.call, raw=step.arguments) if step.arguments else step.call
@@ -365,6 +412,34 @@ class Driver:
                     pass
 
 
+class _Watch:
+    """Work under way in the task that made this, and what would end it. Once it is over, the work is cancelled."""
+
+    __slots__ = ("_cancels", "_error", "_task", "over", "until")
+
+    def __init__(self, until: Callable[[State], bool]) -> None:
+        self.until = until
+        self.over = False
+        self._error: EvenerError | None = None
+        self._task = asyncio.current_task()
+        self._cancels = self._task.cancelling() if self._task else 0
+
+    def give_up(self, error: EvenerError | None) -> None:
+        """End the work."""
+        if self._task is not None and not self.over:
+            self.over, self._error = True, error
+            self._task.cancel()
+
+    def leave(self) -> None:
+        """Take our cancelling back. Raises why the work was given up, if it is an error; somebody else's cancelling stays."""
+        if not self.over or self._task is None:
+            return
+        if self._task.uncancel() > self._cancels:
+            raise asyncio.CancelledError
+        if self._error is not None:
+            raise self._error
+
+
 def _is_cancelled(state: State) -> bool:
     return state.cancelled is not None
 
@@ -378,13 +453,15 @@ async def _pause(seconds: float) -> bool:
     return True
 
 
-async def _surely(work: Coroutine[object, object, None]) -> None:
+async def surely(work: Coroutine[object, object, None]) -> None:
     """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        await asyncio.sleep(0)  # a log in memory has done it by then
+        await (asyncio.shield(task) if not task.done() else task)
     except asyncio.CancelledError:
-        await asyncio.wait((task,))
+        if not task.done():
+            await asyncio.wait((task,))
         if not task.cancelled():
             task.exception()
         raise

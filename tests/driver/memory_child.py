@@ -32,12 +32,14 @@ class Canned:
 
     def __init__(self, wire: str, turns: int) -> None:
         self._wire = WIRES[wire](Settings())
+        self.url = f"http://127.0.0.1:9{self._wire.base}"
+        self._body = json.dumps({"model": MODELS[wire].partition(":")[2], "stream": True}).encode()  # quicker to read again
         self._turns = turns
         self.said = 0
 
     async def send(self, request: Request) -> Response:
         path = "/" + request.url.split("/", 3)[3]
-        received = Received(request.method, path, {name.lower(): value for name, value in request.headers}, request.body)
+        received = Received(request.method, path, {name.lower(): value for name, value in request.headers}, self._body)
         route = self._wire.route(received)
         assert route is not None
         answer = self._wire.say(received, route, self._turn())
@@ -59,7 +61,7 @@ async def look(item: str, closely: bool) -> str:
 
 async def main(wire: str, count: int, turns: int) -> dict[str, float]:
     canned = Canned(wire, turns)
-    model = open_model(MODELS[wire], environ=NOWHERE, transport=canned, key="k", base_url="http://127.0.0.1:9/v1")
+    model = open_model(MODELS[wire], environ=NOWHERE, transport=canned, key="k", base_url=canned.url)
     store = MemoryStore()
     harness = Harness(model, tools=[look], system="You find things.", store=store, limits=Limits(requests=None, tool_calls=None))
     await harness.run("Where is everything?")  # loads and keeps what all share

@@ -129,7 +129,7 @@ THE_BODY = (
     Fault("compressed and cut off", (said(faults.Gzip(lost=60)),), e.TruncatedStream),
     Fault("compressed in single bytes", (said(faults.Gzip(), faults.Bytewise(7)),), OK),
     Fault("a bomb", (said(faults.Huge(BIG), faults.Gzip()),), e.WireError, says="larger than"),
-    Fault("longer than its length", (said(faults.WrongLength(-20)),), CUT),
+    Fault("longer than its length", (said(faults.WrongLength(-1000), faults.HangUp("said")),), CUT),
     Fault("shorter than its length", (said(faults.Cut(3), faults.WrongLength(64)),), e.TruncatedStream),
     Fault("a web page", (Html(),), e.WireError, says="a web page"),
     Fault("a web page as plain text", (sent_as("text/plain", b"\n<html></html>"),), e.WireError),
@@ -150,6 +150,8 @@ NOT_TRIED_AGAIN = (
     Fault("413", (Status(413),), e.InvalidRequest, told={"status": 413}),
     Fault("422", (Status(422),), e.InvalidRequest, told={"status": 422}),
     Fault("key repeated in an error", (Status(401, "The key {key} is not valid."),), e.AuthFailed, says="[secret]"),
+    Fault("key repeated in what is no text", (sent_as("application/json", b'{"type": "{key} \xff"}'),), e.WireError),
+    Fault("key repeated in a page", (Status(400, "<b>{key}</b>"),), e.InvalidRequest, says="[secret]"),
     Fault("500 not to be tried again", (Status(500, headers={"x-should-retry": "false"}),), e.ServerError),
 )
 TRIED_AGAIN = (

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from evener.model import Answer, Model, Stream
-from evener.testing import FakeServer
 from evener.transcript.ask import Ask
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
@@ -142,8 +141,3 @@ def told_by(error: BaseException) -> str:
         shown += [str(link), repr(link), repr(link.args), repr(vars(link)), *notes]
         links += [link.__cause__, link.__context__]
     return "\n".join(shown)
-
-
-def server_of(wire: str, script: Any, **settings: Any) -> FakeServer:
-    """A fake server of this wire."""
-    return FakeServer(wire, script, **settings)

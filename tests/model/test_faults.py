@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from evener.errors import EvenerError, TruncatedStream, UsageError, WireError
 from evener.model import Model, Stream, open_model
-from evener.testing import FakeServer, Status, Turn, faults
+from evener.testing import FakeServer, Raw, Status, Turn, faults
 from evener.testing.transports import FakeAnswer, FakeTransport
 from evener.transcript.delta import TextDelta
 from evener.transport.exchange import Request
@@ -75,6 +75,8 @@ def _with_key(entry: Any, key: str) -> Any:
     """A server may repeat the key that it was sent."""
     if isinstance(entry, Status):
         return replace(entry, message=entry.message.replace("{key}", key))
+    if isinstance(entry, Raw):
+        return replace(entry, body=entry.body.replace(b"{key}", key.encode()))
     if isinstance(entry, Turn):
         return replace(entry, faults=tuple(_with_key(fault, key) for fault in entry.faults))
     return replace(entry, message=entry.message.replace("{key}", key)) if isinstance(entry, faults.ErrorEvent) else entry

@@ -25,7 +25,7 @@ from evener.loop.plan import Setup, ToolFacts
 from evener.model.opening import open_model
 from evener.model.seam import Askable
 from evener.nesting import current_site
-from evener.policy import Policy
+from evener.policy.rules import Policy
 from evener.result import RunResult
 from evener.store.log import Store
 from evener.store.memory import MemoryStore

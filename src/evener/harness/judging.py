@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from evener.loop.gate import Judgement
-from evener.policy import Policy
+from evener.policy.rules import Policy, decide
 from evener.tools.calling import Caller
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
@@ -22,7 +22,7 @@ def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Callabl
         if policy is None:
             why = f"the tool {call.name!r} asks before each call" if approval else ""
             return Judgement("ask" if approval else "allow", why=why, digest=caller.digest(call))
-        found = policy.decide(call, effect=tool.effect if tool else "write", approval=approval)
+        found = decide(call, effect=tool.effect if tool else "write", approval=approval, policy=policy)
         return Judgement(found.verdict, found.rule, found.reason, caller.digest(call))
 
     return judge

@@ -1,6 +1,5 @@
 """A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 
@@ -9,7 +8,7 @@ import msgspec
 from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget
-from evener.driver import Agent, Driver
+from evener.driver import Agent, Driver, surely
 from evener.errors import EvenerError, UsageError
 from evener.harness.approvals import Court, Decision, decide
 from evener.harness.running import RunStream, Show
@@ -152,7 +151,7 @@ class Thread:
                 self._answers = driver.answers
                 if site is not None:
                     site.tally.add(driver.state.spent.since(state.spent if driver.state.run == state.run else Spent()))
-            await asyncio.shield(log.aclose())
+            await surely(log.aclose())
 
     def _driver_of(
         self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None

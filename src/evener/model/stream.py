@@ -126,7 +126,7 @@ class Stream:
         to = self._endpoint
         request = self._request()
         self._began = perf_counter()
-        slot = to.limiter.slot(tokens=len(request.body) // 4, within=to.deadlines.total)
+        slot = to.limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total)
         self._slot = await self._resources.enter_async_context(slot)
         response = await send_retrying(
             self._signed, request, retries=to.retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried

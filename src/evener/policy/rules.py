@@ -1,0 +1,264 @@
+"""Permission rules: which calls run, which are refused, and which somebody is asked about. Pure; the same on every wire.
+
+The first rule that matches decides, and the decision names it. Where no rule matches, a tool that wants approval asks; else
+the default for its effect decides. A rule that allows must be sure; one that denies or asks need not be: arguments that do
+not parse, that hold a key twice, or that fit only after folding (see `matchers`) are taken the careful way. A call whose
+arguments do not parse is never allowed.
+
+A tool that the provider runs is judged by name before it is offered: nobody here sees its calls in time, so no rule that looks
+at arguments allows it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Literal, get_args
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from evener.errors import BadValue, UsageError
+from evener.events import Effect
+from evener.policy.matchers import MISSING, Answer, Condition, Matcher, best, judge, matcher_of
+from evener.transcript.ask import HostedTool
+from evener.transcript.blocks import ToolCall
+from evener.transcript.checks import as_tuple, check_choice, check_text, check_type, json_object
+from evener.transcript.scan import repeated_key
+
+__all__ = ["OPEN", "Decision", "Defaults", "Policy", "Rule", "Verdict", "decide", "decide_hosted", "strictest"]
+
+Verdict = Literal["allow", "deny", "ask"]
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+EFFECTS: tuple[str, ...] = get_args(Effect)
+STRICTNESS = ("allow", "ask", "deny")
+HOSTED = "hosted:"
+MOST_DEEP = 100
+DOT = re.compile(r"(?<!\\)\.")
+
+Seen = dict[str, object] | None
+"""The arguments of a call; None when they cannot be read, or not be known."""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule. `tool` is a pattern for names; a tool of the provider is called `hosted:name`.
+
+    `arguments` says what must hold, by dotted path: `options.force`, `files.*.name` for each of a list or object, `a\\.b` for a
+    key with a dot. All conditions must hold. Under a `*` a rule that allows wants all values to fit, and one at least; others
+    are content with one. `effect` narrows the rule to tools of these effects. `reason` is for whoever reads the decision.
+    """
+
+    tool: str
+    verdict: Verdict
+    arguments: Mapping[str, Condition] = MappingProxyType({})
+    effect: tuple[Effect, ...] = ()
+    reason: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for text, where in ((self.tool, "Rule.tool"), (self.reason, "Rule.reason"), (self.name, "Rule.name")):
+            check_text(text, where)
+        if not self.tool or len(self.tool) > 200:
+            raise BadValue("Rule.tool must be a pattern of 1 to 200 characters; '*' is any tool.")
+        check_choice(self.verdict, VERDICTS, "Rule.verdict")
+        effects = (self.effect,) if isinstance(self.effect, str) else as_tuple(self.effect, "Rule.effect")
+        for effect in effects:
+            check_choice(effect, EFFECTS, "Each of Rule.effect")
+        force_setattr(self, "effect", effects)
+        if not isinstance(self.arguments, Mapping):
+            raise BadValue("Rule.arguments must be a mapping from dotted paths to conditions.")
+        for path in self.arguments:
+            check_text(path, "Each path of Rule.arguments")
+            if not all(_path(path)):
+                raise BadValue(f"{path!r} is no path to an argument. Write names with single dots between them.")
+        matchers = {path: matcher_of(condition) for path, condition in self.arguments.items()}
+        force_setattr(self, "arguments", MappingProxyType(matchers))
+
+    def matches(self, tool: str, effect: Effect, arguments: Seen) -> Answer:
+        """Whether the rule is about this call. `unsure` never happens to a rule that allows."""
+        if not fnmatchcase(tool, self.tool) or (self.effect and effect not in self.effect):
+            return "no"
+        answers = {self._holds(path, matcher_of(wanted), arguments) for path, wanted in self.arguments.items()}
+        if self.verdict == "allow":
+            return "yes" if answers <= {"yes"} else "no"
+        return "no" if "no" in answers else "unsure" if "unsure" in answers else "yes"
+
+    def _holds(self, path: str, matcher: Matcher, arguments: Seen) -> Answer:
+        if arguments is None:
+            return "unsure"
+        answers = [judge(matcher, value) for value in _values(arguments, _path(path))]
+        if self.verdict == "allow":
+            return "yes" if set(answers) == {"yes"} else "no"
+        return best(answers)
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What happens to calls that no rule is about, by the effect of their tool."""
+
+    read: Verdict = "allow"
+    idempotent: Verdict = "ask"
+    write: Verdict = "ask"
+
+    def __post_init__(self) -> None:
+        for effect, verdict in (("read", self.read), ("idempotent", self.idempotent), ("write", self.write)):
+            check_choice(verdict, VERDICTS, f"Defaults.{effect}")
+
+    def of(self, effect: Effect) -> Verdict:
+        """The verdict for one effect."""
+        match effect:
+            case "read":
+                return self.read
+            case "idempotent":
+                return self.idempotent
+            case "write":
+                return self.write
+
+
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to happen to one call, and why. `rule` names the rule that decided, empty when none did.
+
+    `sure` is False when the rule was applied because it could not be ruled out.
+    """
+
+    verdict: Verdict
+    rule: str = ""
+    reason: str = ""
+    sure: bool = True
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """Rules in order, and what happens without one. A single verdict as `default` is meant for all effects."""
+
+    rules: tuple[Rule, ...] = ()
+    default: Defaults = Defaults()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "rules", as_tuple(self.rules, "Policy.rules"))
+        for rule in self.rules:
+            check_type(rule, (Rule,), "Each of Policy.rules")
+        if isinstance(self.default, str):
+            verdict: Verdict = self.default
+            force_setattr(self, "default", Defaults(read=verdict, idempotent=verdict, write=verdict))
+        check_type(self.default, (Defaults,), "Policy.default")
+        names = [self.named(number) for number in range(len(self.rules))]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f"Two rules are called {twice!r}: a decision could not say which one made it. Rename one.")
+
+    def named(self, number: int) -> str:
+        """The name of a rule by its place, counted from 0: its own, or which one it is."""
+        return self.rules[number].name or f"rule {number + 1}"
+
+    def explain(self, call: ToolCall, *, effect: Effect = "write", approval: bool = False) -> str:
+        """A sentence on what would happen to a call, and which rules were passed over. Values of arguments are not repeated."""
+        decision = decide(call, effect=effect, approval=approval, policy=self)
+        words = {"allow": "is allowed", "deny": "is denied", "ask": "waits for approval"}[decision.verdict]
+        names = [self.named(number) for number in range(len(self.rules))]
+        before = names[: names.index(decision.rule)] if decision.rule else names
+        by = f"by {decision.rule!r}" if decision.rule else "by no rule"
+        doubt = "" if decision.sure else " (which could not be ruled out)"
+        passed = f" Not about it: {', '.join(map(repr, before))}." if before else ""
+        return f"The call to {call.name!r} {words} {by}{doubt}: {decision.reason.rstrip('.')}.{passed}"
+
+
+OPEN = Policy(default="allow")  # type: ignore[arg-type]  # a verdict is taken, too
+"""No rules: everything runs but what wants approval."""
+
+
+def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Decision:
+    """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
+    arguments = _arguments(call)
+    found = _first(policy, call.name, effect, arguments)
+    if found is not None:
+        return found
+    verdict = policy.default.of(effect)
+    if arguments is None:
+        return Decision("deny", reason="Its arguments are not a JSON object with each key once, so nothing can allow it.")
+    if approval and verdict != "deny":
+        return Decision("ask", reason=f"The tool {call.name!r} wants approval before each call.")
+    return Decision(verdict, reason=f"No rule is about it, and the default for the effect {effect!r} is {verdict!r}.")
+
+
+def decide_hosted(tool: HostedTool, *, policy: Policy) -> Decision:
+    """Whether a tool that the provider runs may be offered to the model. `ask` means: before it is offered at all."""
+    name = f"{HOSTED}{tool.name or _kind(tool)}"
+    found = _first(policy, name, "write", None)
+    if found is not None:
+        return found
+    verdict = policy.default.write
+    reason = f"No rule is about {name!r}, whose calls are made by the provider, and the default for the effect 'write' is {verdict!r}."
+    return Decision(verdict, reason=reason)
+
+
+def strictest(decisions: Sequence[Decision]) -> Decision:
+    """The strictest of several: so a policy that is trusted less may forbid, and not permit. The first one of equals."""
+    if not decisions:
+        raise UsageError("There is no decision to choose from. Give at least one.")
+    return max(decisions, key=lambda decision: STRICTNESS.index(decision.verdict))
+
+
+def _first(policy: Policy, tool: str, effect: Effect, arguments: Seen) -> Decision | None:
+    unread = arguments is None and not tool.startswith(HOSTED)
+    for number, rule in enumerate(policy.rules):
+        if unread and rule.verdict == "allow":
+            continue
+        answer = rule.matches(tool, effect, arguments)
+        if answer != "no":
+            name = policy.named(number)
+            return Decision(rule.verdict, name, rule.reason or f"The rule {name!r} says {rule.verdict!r}.", answer == "yes")
+    return None
+
+
+def _arguments(call: ToolCall) -> Seen:
+    """The arguments, if everybody would read them alike."""
+    try:
+        found = json_object(call.raw, "The arguments")
+    except (BadValue, ValueError):
+        return None
+    return None if _too_deep(found) or repeated_key(call.raw) is not None else found
+
+
+def _too_deep(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(MOST_DEEP):
+        level = [part for item in level for part in _parts(item)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: object) -> list[object]:
+    match value:
+        case dict():
+            return list(value.values())
+        case list():
+            return value
+    return []
+
+
+def _path(path: str) -> list[str]:
+    return [step.replace("\\.", ".") for step in DOT.split(path)]
+
+
+def _values(arguments: object, path: Sequence[str]) -> list[object]:
+    """The values at a path, MISSING for each that is not there. What is no object on the way there stands for itself."""
+    found: list[object] = [arguments]
+    for step in path:
+        found = [part for value in found for part in _below(value, step)]
+    return [MISSING if value is None else value for value in found]
+
+
+def _below(value: object, step: str) -> list[object]:
+    match value:
+        case None:
+            return [None]
+        case dict() if step != "*":
+            return [value.get(step)]
+        case dict() | list() if step == "*":
+            return _parts(value) or [None]
+    return [[value]]  # fits nothing that a matcher speaks of
+
+
+def _kind(tool: HostedTool) -> str:
+    kind = json_object(tool.raw, "HostedTool.raw").get("type")
+    return kind if isinstance(kind, str) else ""
