@@ -65,9 +65,8 @@ async def main(wire: str, count: int, turns: int) -> dict[str, float]:
     store = MemoryStore()
     harness = Harness(model, tools=[look], system="You find things.", store=store, limits=Limits(requests=None, tool_calls=None))
     await harness.run("Where is everything?")  # loads and keeps what all share
-
+    tracemalloc.start(1)  # not earlier: to load a table of prices under its eyes takes a minute
     threads: list[Thread] = []
-    before = _traced()
     for number in range(count):
         thread = harness.thread()
         result = await thread.run(f"Where is everything, from {number} on?")
@@ -80,7 +79,8 @@ async def main(wire: str, count: int, turns: int) -> dict[str, float]:
     threads.clear()
     thread = None  # type: ignore[assignment]
     idle = _traced()
-    return {"live": (after - idle) / sent, "idle": (idle - before) / kept, "sent": sent / count, "kept": kept / count}
+    await store.aclose()  # which empties it
+    return {"live": (after - idle) / sent, "idle": (idle - _traced()) / kept, "sent": sent / count, "kept": kept / count}
 
 
 def _answers(thread: Thread) -> list[Answer]:
@@ -93,5 +93,4 @@ def _traced() -> int:
 
 
 if __name__ == "__main__":
-    tracemalloc.start(1)
     print(json.dumps(asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))))

@@ -1,12 +1,12 @@
 """What the tests of the driver share: worlds played by fake servers, models that reach them, and a watch over what is left."""
 
 import asyncio
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 
 from msgspec.structs import replace
@@ -43,8 +43,6 @@ IN_MEMORY = Path("/dev/shm")
 @contextmanager
 def quick_folder(tmp_path: Path) -> Iterator[Path]:
     """A folder where a sync of the disk costs nothing, if there is such a place: durability has tests of its own."""
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as folder:
         yield Path(folder)
 
@@ -113,7 +111,11 @@ def others() -> set["asyncio.Task[object]"]:
 
 def children() -> set[str]:
     """The ids of the processes that this one has started and that are still there."""
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found |= set((thread / "children").read_text().split())
+    return found
 
 
 def tool_threads() -> int:
@@ -127,8 +129,3 @@ async def settled(condition: Callable[[], bool], *, seconds: float = 10.0) -> bo
     while not condition() and monotonic() < end:
         await asyncio.sleep(0.001)
     return condition()
-
-
-def descriptors() -> int:
-    """How many files and sockets are open."""
-    return len(os.listdir("/proc/self/fd"))

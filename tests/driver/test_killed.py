@@ -3,6 +3,7 @@
 Real processes on a real SQLite file, 200 of them killed. `python -m bench kills` does it 10,000 times.
 """
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from secrets import randbelow
@@ -14,12 +15,14 @@ from bench.kill_check import DOUBLE, violations
 from bench.kill_world import Mark, World
 from bench.kills import run_apart
 from evener import events as ev
+from evener.store.sqlite import SqliteStore
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
 KILLS = 200
 CHUNKS = 8
+PAGE = 4096
 IN_MEMORY = Path("/dev/shm")
 """A killed process leaves its files as it wrote them, on a disk and in memory alike; only a power cut tells them apart."""
 
@@ -50,6 +53,32 @@ def test_the_moments_are_of_every_kind(tmp_path: Path) -> None:
     assert tally.unknown > 0
     assert tally.checked > 0
     assert tally.repeated > 0
+
+
+def test_killed_in_the_midst_of_a_checkpoint_the_store_is_whole(tmp_path: Path) -> None:
+    """Of the pages that move from SQLite's log into the file only the first has arrived: it names more pages than there are."""
+    path, copy = tmp_path / "whole" / "store.db", tmp_path / "cut" / "store.db"
+    copy.parent.mkdir()
+
+    async def write() -> None:
+        store = SqliteStore(path)
+        log = await store.create("a", ev.Opened(at=1.0, thread="a"), holder="h")
+        for _ in range(100):
+            await log.append(ev.Cancelled(at=1.0, why="x" * 1000))
+        for name in ("store.db", "store.db-wal"):
+            copy.with_name(name).write_bytes(path.with_name(name).read_bytes())
+        await log.aclose()
+        await store.aclose()
+
+    async def read() -> int:
+        store = SqliteStore(copy)
+        events = await store.read("a")
+        await store.aclose()
+        return len(events)
+
+    asyncio.run(write())
+    copy.write_bytes(path.read_bytes()[:PAGE] + copy.read_bytes()[PAGE:])
+    assert asyncio.run(read()) == 101
 
 
 # The check itself: a sound log passes, and each kind of damage is found.

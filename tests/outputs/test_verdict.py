@@ -1,4 +1,4 @@
-"""Every kind of answer in every mode (S2.5, S2.49 to S2.54): final, run the calls, correct by user or by tool, or unexpected."""
+"""Every kind of answer in every mode (S2.5, S2.49 to S2.54): final, run calls, correct by user or by tool, unexpected."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ VALID = [
     ("union, second", PET, '{"tricks": ["roll"]}', Dog(["roll"])),
 ]
 INVALID = [
-    ("invalid JSON", TRIP, '{"city": "Ulm"', "", "not JSON"),
+    ("invalid JSON", TRIP, '{"city": "Ulm"', "city", "not JSON"),
     ("empty", TRIP, "", "", "it is empty"),
     ("wrong type", TRIP, '{"city": 7}', "city", "expected a string"),
     ("extra field", TRIP, '{"city": "Ulm", "dys": 3}', "dys", "did you mean days?"),
@@ -164,6 +164,6 @@ def test_s2_54_the_value_is_taken_off_once(form: OutputForm) -> None:
     """A shape with a field called `value` keeps it; one that is wrapped loses one layer only."""
     held = OutputShape.of({"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]})
     assert verdict(held, form, reply(answered(held, form, '{"value": 1}'))) == Final({"value": 1}, '{"value": 1}')
-    either = OutputShape.of({"anyOf": [held.validator and {"type": "object", "properties": {"value": {}}}, {"type": "null"}]})
+    either = OutputShape.of({"anyOf": [{"type": "object", "properties": {"value": {}}}, {"type": "null"}]})
     assert written(either, form, '{"value": 1}') == '{"value": {"value": 1}}'
     assert verdict(either, form, reply(answered(either, form, '{"value": 1}'))) == Final({"value": 1}, '{"value": 1}')

@@ -6,7 +6,10 @@ Reads `__all__` from the source and imports nothing, so it works on a tree that 
 import ast
 from pathlib import Path
 
-PACKAGES = ("evener", "evener.testing", "evener.transcript", "evener.wire")
+PACKAGES = (
+    *("evener", "evener.encodings", "evener.harness", "evener.local", "evener.model", "evener.store"),
+    *("evener.testing", "evener.tools", "evener.transcript", "evener.wire"),
+)
 FROZEN = Path(__file__).with_name("public_api.txt")
 SRC = Path(__file__).resolve().parents[2] / "src"
 

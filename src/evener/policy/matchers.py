@@ -28,7 +28,7 @@ from evener.policy.patterns import Pattern, Unsupported, compile_pattern
 from evener.transcript.checks import as_tuple, check_number, check_text, check_type
 
 __all__ = [
-    "MISSING", "Answer", "Between", "Condition", "Exactly", "Given", "Glob", "Matcher", "Missing", "OneOf", "Regex",
+    "MISSING", "OPAQUE", "Answer", "Between", "Condition", "Exactly", "Given", "Glob", "Matcher", "Missing", "OneOf", "Regex",
     "Scalar", "Within", "best", "judge", "matcher_of",
 ]  # fmt: skip
 
@@ -43,7 +43,12 @@ class Missing(msgspec.Struct, frozen=True):
     """In place of a value that is not there, or null."""
 
 
+class Opaque(msgspec.Struct, frozen=True):
+    """In place of a value that cannot be got at: a list or a text stands where the rule expects an object."""
+
+
 MISSING = Missing()
+OPAQUE = Opaque()
 
 
 class Exactly(msgspec.Struct, frozen=True):
@@ -168,20 +173,26 @@ def matcher_of(condition: Condition) -> Matcher:
 
 def judge(matcher: Matcher, value: object) -> Answer:
     """Whether a value from a call's arguments fits."""
+    match matcher, value:
+        case OneOf(), _:
+            return best(judge(one, value) for one in matcher.matchers)
+        case Given(), Missing():
+            return "no" if matcher.wanted else "yes"
+        case _, Missing():
+            return "no"
+        case _, Opaque():
+            return "unsure"
     match matcher:
-        case OneOf(matchers):
-            return best(judge(one, value) for one in matchers)
-        case Given(wanted):
-            return "yes" if wanted is not isinstance(value, Missing) else "no"
-    if isinstance(value, Missing):
-        return "no"
-    match matcher:
-        case Exactly(wanted):
-            return _exactly(wanted, value)
+        case Given():
+            return "yes" if matcher.wanted else "no"
+        case Exactly():
+            return _exactly(matcher.value, value)
         case Between():
             return _between(matcher, value)
         case Glob() | Regex() | Within():
             return _text(matcher, value) if isinstance(value, str) else "unsure"
+        case OneOf():
+            return "no"  # answered above
         case _:
             assert_never(matcher)
 

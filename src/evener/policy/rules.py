@@ -20,7 +20,7 @@ from msgspec.structs import force_setattr
 
 from evener.errors import BadValue, UsageError
 from evener.events import Effect
-from evener.policy.matchers import MISSING, Answer, Condition, Matcher, best, judge, matcher_of
+from evener.policy.matchers import MISSING, OPAQUE, Answer, Condition, Matcher, best, judge, matcher_of
 from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import as_tuple, check_choice, check_text, check_type, json_object
@@ -103,6 +103,11 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for effect, verdict in (("read", self.read), ("idempotent", self.idempotent), ("write", self.write)):
             check_choice(verdict, VERDICTS, f"Defaults.{effect}")
 
+    @classmethod
+    def all(cls, verdict: Verdict) -> "Defaults":
+        """The same verdict for every effect."""
+        return cls(read=verdict, idempotent=verdict, write=verdict)
+
     def of(self, effect: Effect) -> Verdict:
         """The verdict for one effect."""
         match effect:
@@ -127,7 +132,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Rules in order, and what happens without one. A single verdict as `default` is meant for all effects."""
+    """Rules in order, and what happens without one. Names of rules are unique: a decision names the rule that made it."""
 
     rules: tuple[Rule, ...] = ()
     default: Defaults = Defaults()
@@ -136,9 +141,6 @@ class Policy(msgspec.Struct, frozen=True):
         force_setattr(self, "rules", as_tuple(self.rules, "Policy.rules"))
         for rule in self.rules:
             check_type(rule, (Rule,), "Each of Policy.rules")
-        if isinstance(self.default, str):
-            verdict: Verdict = self.default
-            force_setattr(self, "default", Defaults(read=verdict, idempotent=verdict, write=verdict))
         check_type(self.default, (Defaults,), "Policy.default")
         names = [self.named(number) for number in range(len(self.rules))]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -161,7 +163,7 @@ class Policy(msgspec.Struct, frozen=True):
         return f"The call to {call.name!r} {words} {by}{doubt}: {decision.reason.rstrip('.')}.{passed}"
 
 
-OPEN = Policy(default="allow")  # type: ignore[arg-type]  # a verdict is taken, too
+OPEN = Policy(default=Defaults.all("allow"))
 """No rules: everything runs but what wants approval."""
 
 
@@ -186,7 +188,7 @@ def decide_hosted(tool: HostedTool, *, policy: Policy) -> Decision:
     if found is not None:
         return found
     verdict = policy.default.write
-    reason = f"No rule is about {name!r}, whose calls are made by the provider, and the default for the effect 'write' is {verdict!r}."
+    reason = f"No rule is about {name!r}, which the provider runs, and the default for the effect 'write' is {verdict!r}."
     return Decision(verdict, reason=reason)
 
 
@@ -241,7 +243,7 @@ def _path(path: str) -> list[str]:
 
 
 def _values(arguments: object, path: Sequence[str]) -> list[object]:
-    """The values at a path, MISSING for each that is not there. What is no object on the way there stands for itself."""
+    """The values at a path: MISSING for each that is not there, OPAQUE where the way leads through something else."""
     found: list[object] = [arguments]
     for step in path:
         found = [part for value in found for part in _below(value, step)]
@@ -256,7 +258,7 @@ def _below(value: object, step: str) -> list[object]:
             return [value.get(step)]
         case dict() | list() if step == "*":
             return _parts(value) or [None]
-    return [[value]]  # fits nothing that a matcher speaks of
+    return [OPAQUE]
 
 
 def _kind(tool: HostedTool) -> str:

@@ -64,6 +64,10 @@ def _look(path: Path) -> None:
     try:
         if not schema.glance(looking, path) and size:
             raise schema.not_ours(path)  # too short for a database, or an empty one of somebody else
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT or not path.with_name(path.name + "-wal").exists():
+            raise
+        # A checkpoint that is under way, or was cut off: half of the pages are in the file. With its log it is whole.
     finally:
         looking.close()
 

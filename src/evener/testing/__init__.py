@@ -10,6 +10,7 @@ from evener.testing.check import Violation, check_request
 from evener.testing.scripted import ScriptedCompleter
 
 if TYPE_CHECKING:
+    from evener.testing.scripted_model import ScriptedModel, calls, says
     from evener.testing.servers import (
         Call,
         Empty,
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
         faults,
         turn,
     )
+    from evener.testing.transports import FakeAnswer, FakeTransport, Gate
 
 __all__ = [
     "Call",
     "Empty",
+    "FakeAnswer",
     "FakeServer",
+    "FakeTransport",
+    "Gate",
     "Html",
     "Native",
     "Raw",
@@ -42,21 +47,34 @@ __all__ = [
     "Refusal",
     "Rejected",
     "ScriptedCompleter",
+    "ScriptedModel",
     "Status",
     "Text",
     "Thinking",
     "Tokens",
     "Turn",
     "Violation",
+    "calls",
     "check_request",
     "faults",
+    "says",
     "turn",
 ]
 
 
+_ELSEWHERE = {
+    "FakeAnswer": "transports",
+    "FakeTransport": "transports",
+    "Gate": "transports",
+    "ScriptedModel": "scripted_model",
+    "calls": "scripted_model",
+    "says": "scripted_model",
+}
+
+
 def __getattr__(name: str) -> object:
-    servers = import_module("evener.testing.servers")
-    if name in servers.__all__:
-        found: object = getattr(servers, name)
-        return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(f"evener.testing.{_ELSEWHERE.get(name, 'servers')}")
+    found: object = getattr(home, name)
+    return found

@@ -78,10 +78,10 @@ async def send_retrying(
             return await _attempt(transport, _within(request, left), fault=fault, cap=caps.error)
         except (ProviderError, TransportError) as error:
             failure = error
-        if isinstance(failure, TimedOut) and end - clock() <= GRACE:
-            raise timed_out("total", request.deadlines.total, place_of(request.url))
         stale = isinstance(failure, TruncatedStream) and not forgiven
         delay = 0.0 if stale else retries.delay(attempt, _asked(failure), random()) if failure.retryable else None
+        if isinstance(failure, TimedOut) and end - clock() <= max(GRACE, delay or 0.0):
+            raise timed_out("total", request.deadlines.total, place_of(request.url))
         if delay is None or clock() + delay >= end:
             raise failure
         if on_retry is not None:
