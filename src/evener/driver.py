@@ -38,8 +38,10 @@ from evener.model.media import Media
 from evener.model.seam import Answered, Askable
 from evener.nesting import Site, Tally, current_site
 from evener.pausing import paused_of
+from evener.showing import Partial
 from evener.store.log import Log, Note
 from evener.tools.calling import Caller, CallSite
+from evener.tools.outputs import Correct, Final, OutputShape, judge
 from evener.transcript.ask import OutputSchema, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
@@ -68,6 +70,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     caller: Caller
     output: OutputSchema | None = None
+    shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
     hooks: Hooks = Hooks()
 
@@ -290,7 +293,7 @@ class Driver:
                 self.tell(st.Retracted, why="The user spoke.")
             return None
         self.answers = {model.name: answer}
-        await self.record(_replied(answer))
+        await self.record(*_replied(answer, self._agent))
         self.tell(st.TurnFinished, message=answer.message, usage=answer.reply.usage)
         return answer
 
@@ -299,10 +302,15 @@ class Driver:
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
         stream = model.stream(ask, after=self.answers.get(model.name))
         names: dict[int, tuple[str, str]] = {}
+        partial: Partial | None = None
         try:
             while deltas := await stream.read():
                 if self._show is not None:
                     self._show_all(deltas, names)
+                    if self._agent.shape is not None:
+                        partial = partial or Partial(self._agent.shape, stream.form)
+                        for value in partial.add(deltas):
+                            self.tell(st.OutputStreamed, value=value)
             return stream.answer
         finally:
             await stream.aclose()
@@ -503,13 +511,26 @@ def _failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
     )  # fmt: skip
 
 
-def _replied(answer: Answered) -> ev.Replied:
+def _replied(answer: Answered, agent: Agent) -> tuple[ev.Event, ...]:
+    """The answer, and what is known of its calls of `final_result` at once: they never run."""
     cost = answer.cost
-    problems = tuple(raw for name, raw in answer.reply.notices if name == "malformed_call")
-    return ev.Replied(
+    reply, shape = answer.reply, agent.shape
+    problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
+    found = judge(reply, answer.output, shape=shape, form=answer.form, tool_names=agent.setup.tools) if shape else None
+    output = found.text if isinstance(found, Final) else ""
+    told: tuple[ev.Event, ...] = ()
+    if isinstance(found, Correct):
+        problems = (found.message,)
+        told = tuple(
+            ev.CallFinished(at=time(), call=call, ok=False, content=(TextBlock(found.message),), outcome="failed")
+            for call in found.calls
+        )
+    replied = ev.Replied(
         at=time(), message=answer.message, stop=answer.reply.stop, cost=cost.amount, exact=cost.exact, losses=answer.losses,
         seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=answer.reply.id, problems=problems,
+        output=output,
     )  # fmt: skip
+    return (replied, *told)
 
 
 def _refused(step: RefuseCall) -> ev.CallFinished:

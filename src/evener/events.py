@@ -74,6 +74,7 @@ StopCause = Literal[
     "limit",  # a limit of the run was reached; it can be resumed
     "repeated",  # the same call came over and over; it can be resumed
     "tool_retries",  # a tool's retry budget is spent
+    "output_retries",  # the structured answer stayed wrong
     "provider_error",  # the model could not be asked
     "cancelled",  # somebody stopped the run; it can be resumed
     "unexpected",  # an answer that fits nowhere
@@ -160,6 +161,7 @@ class Replied(Fact, frozen=True, tag="replied"):
     tries: int = 1
     reply: str = ""  # the provider's id of the answer
     problems: tuple[str, ...] = ()  # what was wrong with the form of the answer, to be told to the model
+    output: str = ""  # the JSON text of a structured answer that was accepted: the run has its end
 
 
 class ModelFailed(Fact, frozen=True, tag="model_failed"):

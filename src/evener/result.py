@@ -6,6 +6,7 @@ from decimal import Decimal
 import msgspec
 
 from evener import events as ev
+from evener.encodings.forms import FINAL_RESULT
 from evener.loop.state import State
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
@@ -68,6 +69,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     output: object = None
+    output_text: str = ""
     stop: ev.StopCause
     detail: str = ""
     usage: Usage
@@ -98,6 +100,7 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: I
     last: Message | None = replies[-1].message if replies else None
     return RunResult(
         text=last.text if last else "",
+        output_text=replies[-1].output if replies else "",
         stop=finished.cause if finished else "approval" if state.phase == "waiting" else "cancelled",
         detail=finished.detail if finished else "" if state.phase == "waiting" else "The run was given up before its end.",
         usage=state.spent.usage,
@@ -161,7 +164,7 @@ def _records(events: Iterable[ev.Event]) -> Iterable[Record]:
         match event:
             case ev.Replied():
                 yield from found.values()
-                found = {call.id: Record(call) for call in event.message.calls}
+                found = {call.id: Record(call) for call in event.message.calls if call.name != FINAL_RESULT}
             case ev.CallStarted(call=call, key=key) if call in found:
                 one = found[call]
                 found[call] = Record(one.call, one.result, key, one.starts + (not event.verifying))

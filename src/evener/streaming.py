@@ -17,6 +17,7 @@ __all__ = [
     "ApprovalRequested",
     "ArgumentsStreamed",
     "NoticeGiven",
+    "OutputStreamed",
     "Place",
     "ReasoningStreamed",
     "RequestStarted",
@@ -84,6 +85,12 @@ class ArgumentsStreamed(Shown, frozen=True, tag="arguments", gc=False):
     call: str
     tool: str
     text: str
+
+
+class OutputStreamed(Shown, frozen=True, tag="output"):
+    """What is there of a structured answer so far, as plain JSON values. For showing: it is not checked yet."""
+
+    value: object
 
 
 class TurnFinished(Shown, frozen=True, tag="turn_finished"):
@@ -168,6 +175,7 @@ StreamEvent = (
     | TextStreamed
     | ReasoningStreamed
     | ArgumentsStreamed
+    | OutputStreamed
     | TurnFinished
     | ToolStarted
     | ToolProgressed

@@ -31,10 +31,11 @@ from evener.store.log import Store
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
 from evener.tools.calling import Caller, with_reader
+from evener.tools.outputs import OutputShape
 from evener.tools.threads import Threads
 from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
-from evener.transcript.ask import Effort
+from evener.transcript.ask import Effort, OutputForm
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
@@ -51,8 +52,10 @@ class Harness:
 
     `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
     platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
-    the model a tool to page through output that was too large to be shown. `policy` says which calls are allowed, denied or
-    asked about; `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever).
+    the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
+    final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
+    `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever). `hooks` are
+    told what runs do. `agents` are other harnesses that this one may hand a task to.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Harness:
         policy: Policy | None = None,
         interrupts: Iterable[Interrupt] = (),
         decide_within: float = 0.0,
+        output: object = None,
+        output_form: OutputForm = "",
         hooks: Iterable[Hook] = (),
         agents: Iterable["Subagent"] = (),
     ) -> None:
@@ -97,6 +102,8 @@ class Harness:
         self._policy = policy
         self._interrupts = frozenset(interrupts)
         self._decide_within = decide_within
+        self._shape = None if output in (None, str) else OutputShape.of(output)
+        self._output = None if self._shape is None else self._shape.spec(output_form)
 
     @property
     def name(self) -> str:
@@ -184,6 +191,8 @@ class Harness:
             specs=self._toolbox.specs,
             setup=setup,
             caller=caller,
+            output=self._output,
+            shape=self._shape,
             decide_within=self._decide_within,
             hooks=self._hooks,
         )

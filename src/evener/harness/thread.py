@@ -21,6 +21,7 @@ from evener.nesting import DEEPEST, Site, current_site
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
 from evener.store.log import Log, NoLog, Note, Store
+from evener.tools.outputs import Accepted
 from evener.transcript.blocks import Block, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
@@ -111,7 +112,7 @@ class Thread:
         if not state.run:
             return await self.run(prompt)
         if state.finished is not None:
-            return result_of(state, await self._store.read(self._id), log=self._id)
+            return self._with_output(result_of(state, await self._store.read(self._id), log=self._id))
         return await self.resume()
 
     async def decide(self, decisions: Mapping[str, Decision]) -> None:
@@ -196,7 +197,7 @@ class Thread:
             await driver.record(*_with_hooks(driver, beginning))
             state = await driver.drive()
             earlier = await self._store.read(self._id) if resumed else driver.events
-            result = result_of(state, earlier, log=self._id, warnings=driver.warnings)
+            result = self._with_output(result_of(state, earlier, log=self._id, warnings=driver.warnings))
             if result.stop == "provider_error" and driver.error is not None:
                 driver.error.thread = self._id
                 raise driver.error
@@ -205,6 +206,14 @@ class Thread:
             raise
         driver.tell(st.RunFinished, result=result)
         return result
+
+    def _with_output(self, result: RunResult) -> RunResult:
+        """The structured answer as the type that was asked for; without one, the text is the answer."""
+        shape = self._agent.shape
+        if shape is None:
+            return msgspec.structs.replace(result, output=result.text) if result.ok else result
+        found = shape.read(result.output_text) if result.ok and result.output_text else None
+        return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
 
     async def _open(self) -> tuple[Log, State]:
         """The log, held, and its state. What is known from the last run is not read again."""

@@ -69,6 +69,8 @@ def plan(state: State, setup: Setup, now: float = 0.0) -> tuple[Step, ...]:
         return (Finish("tool_retries", f"The model did not get a call to {spent_tool!r} right within its retries."),)
     if state.failure is not None:
         return _after_failure(state, setup, now)
+    if state.reply is not None and state.reply.problems and state.corrections >= setup.limits.corrections:
+        return (Finish("output_retries", f"The form of the answer stayed wrong. {state.reply.problems[0]}"),)
     if state.reply is not None and not state.calls and not state.steering:
         return _after_answer(state, setup, state.reply, now)
     return _ask(state, setup, _place(state, setup), now=now)
@@ -136,8 +138,6 @@ def _after_answer(state: State, setup: Setup, reply: ev.Replied, now: float) -> 
         over = exceeded(setup.limits, state.used)
         return _at_limit(state, setup, over, now) if over else (ContinueTurn(_place(state, setup)),)
     if reply.problems:
-        if state.corrections >= setup.limits.corrections:
-            return (Finish("unexpected", f"The form of the answer stayed wrong: {reply.problems[0]}"),)
         more = tuple(("", problem) for problem in reply.problems)
         return _ask(state, setup, _place(state, setup), more=more, now=now)
     found = asked_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
+from evener.encodings.forms import FINAL_RESULT
 from evener.loop.limits import Spent
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
@@ -219,7 +220,7 @@ def _called(state: State, event: ev.ModelCalled) -> State:
         state, transcript=transcript, calls=(), steering=(), asking=event.model, model=event.model, spent=spent,
         failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
-        reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems and not state.calls),
+        reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
     )  # fmt: skip
 
 
@@ -229,12 +230,14 @@ def _replied(state: State, event: ev.Replied) -> State:
     spent = state.spent
     spent = Spent(
         spent.requests,
-        spent.tool_calls + len(calls),
+        spent.tool_calls + sum(call.name != FINAL_RESULT for call in calls),
         spent.usage + used,
         spent.cost + event.cost,
         spent.exact and event.exact,
         spent.seconds + max(event.at - state.last, 0.0),
     )
+    if event.output:
+        calls = ()  # what was called is the answer itself
     digest = _digest(calls)
     repeat = (digest, state.repeat[1] + 1 if digest == state.repeat[0] else 1) if calls else ("", 0)
     return replace(
