@@ -23,6 +23,7 @@ from typing import get_args
 
 import msgspec
 from msgspec.structs import replace
+from states import transitions
 
 from evener.providers import Provider, load_rows
 from evener.transcript import (
@@ -334,8 +335,17 @@ def _functions(codec: Codec) -> Iterator[tuple[str, str]]:
         yield at(home(function.__module__), function.__qualname__), f"`{codec.wire}`, {what}"
 
 
+# What the loop does.
+
+
+def states(_before: str) -> str:
+    """The state machine of a run, found by walking it."""
+    rows = ((f"`{start}`", ", ".join(f"`{name}`" for name in names), f"`{end}`") for (start, end), names in transitions().items())
+    return table(("From", "Events", "To"), rows)
+
+
 PARTS: dict[str, Callable[..., str]] = {
-    part.__name__: part for part in (choices, codecs, events, features, printed, providers, roles, source)
+    part.__name__: part for part in (choices, codecs, events, features, printed, providers, roles, source, states)
 }
 
 

@@ -63,7 +63,9 @@ async def main(wire: str, count: int, turns: int) -> dict[str, float]:
     canned = Canned(wire, turns)
     model = open_model(MODELS[wire], environ=NOWHERE, transport=canned, key="k", base_url=canned.url)
     store = MemoryStore()
-    harness = Harness(model, tools=[look], system="You find things.", store=store, limits=Limits(requests=None, tool_calls=None))
+    harness = Harness(
+        model, tools=[look], system="You find things.", store=store, limits=Limits(requests=None, tool_calls=None)
+    )
     await harness.run("Where is everything?")  # loads and keeps what all share
     tracemalloc.start(1)  # not earlier: to load a table of prices under its eyes takes a minute
     threads: list[Thread] = []

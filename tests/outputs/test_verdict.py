@@ -1,15 +1,17 @@
 """Every kind of answer in every mode (S2.5, S2.49 to S2.54): final, run calls, correct by user or by tool, unexpected."""
 
+import json
 from typing import NamedTuple
 
 import pytest
 
-from evener.encodings import output_text
-from evener.tools.outputs import Calls, Correct, Final, OutputShape, Unexpected, Verdict, judge
+from evener.encodings import EncodingName, output_text, prepare
+from evener.tools.outputs import Calls, Correct, Final, OutputShape, PartialReader, Unexpected, Verdict, judge
 from evener.transcript import Block, Reply, TextBlock, ToolCall
 from evener.transcript.ask import OutputForm
 from evener.transcript.blocks import HostedBlock
-from tests.encodings.talk import TOOLS
+from evener.wire import Quirks
+from tests.encodings.talk import FLAT, TEXTUAL, TOOLS, asked, read, streamed
 from tests.outputs.cases import FORMS, NAMES, NUMBER, PET, TRIP, Cat, Dog, Trip, answered, final, prepared_for, reply, written
 
 NAMED = tuple(tool.name for tool in TOOLS)
@@ -70,39 +72,46 @@ def test_s2_10_an_answer_that_does_not_fit_is_to_be_corrected(
     assert found.message.splitlines()[-1].startswith("Call final_result again" if form == "tool" else "Answer again with only")
 
 
+Means = dict[OutputForm, str]
+"""What a turn means in each form; the empty one is text mode."""
+
+
 class Odd(NamedTuple):
-    """A turn, what it means in each mode, and whom the correction names."""
+    """A turn, what it means, and the calls that a correction answers."""
 
     said: Reply
-    text: str
-    native: str
-    tool: str
-    prompted: str
+    means: Means
     calls: tuple[str, ...] = ()
+
+
+def means(text: str, shaped: str, *, native: str = "", tool: str = "", prompted: str = "") -> Means:
+    """One word for text mode and one for all forms, unless a form has one of its own."""
+    return {"": text, "native": native or shaped, "tool": tool or shaped, "prompted": prompted or shaped}
 
 
 FITS = '{"city": "Ulm"}'
 WORDS = TextBlock("Go to Ulm.")
+USER, TOOL = "Correct user", "Correct tool"
 ODD: dict[str, Odd] = {
-    "fenced": Odd(reply(TextBlock(f"```json\n{FITS}\n```")), "Final", "Correct user", "Correct user", "Final"),
-    "fenced arguments": Odd(reply(final(f"```\n{FITS}\n```")), "Calls", *["Correct tool"] * 3, calls=("f1",)),
-    "after thoughts": Odd(reply(TextBlock(f"<think>{{}}</think>{FITS}")), "Final", *["Correct user"] * 2, prompted="Final"),
-    "text instead": Odd(reply(WORDS), "Final", *["Correct user"] * 3),
-    "the JSON as text": Odd(reply(TextBlock(FITS)), "Final", "Final", "Correct user", "Final"),
-    "ordinary calls": Odd(reply(ADD, stop="tools"), *["Calls"] * 4),
-    "ordinary calls and the answer": Odd(reply(TextBlock(FITS), ADD, stop="tools"), *["Calls"] * 4),
-    "text beside the final call": Odd(reply(WORDS, final(FITS)), "Calls", "Correct tool", "Final", "Correct tool", ("f1",)),
-    "the final call with siblings": Odd(reply(ADD, final(FITS), stop="tools"), "Calls", *["Correct tool"] * 3, calls=("f1",)),
-    "twice": Odd(reply(final(FITS), final(FITS, "f2")), "Calls", *["Correct tool"] * 3, calls=("f1", "f2")),
-    "refusal": Odd(reply(TextBlock("No."), stop="refusal"), "Final", *["Unexpected"] * 3),
-    "refusal in JSON": Odd(reply(TextBlock(FITS), stop="refusal"), "Final", *["Unexpected"] * 3),
-    "cut off": Odd(reply(TextBlock('{"city": "U'), stop="length"), "Final", *["Unexpected"] * 3),
-    "cut off where it fits": Odd(reply(TextBlock(FITS), stop="length"), "Final", *["Unexpected"] * 3),
-    "a cut final call": Odd(reply(final('{"ci'), stop="length"), "Calls", *["Unexpected"] * 3),
-    "a full window": Odd(reply(WORDS, stop="context_full"), "Final", *["Unexpected"] * 3),
-    "paused": Odd(reply(WORDS, stop="paused"), *["Calls"] * 4),
-    "a hosted call that is awaited": Odd(reply(WORDS, HostedBlock("{}", "openai_chat", opens="h1")), *["Calls"] * 4),
-    "nothing": Odd(reply(), "Final", *["Correct user"] * 3),
+    "fenced": Odd(reply(TextBlock(f"```json\n{FITS}\n```")), means("Final", USER, prompted="Final")),
+    "fenced arguments": Odd(reply(final(f"```\n{FITS}\n```")), means("Calls", TOOL), ("f1",)),
+    "after thoughts": Odd(reply(TextBlock(f"<think>{{}}</think>{FITS}")), means("Final", USER, prompted="Final")),
+    "text instead": Odd(reply(WORDS), means("Final", USER)),
+    "the JSON as text": Odd(reply(TextBlock(FITS)), means("Final", "Final", tool=USER)),
+    "ordinary calls": Odd(reply(ADD, stop="tools"), means("Calls", "Calls")),
+    "ordinary calls and the answer": Odd(reply(TextBlock(FITS), ADD, stop="tools"), means("Calls", "Calls")),
+    "text beside the final call": Odd(reply(WORDS, final(FITS)), means("Calls", TOOL, tool="Final"), ("f1",)),
+    "the final call with siblings": Odd(reply(ADD, final(FITS), stop="tools"), means("Calls", TOOL), ("f1",)),
+    "twice": Odd(reply(final(FITS), final(FITS, "f2")), means("Calls", TOOL), ("f1", "f2")),
+    "refusal": Odd(reply(TextBlock("No."), stop="refusal"), means("Final", "Unexpected")),
+    "refusal in JSON": Odd(reply(TextBlock(FITS), stop="refusal"), means("Final", "Unexpected")),
+    "cut off": Odd(reply(TextBlock('{"city": "U'), stop="length"), means("Final", "Unexpected")),
+    "cut off where it fits": Odd(reply(TextBlock(FITS), stop="length"), means("Final", "Unexpected")),
+    "a cut final call": Odd(reply(final('{"ci'), stop="length"), means("Calls", "Unexpected")),
+    "a full window": Odd(reply(WORDS, stop="context_full"), means("Final", "Unexpected")),
+    "paused": Odd(reply(WORDS, stop="paused"), means("Calls", "Calls")),
+    "a hosted call that is awaited": Odd(reply(WORDS, HostedBlock("{}", "openai_chat", opens="h")), means("Calls", "Calls")),
+    "nothing": Odd(reply(), means("Final", USER)),
 }
 
 
@@ -115,7 +124,7 @@ def kind_of(found: Verdict) -> str:
 def test_s2_5_what_a_turn_means_in_each_form(form: OutputForm, name: str) -> None:
     odd = ODD[name]
     found = verdict(TRIP, form, odd.said)
-    assert kind_of(found) == getattr(odd, form)
+    assert kind_of(found) == odd.means[form]
     if isinstance(found, Correct) and found.by == "tool":
         assert found.calls == odd.calls, "ordinary siblings are not corrected: they run"
     if isinstance(found, Final):
@@ -126,7 +135,7 @@ def test_s2_5_what_a_turn_means_in_each_form(form: OutputForm, name: str) -> Non
 def test_s2_50_in_text_mode_the_final_text_is_the_answer(name: str) -> None:
     odd = ODD[name]
     found = judge(odd.said, odd.said.text, shape=None, tool_names=NAMED)
-    assert kind_of(found) == odd.text
+    assert kind_of(found) == odd.means[""]
     if isinstance(found, Final):
         assert found.value == found.text == odd.said.text
 
@@ -167,3 +176,28 @@ def test_s2_54_the_value_is_taken_off_once(form: OutputForm) -> None:
     either = OutputShape.of({"anyOf": [{"type": "object", "properties": {"value": {}}}, {"type": "null"}]})
     assert written(either, form, '{"value": 1}') == '{"value": {"value": 1}}'
     assert verdict(either, form, reply(answered(either, form, '{"value": 1}'))) == Final({"value": 1}, '{"value": 1}')
+
+
+WRITTEN: dict[EncodingName, str] = {"json_schema": "{}", "xml": "```json\n{}\n```", "react": "Thought: hm\nFinal Answer: {}"}
+
+
+@pytest.mark.parametrize("encoding", TEXTUAL)
+@pytest.mark.parametrize("quirks", [FLAT, Quirks()], ids=["flat", "wrapped"])
+@pytest.mark.parametrize(
+    ("shape", "text", "value"), [(TRIP, FITS, Trip("Ulm")), (NAMES, '["a"]', ["a"])], ids=["object", "list"]
+)
+def test_an_answer_beside_calls_in_the_text_is_judged_and_shown_alike(
+    encoding: EncodingName, quirks: Quirks, shape: OutputShape, text: str, value: object
+) -> None:
+    prepared = prepare(asked(output=shape.spec()), quirks, encoding=encoding)
+    inner = text
+    if encoding == "json_schema":
+        inner = text if shape.is_object else f'{{"answer": {text}}}'
+        inner = inner if quirks is FLAT else f'{{"value": {inner}}}'
+    said = WRITTEN[encoding].replace("{}", inner)
+    answer = read(prepared, said)
+    assert judge(answer, output_text(answer, prepared), shape=shape, form=prepared.form, tool_names=NAMED) == Final(value, text)
+    reader = PartialReader(shape, form=prepared.form, wrapped=prepared.plan is not None and prepared.plan.wrapped)
+    reader.add(streamed(prepared, list(said)))
+    reader.close()
+    assert reader.value == json.loads(text)

@@ -1,4 +1,4 @@
-"""Structured answers over all wires, streamed and whole: asked for, answered wrongly, corrected, accepted (S2.10, S2.49 to S2.56).
+"""Structured answers over all wires, streamed and whole: asked for, answered wrongly, corrected, accepted (S2.10, S2.49-S2.56).
 
 The servers are strict: a correction that the provider would not take is refused there.
 """

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _complete(commands.add_parser("complete", help="ask a model once"))
     _run(commands.add_parser("run", help="run a prompt with tools, to a stop"))
+    _chat(commands.add_parser("chat", help="talk with a model, on a terminal"))
     _models(commands.add_parser("models", help="whom can be asked, what they can, and which keys are there"))
     _keys(commands.add_parser("keys", help="store, list and remove keys"))
     _doctor(commands.add_parser("doctor", help="check this machine, and say how to mend it"))
@@ -133,6 +134,43 @@ def _run_run(options: argparse.Namespace) -> int:
         max_seconds=options.max_seconds,
     )
     return run(wish, form="stream-json" if options.stream_json else "json" if options.json else "text")
+
+
+def _chat(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "A conversation on a terminal: the answer is shown as it comes, tools run and ask first, /help says the rest. Where "
+        "there is no terminal, each line of standard input is a message."
+    )
+    command.epilog = CODES
+    command.add_argument("-m", "--model", default="", metavar="M", help="provider:model, or an alias; default: as configured")
+    command.add_argument("-s", "--system", default="", metavar="TEXT", help="the system prompt")
+    command.add_argument(
+        "--tools", action="append", default=[], metavar="MODULE:NAME", help="a tool, a function, or a list; may be repeated"
+    )
+    command.add_argument(
+        "--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute, instead of all these"
+    )
+    command.add_argument(
+        "--store", default="", metavar="FILE", help='where steps are kept, or "memory"; default: the data folder'
+    )
+    command.add_argument("--thread", default="", metavar="ID", help="go on with this conversation")
+    command.add_argument("--max-cost", default="", metavar="USD", help="stop when the chat has cost this much")
+    command.set_defaults(run=_run_chat)
+
+
+def _run_chat(options: argparse.Namespace) -> int:
+    from evener.cli.chat import Wish, run
+
+    wish = Wish(
+        model=options.model,
+        system=options.system,
+        tools=tuple(options.tools),
+        harness=options.harness,
+        store=options.store,
+        thread=options.thread,
+        max_cost=options.max_cost,
+    )
+    return run(wish)
 
 
 def _models(command: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ one part, too. A stable part that differs between two renderings (a time, an id)
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -152,7 +152,7 @@ def _rendered(prompt: SystemPrompt, context: PromptContext) -> list[tuple[str, s
 def _singles(part: Part) -> tuple[Single, ...]:
     if isinstance(part, str | Template) or callable(part):
         return (part,)
-    return as_tuple(part, "A part of a system prompt")
+    return tuple(part) if isinstance(part, tuple | list) else (part,)
 
 
 def _said(name: str, part: Part, context: PromptContext) -> str:
@@ -166,7 +166,9 @@ def _text(name: str, part: Single, context: PromptContext) -> str:
             return part
         case Template():
             return part.filled(context)
-    text = part(context)
+    text: object = part(context)
+    if isinstance(text, Coroutine):
+        text.close()  # so that nobody warns of it
     if not isinstance(text, str):
         raise UsageError(
             f"The function for the part {name!r} of the system prompt gave {type(text).__name__}. "

@@ -1,8 +1,5 @@
 """Whom a model call goes to, and how: row, codec, address, credentials, transport, deadlines. Shared by all calls."""
 
-from collections.abc import Mapping
-from inspect import isawaitable
-
 import msgspec
 
 from evener.encodings import EncodingName
@@ -45,12 +42,11 @@ class Signed:
 
     async def send(self, request: Request) -> Response:
         signed = self._auth(request)
-        if isawaitable(signed):
+        if not isinstance(signed, Request):
             signed = await signed
-        known: Mapping[str, str] = dict(request.headers)
-        for name, value in signed.headers:
-            if known.get(name) != value:
-                self.secrets |= {value, value.rpartition(" ")[2]}
+        for pair in signed.headers:
+            if pair not in request.headers:
+                self.secrets |= {pair[1], pair[1].rpartition(" ")[2]}
         if signed.url != request.url:
             self.secrets |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
         return await self._transport.send(signed)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from time import perf_counter
 from types import TracebackType
 
@@ -19,6 +18,7 @@ from evener.transport.exchange import Request, Response
 from evener.transport.failures import place_of
 from evener.transport.http import read_all
 from evener.transport.limiter import Slot
+from evener.transport.response import HttpResponse
 from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, restored
@@ -41,7 +41,6 @@ class Stream:
         self._ask = ask
         self._prior = prior
         self._raw: list[bytes] | None = [] if keep_raw else None
-        self._resources = AsyncExitStack()
         self._signed = Signed(endpoint.transport, endpoint.auth)
         self._assembler = Assembler()
         self._began = 0.0
@@ -100,7 +99,13 @@ class Stream:
     async def aclose(self) -> None:
         """Let go of the connection. An answer that had not ended is given up."""
         self._over = True
-        await self._resources.aclose()
+        response, self._response = self._response, None
+        try:
+            if response is not None:
+                await response.aclose()
+        finally:
+            if self._slot is not None:
+                self._slot.leave()
 
     async def __aenter__(self) -> "Stream":
         return self
@@ -115,7 +120,7 @@ class Stream:
     async def _next(self) -> list[Delta]:
         response = self._response
         if response is None:
-            response = self._response = await self._open()
+            response = await self._open()
         if self._decoder is None:
             return await self._whole(response)
         data = self._ahead or await response.read()
@@ -132,11 +137,10 @@ class Stream:
         request = self._request()
         self._began = perf_counter()
         slot = to.limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total)
-        self._slot = await self._resources.enter_async_context(slot)
-        response = await send_retrying(
+        self._slot = await slot.enter()
+        response = self._response = await send_retrying(
             self._signed, request, retries=to.retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
         )
-        self._resources.push_async_callback(response.aclose)
         if await self._is_streamed(response):
             self._decoder = to.codec.decoder(to.facts.quirks)
         return response
@@ -205,6 +209,8 @@ class Stream:
 
     async def _drain(self, response: Response) -> None:
         """Read what is left, so that the connection can be used again. A server that does not end it loses it instead."""
+        if isinstance(response, HttpResponse) and response.ended:
+            return
         try:
             async with asyncio.timeout(AFTER):
                 while data := await response.read():

@@ -10,7 +10,7 @@ at arguments allows it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -170,7 +170,8 @@ OPEN = Policy(default=Defaults.all("allow"))
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Decision:
     """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
     arguments = _arguments(call)
-    found = _first(policy, call.name, effect, arguments)
+    rules = [number for number, rule in enumerate(policy.rules) if arguments is not None or rule.verdict != "allow"]
+    found = _first(policy, rules, (call.name, effect, arguments))
     if found is not None:
         return found
     verdict = policy.default.of(effect)
@@ -184,7 +185,7 @@ def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Po
 def decide_hosted(tool: HostedTool, *, policy: Policy) -> Decision:
     """Whether a tool that the provider runs may be offered to the model. `ask` means: before it is offered at all."""
     name = f"{HOSTED}{tool.name or _kind(tool)}"
-    found = _first(policy, name, "write", None)
+    found = _first(policy, range(len(policy.rules)), (name, "write", None))
     if found is not None:
         return found
     verdict = policy.default.write
@@ -199,12 +200,10 @@ def strictest(decisions: Sequence[Decision]) -> Decision:
     return max(decisions, key=lambda decision: STRICTNESS.index(decision.verdict))
 
 
-def _first(policy: Policy, tool: str, effect: Effect, arguments: Seen) -> Decision | None:
-    unread = arguments is None and not tool.startswith(HOSTED)
-    for number, rule in enumerate(policy.rules):
-        if unread and rule.verdict == "allow":
-            continue
-        answer = rule.matches(tool, effect, arguments)
+def _first(policy: Policy, numbers: Iterable[int], call: tuple[str, Effect, Seen]) -> Decision | None:
+    for number in numbers:
+        rule = policy.rules[number]
+        answer = rule.matches(*call)
         if answer != "no":
             name = policy.named(number)
             return Decision(rule.verdict, name, rule.reason or f"The rule {name!r} says {rule.verdict!r}.", answer == "yes")

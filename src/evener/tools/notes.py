@@ -21,6 +21,7 @@ from evener.context.scratchpad import (
     Section,
     Set,
     admit,
+    apply,
     fold,
     load_changes,
     show,
@@ -35,6 +36,7 @@ __all__ = ["FACTS", "MemoryNotebook", "Notebook", "changes_in", "pad_of", "scrat
 
 FACTS = "scratchpad"
 """The key in the metadata of a result under which the facts stand."""
+MOST_KEYS = 100
 NEEDS = {"append": "text", "set": "texts", "remove": "number"}
 
 Action = Literal["show", "append", "set", "remove", "clear"]
@@ -44,33 +46,42 @@ class Notebook(Protocol):
     """Who keeps the pads. Called from threads."""
 
     def read(self, context: ToolContext[object]) -> Scratchpad:
-        """The pad that a call is about."""
+        """The pad as it was before this call, also when the call is repeated with the same `context.key`."""
         ...
 
     def write(self, change: Change, context: ToolContext[object]) -> None:
-        """Take a change; the same `context.key` a second time changes nothing."""
+        """Take the change that a call made; the same `context.key` a second time changes nothing."""
         ...
 
 
 class MemoryNotebook:
-    """One pad in memory, for tests and for runs that leave nothing behind."""
+    """One pad in memory, for tests and for runs that leave nothing behind. Knows the last calls by their keys."""
 
     def __init__(self, pad: Scratchpad | None = None) -> None:
         self._pad = pad or Scratchpad()
-        self._written: set[str] = set()
+        self._before: dict[str, Scratchpad] = {}
         self._lock = threading.Lock()
 
-    def read(self, _context: ToolContext[object]) -> Scratchpad:
-        """The pad."""
+    @property
+    def pad(self) -> Scratchpad:
+        """The pad as it is."""
         return self._pad
+
+    def read(self, context: ToolContext[object]) -> Scratchpad:
+        """The pad before this call."""
+        with self._lock:
+            return self._before.get(context.key, self._pad)
 
     def write(self, change: Change, context: ToolContext[object]) -> None:
         """Take a change, once for each key."""
         with self._lock:
-            if context.key and context.key in self._written:
+            if context.key in self._before:
                 return
-            self._written.add(context.key)
-            self._pad = fold((change,), self._pad)
+            if context.key:
+                self._before[context.key] = self._pad
+            while len(self._before) > MOST_KEYS:
+                del self._before[next(iter(self._before))]
+            self._pad = apply(self._pad, change)
 
 
 def changes_in(metadata: str) -> tuple[Change, ...]:

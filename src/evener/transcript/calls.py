@@ -1,7 +1,7 @@
 """Sees that every call has an id of its own and exactly one result, right after it. Pure; a part of repair."""
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Container, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ class Expected:
     """The results that may still come. Where calls are `elsewhere`, with the provider, any id may have one."""
 
     def __init__(self, messages: Iterable[Message], *, elsewhere: bool) -> None:
-        self._open: Counter[str] = Counter()
+        self._open: dict[str, int] = {}
         self._elsewhere = elsewhere
         for message in messages:
             self.add(message)
@@ -32,13 +32,13 @@ class Expected:
         self._elsewhere = self._elsewhere and message.role != "assistant"
         for block in message.blocks:
             if isinstance(block, ToolCall):
-                self._open[block.id] += 1
+                self._open[block.id] = self._open.get(block.id, 0) + 1
             elif isinstance(block, ToolResult):
-                self._open[block.call_id] -= 1
+                self._open[block.call_id] = self._open.get(block.call_id, 0) - 1
 
     def only(self, message: Message, losses: list[Loss]) -> Message | None:
         """The message without results that nobody waits for; None when nothing else was in it."""
-        taken: Counter[str] = Counter()
+        taken: dict[str, int] = {}
         kept: list[Block] = []
         for block in message.blocks:
             if isinstance(block, ToolResult):
@@ -46,14 +46,14 @@ class Expected:
                     why = f"no open call {block.call_id!r} stands before it"
                     losses.append(Loss("repaired", "tool_result", why, message.id))
                     continue
-                taken[block.call_id] += 1
+                taken[block.call_id] = taken.get(block.call_id, 0) + 1
             kept.append(block)
         if len(kept) == len(message.blocks):
             return message
         return replace(message, blocks=tuple(kept)) if kept else None
 
-    def _is_due(self, call_id: str, taken: Counter[str]) -> bool:
-        left = self._open[call_id] - taken[call_id]
+    def _is_due(self, call_id: str, taken: Mapping[str, int]) -> bool:
+        left = self._open.get(call_id, 0) - taken.get(call_id, 0)
         return left > 0 or (self._elsewhere and left == 0 and call_id != "")
 
 

@@ -100,7 +100,7 @@ class Repair(msgspec.Struct, frozen=True):
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
-        fold = _Fold(self)
+        fold = _Fold(replace(self, seen=frozenset(), named=frozenset()))  # of no use when nothing is added
         fold.let_go()
         return fold.exchange(None) if fold.open or fold.losses else None
 

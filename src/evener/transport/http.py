@@ -5,7 +5,7 @@ Every wait has a deadline and every buffer a bound. It never looks into what it 
 
 import asyncio
 import re
-from functools import cache
+from functools import cache, lru_cache
 from io import BytesIO
 from os import environ
 from os.path import isfile
@@ -59,11 +59,11 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
-        _check(request)
+        place = _place(request.url)
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
-        sending = _Sending(request, self._proxy_of(request.url), loop.time())
-        return await sending.run(pool)
+        exchange = Exchange(place, request.deadlines, loop.time() + request.deadlines.total)
+        return await _Sending(request, self._proxy_of(request.url), exchange).run(pool)
 
     async def aclose(self) -> None:
         """Close this loop's connections. Those of other loops close with their loops; sending again opens new ones."""
@@ -91,8 +91,7 @@ class HttpTransport:
     def _proxy_of(self, url: str) -> Proxy | None:
         if self._proxy is not None or not self._trust_env:
             return self._proxy
-        parts = urlsplit(url)
-        base = f"{parts.scheme}://{parts.netloc}"
+        base = _base(url)
         if base not in self._proxies:
             self._proxies[base] = proxy_for(base, environ)
         return self._proxies[base]
@@ -101,10 +100,10 @@ class HttpTransport:
 class _Sending:
     """One request on its way to an answer's head."""
 
-    def __init__(self, request: Request, proxy: Proxy | None, now: float) -> None:
+    def __init__(self, request: Request, proxy: Proxy | None, exchange: Exchange) -> None:
         self._request = request
         self._proxy = proxy
-        self._exchange = Exchange(place_of(request.url), request.deadlines, now + request.deadlines.total)
+        self._exchange = exchange
 
     async def run(self, pool: Pool) -> Response:
         try:
@@ -177,12 +176,22 @@ class _Sending:
         return timed_out("idle", deadlines.idle, place)
 
 
-def _check(request: Request) -> None:
-    if not URL.fullmatch(request.url):
+@lru_cache(64)
+def _place(url: str) -> str:
+    """Whom a request goes to. Raises BadValue for an address that no request can have."""
+    if not URL.fullmatch(url):
         raise BadValue(
-            f"A request to {place_of(request.url)!r} cannot be sent: its address must begin with http:// or https:// and have "
+            f"A request to {place_of(url)!r} cannot be sent: its address must begin with http:// or https:// and have "
             "only printable ASCII characters. Encode the others, as in %20 for a space."
         )
+    return place_of(url)
+
+
+@lru_cache(64)
+def _base(url: str) -> str:
+    """The address without its path: what a proxy is chosen by."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _usual(request: Request) -> list[tuple[str, str]]:

@@ -79,14 +79,18 @@ class Limiter:
             self._rate = self._rate.tightened(rate)
 
     async def _enter(self, tokens: int, within: float) -> "_Begun":
-        waiter = _Waiter(tokens)
-        end = self._clock() + within
         with self._lock:
+            if not self._queue:  # nobody waits, so that there may be room at once
+                begun, wait = self._look(tokens)
+                if begun is not None:
+                    return begun
+            waiter = _Waiter(tokens)
             self._queue.append(waiter)
+        end = self._clock() + within
         try:
             while True:
                 with self._lock:
-                    begun, wait = self._look(waiter)
+                    begun, wait = self._first(waiter)
                 if begun is not None:
                     return begun
                 left = end - self._clock()
@@ -116,20 +120,26 @@ class Limiter:
 
     # All of these are called with the lock held.
 
-    def _look(self, waiter: "_Waiter") -> tuple["_Begun | None", float | None]:
-        """A turn, or how long until there may be one; without a time, whoever makes room will say so."""
+    def _first(self, waiter: "_Waiter") -> tuple["_Begun | None", float | None]:
+        """Only the first of those who wait looks."""
         if self._queue[0] is not waiter:
             return None, None
+        begun, wait = self._look(waiter.tokens)
+        if begun is not None:
+            self._queue.popleft()
+        return begun, wait
+
+    def _look(self, tokens: int) -> tuple["_Begun | None", float | None]:
+        """A turn, or how long until there may be one; without a time, whoever makes room will say so."""
         if self._rate.concurrent and self._active >= self._rate.concurrent:
             return None, None
         now = self._clock()
         self._forget(now)
-        wait = self._wait(waiter.tokens, now)
+        wait = self._wait(tokens, now)
         if wait > 0:
             return None, wait
-        self._queue.popleft()
         self._active += 1
-        begun = _Begun(now, waiter.tokens)
+        begun = _Begun(now, tokens)
         if self._rate.requests_per_minute or self._rate.tokens_per_minute:
             begun.counted = True
             self._recent.append(begun)
@@ -171,15 +181,27 @@ class Slot:
         self._tokens = tokens
         self._within = within
         self._begun: _Begun | None = None
+        self._held = False
+
+    async def enter(self) -> "Slot":
+        """Wait for the turn."""
+        self._begun = await self._limiter._enter(self._tokens, self._within)
+        self._held = True
+        return self
+
+    def leave(self) -> None:
+        """The call is over. More than once does no harm."""
+        if self._held:
+            self._held = False
+            self._limiter._leave()
 
     async def __aenter__(self) -> "Slot":
-        self._begun = await self._limiter._enter(self._tokens, self._within)
-        return self
+        return await self.enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._limiter._leave()
+        self.leave()
 
     def settle(self, tokens: int) -> None:
         """Say how many tokens it was in truth."""

@@ -66,6 +66,11 @@ class HttpResponse:
             raise
         return piece
 
+    @property
+    def ended(self) -> bool:
+        """Whether all has been read, as far as one can know without waiting: then nothing more comes."""
+        return self._ended or (self._inflater is None and self._response.content.at_eof())
+
     async def aclose(self) -> None:
         """Let go of the connection; see `Response`. More than once does no harm."""
         self._let_go()

@@ -72,10 +72,10 @@ async def send_retrying(
     """
     end = clock() + request.deadlines.total
     attempt, forgiven = 1, False
+    trying = request
     while True:
-        left = end - clock()
         try:
-            return await _attempt(transport, _within(request, left), fault=fault, cap=caps.error)
+            return await _attempt(transport, trying, fault=fault, cap=caps.error)
         except (ProviderError, TransportError) as error:
             failure = error
         stale = isinstance(failure, TruncatedStream) and not forgiven
@@ -91,6 +91,7 @@ async def send_retrying(
         else:
             attempt += 1
             await sleep(delay)
+        trying = _within(request, end - clock())
 
 
 async def _attempt(transport: Transport, request: Request, *, fault: Fault, cap: int) -> Response:

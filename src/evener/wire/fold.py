@@ -51,7 +51,7 @@ Render = Callable[[Exchange, bytes], Fragment]
 class Fold(msgspec.Struct, frozen=True):
     """The encoded past of one transcript, up to `node`, as one wire's `writer` wrote it.
 
-    `marked` numbers the fragments that ask for cache marks.
+    `marked` numbers the fragments that ask for cache marks. `open` is the exchange that is not settled yet, as it goes out now.
     """
 
     key: Key
@@ -61,6 +61,7 @@ class Fold(msgspec.Struct, frozen=True):
     node: Node | None = None
     fragments: tuple[Fragment, ...] = ()
     marked: tuple[int, ...] = ()
+    open: tuple[Exchange, Fragment] | None = None
 
 
 def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Render) -> Fold:
@@ -69,15 +70,17 @@ def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Rende
     fits = prior is not None and prior.writer is writer and prior.key == key and transcript.extends(prior.node)
     start = prior if prior is not None and fits else Fold(key, Repair(key.rules), key.seed, writer)
     state, settled = start.repair.feed(transcript.since(start.node))
-    chain = start.chain
+    chain, drawn = start.chain, start.open
     fresh: list[Fragment] = []
-    for exchange in settled:
-        fragment = render(exchange, chain)
+    for exchange in settled:  # the first of them most often went out as it is when it was open
+        fragment = drawn[1] if drawn is not None and drawn[0] == exchange else render(exchange, chain)
         fresh.append(fragment)
-        chain = chained(chain, fragment.data)
+        chain, drawn = chained(chain, fragment.data), None
     count = len(start.fragments)
     marked = (*start.marked, *(count + number for number, fragment in enumerate(fresh) if asks_marks(fragment)))
-    return Fold(key, state, chain, writer, transcript.head, (*start.fragments, *fresh), marked)
+    last = state.finish()
+    open_ = (last, render(last, chain)) if last is not None else None
+    return Fold(key, state, chain, writer, transcript.head, (*start.fragments, *fresh), marked, open_)
 
 
 def asks_marks(fragment: Fragment) -> bool:
@@ -85,10 +88,9 @@ def asks_marks(fragment: Fragment) -> bool:
     return any(ttl for _, ttl in fragment.marks)
 
 
-def opened(fold: Fold, render: Render) -> Fragment | None:
+def opened(fold: Fold) -> Fragment | None:
     """The open exchange as it goes out now."""
-    last = fold.repair.finish()
-    return render(last, fold.chain) if last else None
+    return fold.open[1] if fold.open else None
 
 
 def chained(chain: bytes, data: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from operator import is_
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +21,7 @@ from evener.wire.quirks import Quirks
 from evener.wire.text import fields
 
 __all__ = [
+    "Kept",
     "bounded",
     "declared_name",
     "frame_of",
@@ -31,16 +33,47 @@ __all__ = [
     "output_limit",
     "path_of",
     "restored",
+    "said_beside",
     "with_extra",
     "within",
 ]
 
+T = TypeVar("T")
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
 CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
+
+
+class Kept(Generic[T]):
+    """The last value that was made here, its losses, and what it was made of: from the same parts nothing is made again.
+
+    A conversation, or a hundred with one model, differ from request to request in their messages only.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[object, ...], T, tuple[Loss, ...]] | None = None
+
+    def of(self, parts: tuple[object, ...], losses: list[Loss], make: Callable[[list[Loss]], T]) -> T:
+        """The value of these parts, and its losses added to the others."""
+        last = self._last
+        if last is None or last[0] != parts:
+            found: list[Loss] = []
+            last = self._last = (parts, make(found), tuple(found))
+        losses += last[2]
+        return last[1]
+
+
+def said_beside(ask: Ask) -> tuple[object, ...]:
+    """All that an ask says besides its messages."""
+    return (
+        *(ask.target, ask.tools, ask.transcript.system_blocks, ask.choice, ask.settings, ask.reasoning),
+        *(ask.output, ask.cache, ask.state, ask.stream, ask.extra),
+    )
 
 
 def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, part: MakePart) -> Frame:
@@ -120,8 +153,8 @@ def headers_of(ask: Ask, wire: str, *own: tuple[str, str]) -> tuple[tuple[str, s
 
 def path_of(ask: Ask, quirks: Quirks, default: str) -> str:
     """The path below the base URL."""
-    path = quirks.stream_path if ask.stream and quirks.stream_path else quirks.path
-    return (path or default).replace("{model}", quote(ask.target.model, safe=":@"))
+    path = (quirks.stream_path if ask.stream and quirks.stream_path else quirks.path) or default
+    return path.replace("{model}", quote(ask.target.model, safe=":@")) if "{model}" in path else path
 
 
 def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:

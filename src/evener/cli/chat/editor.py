@@ -3,63 +3,24 @@
 A long paste is one piece in it, shown by its size and sent whole.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
-import msgspec
-
+from evener.cli.chat.draft import Block, Draft, Item
 from evener.cli.chat.history import History
 from evener.cli.chat.keys import Key, Paste, Press, Typed
-from evener.cli.chat.layout import DIM, Span
+from evener.cli.chat.layout import DIM
+from evener.cli.chat.lineview import View, view_of
 from evener.cli.chat.width import clusters, columns
 from evener.cli.terminal import clean
 
-__all__ = ["Action", "Draft", "Editor", "View"]
+__all__ = ["Action", "Editor"]
 
 Action = Literal["", "send", "interrupt", "end", "escape", "complete", "suspend", "redraw"]
 """What a press asks of whoever owns the line, beyond changing it."""
 
 SHORT_LINES, SHORT = 4, 600
 """Lines and characters up to which a paste is shown as it is."""
-
-
-class Block(msgspec.Struct, frozen=True):
-    """A long paste."""
-
-    text: str
-
-    @property
-    def label(self) -> str:
-        lines = self.text.count("\n") + (not self.text.endswith("\n"))
-        what = f"{lines:,} lines" if lines > 1 else f"{len(self.text):,} characters"
-        return f"[pasted {what}]"
-
-
-Item = str | Block
-
-
-class Draft(msgspec.Struct, frozen=True):
-    """What is sent: parts that were typed, and pastes among them."""
-
-    parts: tuple[Item, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
-
-    @property
-    def shown(self) -> str:
-        """With pastes by their size."""
-        return "".join(part if isinstance(part, str) else part.label for part in self.parts)
-
-
-class View(msgspec.Struct, frozen=True):
-    """The line as rows of styled text, and where the cursor stands among them."""
-
-    rows: tuple[tuple[Span, ...], ...]
-    row: int
-    column: int
 
 
 class Editor:
@@ -338,8 +299,8 @@ class Editor:
             found = self._history.search(words, skip=skip) if words else ""
             head = f"search {words!r}: "
             none = " (nothing found)" if found is None else ""
-            return _view(_cells((found or "") + none), 0, width, prompt=head, lead="  ", style=DIM)
-        return _view(_cells(self._items), self._at, width, prompt=prompt, lead=lead, style="")
+            return view_of(list((found or "") + none), 0, width, prompt=head, lead="  ", style=DIM)
+        return view_of(self._items, self._at, width, prompt=prompt, lead=lead)
 
 
 ACTIONS: dict[str, Action] = {
@@ -371,38 +332,6 @@ MOVES: dict[str, Callable[[Editor], None]] = {
     "ctrl-y": Editor._put_back,
     "ctrl-r": Editor._begin_search,
 }
-
-Cell = tuple[str, int, str]
-
-
-def _cells(items: Iterable[Item]) -> list[Cell]:
-    return [
-        (item, 0 if item == "\n" else columns(item) if item != "\t" else 1, "")
-        if isinstance(item, str)
-        else (item.label, columns(item.label), DIM)
-        for item in items
-    ]
-
-
-def _view(cells: list[Cell], at: int, width: int, *, prompt: str, lead: str, style: str) -> View:
-    """Broken where a row is full: the cursor always has a column of its own."""
-    rows: list[list[Span]] = [[Span(prompt, style or "36")]]
-    used, row, column = columns(prompt), 0, columns(prompt)
-    for place, (text, size, paint) in enumerate(cells):
-        if text != "\n" and used + size > width - 1 and used > columns(lead):
-            rows.append([Span(lead)])
-            used = columns(lead)
-        if place == at:
-            row, column = len(rows) - 1, used
-        if text == "\n":
-            rows.append([Span(lead)])
-            used = columns(lead)
-            continue
-        rows[-1].append(Span(" " if text == "\t" else text, paint))
-        used += size
-    if at >= len(cells):
-        row, column = len(rows) - 1, used
-    return View(tuple(tuple(one) for one in rows), row, min(column, width - 1))
 
 
 def _is_word(item: Item) -> bool:

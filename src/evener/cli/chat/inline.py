@@ -10,10 +10,20 @@ LONGEST = 4000
 """Characters of a line beyond which marks are not looked for: nobody writes such a line by hand."""
 DEEPEST = 6
 
-LINK = re.compile(r"!?\[([^\[\]]{0,500})\]\(<?([^\s()<>]{0,1000}(?:\([^\s()]{0,200}\)[^\s()<>]{0,1000})?)>?(?:\s+\"[^\"]{0,200}\")?\)")
+LINK = re.compile(
+    r"!?\[([^\[\]]{0,500})\]\(<?([^\s()<>]{0,1000}(?:\([^\s()]{0,200}\)[^\s()<>]{0,1000})?)>?(?:\s+\"[^\"]{0,200}\")?\)"
+)
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 TICKS = re.compile(r"`+")
-MARKS = (("***", f"{BOLD};{ITALIC}"), ("___", f"{BOLD};{ITALIC}"), ("**", BOLD), ("__", BOLD), ("~~", STRUCK), ("*", ITALIC), ("_", ITALIC))
+MARKS = (
+    ("***", f"{BOLD};{ITALIC}"),
+    ("___", f"{BOLD};{ITALIC}"),
+    ("**", BOLD),
+    ("__", BOLD),
+    ("~~", STRUCK),
+    ("*", ITALIC),
+    ("_", ITALIC),
+)
 ACTIVE = re.compile(r"[\\`*_~!\[]")
 
 
@@ -115,13 +125,16 @@ class _Reader:
         place = start
         while (place := self._text.find(mark, place)) >= 0:
             run = _run(self._text, place)
-            before, after = self._text[place - 1], self._text[place + run : place + run + 1]
-            fits = run == len(mark) or (len(mark) == 1 and run == 3) or (len(mark) == 2 and run == 3)
-            if place > start and fits and not before.isspace() and before != "\\" and not (mark[0] == "_" and after.isalnum()):
-                if not _inside_code(self._text, start, place):
-                    return place + run - len(mark)
+            if place > start and (run == len(mark) or run == 3) and self._closes(place, run, mark, start):
+                return place + run - len(mark)
             place += run
         return -1
+
+    def _closes(self, place: int, run: int, mark: str, start: int) -> bool:
+        before, after = self._text[place - 1], self._text[place + run : place + run + 1]
+        if before.isspace() or before == "\\" or (mark[0] == "_" and after.isalnum()):
+            return False
+        return not _inside_code(self._text, start, place)
 
     def _add(self, span: Span) -> None:
         self._flush()

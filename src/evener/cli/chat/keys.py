@@ -17,9 +17,26 @@ MOST = 32 * 1024 * 1024
 CSI = re.compile(rb"\x1b\[([0-?]{0,32})[ -/]{0,4}([@-~])")
 BEGUN = re.compile(rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}|O)?\Z")
 LETTERS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end", b"Z": "shift-tab"}
-NUMBERS = {b"1": "home", b"2": "insert", b"3": "delete", b"4": "end", b"5": "page-up", b"6": "page-down", b"7": "home", b"8": "end"}
+NUMBERS = {
+    b"1": "home",
+    b"2": "insert",
+    b"3": "delete",
+    b"4": "end",
+    b"5": "page-up",
+    b"6": "page-down",
+    b"7": "home",
+    b"8": "end",
+}
 WORDWISE = {"right": "alt-f", "left": "alt-b", "delete": "alt-d"}
-CONTROLS = {0x0D: "enter", 0x0A: "newline", 0x09: "tab", 0x7F: "backspace", 0x08: "backspace", 0x00: "ctrl-space", 0x1F: "ctrl-_"}
+CONTROLS = {
+    0x0D: "enter",
+    0x0A: "newline",
+    0x09: "tab",
+    0x7F: "backspace",
+    0x08: "backspace",
+    0x00: "ctrl-space",
+    0x1F: "ctrl-_",
+}
 NEWLINES = (b"\x1b\r", b"\x1b\n")
 
 

@@ -7,7 +7,22 @@ import msgspec
 
 from evener.cli.chat.width import clusters, columns
 
-__all__ = ["BOLD", "CYAN", "DIM", "GREEN", "ITALIC", "PLAIN", "RED", "STRUCK", "UNDERLINED", "YELLOW", "Line", "Span", "rows", "text_line"]
+__all__ = [
+    "BOLD",
+    "CYAN",
+    "DIM",
+    "GREEN",
+    "ITALIC",
+    "PLAIN",
+    "RED",
+    "STRUCK",
+    "UNDERLINED",
+    "YELLOW",
+    "Line",
+    "Span",
+    "rows",
+    "text_line",
+]
 
 PLAIN, BOLD, DIM, ITALIC, UNDERLINED, STRUCK = "", "1", "2", "3", "4", "9"
 RED, GREEN, YELLOW, CYAN = "31", "32", "33", "36"

@@ -104,7 +104,9 @@ def _block(text: str) -> Line:
     if item := ITEM.match(text):
         return _item(item)
     indent = text[: len(text) - len(text.lstrip())]
-    return Line((Span(indent), *spans_of(text.lstrip())) if indent else spans_of(text), lead=" " * min(len(indent), DEEPEST_ITEM))
+    return Line(
+        (Span(indent), *spans_of(text.lstrip())) if indent else spans_of(text), lead=" " * min(len(indent), DEEPEST_ITEM)
+    )
 
 
 def _item(found: re.Match[str]) -> Line:

@@ -24,7 +24,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
-from evener.wire.anthropic_messages.controls import must_lead
 from evener.wire.fold import Fragment
 from evener.wire.media import plain_text
 from evener.wire.names import wire_name
@@ -40,23 +39,27 @@ PDF = "application/pdf"
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
-def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Fragment:
-    """One exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so."""
+def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str, leads: bool) -> Fragment:
+    """One exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so.
+
+    `leads`: a turn that has thinking must begin with it.
+    """
     if quirks.thinking_replay == "none":
         mute = "this endpoint takes back no thinking"
     lean = None
     if quirks.thinking_replay == "latest" and not mute:
-        lean = _page(exchange, chain, ask, quirks, "this endpoint takes back only the latest").fragment(exchange, None)
-    return _page(exchange, chain, ask, quirks, mute).fragment(exchange, lean)
+        lean = _page(exchange, Page(WIRE, ask, quirks, chain), "this endpoint takes back only the latest", leads)
+    return _page(exchange, Page(WIRE, ask, quirks, chain), mute, leads).fragment(
+        exchange, lean.fragment(exchange, None) if lean else None
+    )
 
 
-def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
-    page = Page(WIRE, ask, quirks, chain)
+def _page(exchange: Exchange, page: Page, mute: str, leads: bool) -> Page:
     page.mute = mute
-    page.leads = must_lead(ask, quirks)
+    page.leads = leads
     if exchange.assistant:
         _message(page, "assistant", (exchange.assistant,))
-    native = quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
+    native = page.quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
     if native:
         for message in exchange.back:
             _message(page, message.role, (message,))

@@ -12,11 +12,12 @@ from evener.wire.anthropic_messages.blocks import WIRE, render
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
+from evener.wire.fold import Key, chained, extended, joined, opened
 from evener.wire.marks import Marks, choose_marks, control_mark, control_value, drawn
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
+    Kept,
     bounded,
     declared_name,
     frame_of,
@@ -26,6 +27,7 @@ from evener.wire.request import (
     marked_in,
     names_of,
     path_of,
+    said_beside,
     with_extra,
 )
 from evener.wire.text import dict_of, dumps, fields, with_tool_extra
@@ -40,17 +42,20 @@ BETAS = "anthropic-beta"
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
-    frame = frame_of(ask, quirks, prior, _tool, partial(_part, page=Page(WIRE, ask, quirks, b"")))
+    frame = frame_of(ask, quirks, prior, _tool, partial(_part, ask=ask, quirks=quirks))
     seed = chained(chained(b"evener", b",".join(frame.tools)), b",".join(frame.system))
-    mute = controls.why_mute(ask, quirks)
+    mute, leads = _thinking.of((quirks, ask.reasoning, ask.settings), [], lambda _: _replay(ask, quirks))
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
-    key = Key((quirks, ask.target, mute, controls.must_lead(ask, quirks), ask.foreign_reasoning), rules, seed)
-    draw = partial(render, ask=ask, quirks=quirks, mute=mute)
+    key = Key((quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, seed)
+    draw = partial(render, ask=ask, quirks=quirks, mute=mute, leads=leads)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold, draw)
+    last = opened(fold)
     losses = [*frame.losses, *_unsealed(ask, quirks)]
     fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
-    head = _head(ask, quirks, fragments[-1] if last else None, any(frame.tools), losses)
+    bare = last is not None and "bare_calls" in fragments[-1].traits
+    offered = any(frame.tools)
+    parts = (quirks, *said_beside(ask), bare, offered)
+    head = _heads.of(parts, losses, lambda found: dumps(_head(ask, quirks, bare, offered, found))[:-1])
     marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
     messages = drawn(fragments, marks, control_mark)
     bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
@@ -68,14 +73,25 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     )
 
 
-def _part(block: TextBlock, page: Page) -> bytes:
+_heads: Kept[bytes] = Kept()
+_thinking: Kept[tuple[str, bool]] = Kept()
+
+
+def _replay(ask: Ask, quirks: Quirks) -> tuple[str, bool]:
+    """Why no thinking goes back, if so; and whether it must stand first where it does."""
+    return controls.why_mute(ask, quirks), controls.must_lead(ask, quirks)
+
+
+def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
     """A part of the system prompt; empty when it says nothing, which is refused."""
-    own = page.unsealed(block)
+    own = Page(WIRE, ask, quirks, b"").unsealed(block)
     return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
 
 
 def _unsealed(ask: Ask, quirks: Quirks) -> list[Loss]:
     """What stays behind of the fields on the system prompt."""
+    if not ask.transcript.system_blocks:
+        return []
     page = Page(WIRE, ask, quirks, b"")
     for block in ask.transcript.system_blocks:
         page.unsealed(block)
@@ -95,8 +111,8 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
-def _head(ask: Ask, quirks: Quirks, last: Fragment | None, offered: bool, losses: list[Loss]) -> dict[str, object]:
-    """Every field but tools, system and messages."""
+def _head(ask: Ask, quirks: Quirks, bare: bool, offered: bool, losses: list[Loss]) -> dict[str, object]:
+    """Every field but tools, system and messages. `bare`: the open calls were made without thinking."""
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     if quirks.version_in_body:
         body["anthropic_version"] = quirks.api_version
@@ -105,7 +121,7 @@ def _head(ask: Ask, quirks: Quirks, last: Fragment | None, offered: bool, losses
         body["stream"] = ask.stream  # where the model is in the path, so is streaming (sheet 16)
     thought = controls.thinking(ask, quirks, losses)
     thinks = "budget_tokens" in dict_of(thought.get("thinking"))
-    if thinks and last and "bare_calls" in last.traits:
+    if thinks and bare:
         losses.append(Loss("dropped", "reasoning", "the open tool calls were made without thinking; off for this request"))
         del thought["thinking"]
         thinks = False
@@ -135,9 +151,9 @@ def _unkept(ask: Ask) -> Iterator[Loss]:
         yield Loss("degraded", f"state mode {ask.state.mode}", why)
 
 
-def _opening(head: dict[str, object], frame: Frame, marks: Marks) -> bytes:
+def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
     """The body up to the messages."""
-    pieces = [dumps(head)[:-1]]
+    pieces = [head]
     tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
     if tools:
         pieces.append(b',"tools":[' + b",".join(tools) + b"]")

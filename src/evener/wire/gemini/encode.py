@@ -42,7 +42,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     key = Key((quirks, ask.target, ask.foreign_reasoning), rules, seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold, draw)
+    last = opened(fold)
     losses = list(frame.losses)
     fragments = [*fold.fragments, *((last,) if last else ())]
     head = _head(ask, quirks, frame, fragments, losses)

@@ -48,7 +48,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     key = Key((quirks, ask.target, ask.foreign_reasoning), rules, seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold, draw)
+    last = opened(fold)
     losses = list(frame.losses)
     head = _head(ask, quirks, any(frame.tools), losses)
     fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)

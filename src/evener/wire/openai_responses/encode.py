@@ -46,7 +46,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     key = Key((quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold, draw)
+    last = opened(fold)
     losses = list(frame.losses)
     texts, spoken = system_items(ask, quirks, losses)
     head = _head(ask, quirks, texts, any(frame.tools), losses)

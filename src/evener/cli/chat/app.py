@@ -1,0 +1,376 @@
+"""The chat on a terminal: keys in, rows out. One event loop; whatever takes time is a task beside the keys.
+
+Writing goes on while the model is busy. Nothing blocks the keys but a suspended process.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+
+from evener import streaming as st
+from evener.cli.chat.answer import PERIOD, Answer, failure_lines
+from evener.cli.chat.attachments import as_picture, attach
+from evener.cli.chat.commands import COMMANDS, command_of, model_names, perform
+from evener.cli.chat.completion import complete
+from evener.cli.chat.console import Console
+from evener.cli.chat.draft import Draft
+from evener.cli.chat.editor import Action, Editor
+from evener.cli.chat.history import History
+from evener.cli.chat.keys import Key, KeyReader, Paste, Press, Typed
+from evener.cli.chat.layout import BOLD, DIM, Line, Span, rows, text_line
+from evener.cli.chat.screen import Live, Screen
+from evener.cli.chat.session import Session
+from evener.cli.chat.turns import Turns
+from evener.cli.chat.width import clipped
+from evener.cli.terminal import clean
+from evener.errors import EvenerError
+
+__all__ = ["App"]
+
+ESCAPE_WAIT = 0.05
+"""Seconds after which an Escape was the key, and not the beginning of another one."""
+FRAME = 1 / 60
+LEFT, INTERRUPTED = 0, 130
+PROMPT = "> "
+
+
+class App:
+    """One chat on one terminal."""
+
+    def __init__(self, session: Session, console: Console, *, history: History, colour: bool) -> None:
+        self.session = session
+        self._console = console
+        self._screen = Screen(console.write, size=console.size, colour=colour)
+        self._editor = Editor(history)
+        self._answer = Answer(self._screen, session.tally)
+        self._turns = Turns(session, self)
+        self._keys = KeyReader()
+        self._work: set[asyncio.Task[None]] = set()
+        self._queued: list[str] = []
+        self._question: _Question | None = None
+        self._armed = False
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._escape: asyncio.TimerHandle | None = None
+        self._done: asyncio.Future[int] | None = None
+
+    async def run(self) -> int:
+        """Until the user leaves; the exit code."""
+        loop = asyncio.get_running_loop()
+        self._done = loop.create_future()
+        await self._greet()
+        loop.add_reader(self._console.input, self._readable)
+        loop.add_signal_handler(signal.SIGWINCH, self._redraw)
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(name, self._finish, INTERRUPTED)
+        loop.add_signal_handler(signal.SIGINT, self._press, Key("ctrl-c"))
+        self._draw()
+        try:
+            return await self._done
+        finally:
+            loop.remove_reader(self._console.input)
+            await self._wind_up()
+
+    async def _greet(self) -> None:
+        self.tell(f"{self.session.model} \u00b7 /help says what there is, Ctrl-D leaves.")
+        if self.session.thread.id:
+            self.tell(f"{len(await self.session.transcript())} messages were said before.")
+
+    async def _wind_up(self) -> None:
+        """End what is under way, and leave the cursor on a row of its own."""
+        for handle in (self._timer, self._escape):
+            if handle is not None:
+                handle.cancel()
+        for task in self._work:
+            task.cancel()
+        if self._work:
+            await asyncio.wait(self._work)
+        self._answer.close()
+        if self.session.thread.id:
+            self.tell(f"Go on with: evener chat --thread {self.session.thread.id}")
+        self._screen.leave()
+
+    # What the parts beside it use.
+
+    def tell(self, *lines: str, important: bool = False) -> None:
+        style = "" if important else DIM
+        self._screen.say([text_line(clean(line), style, lead=" " * (len(line) - len(line.lstrip()))) for line in lines])
+        self._soon()
+
+    def event(self, event: st.StreamEvent) -> None:
+        if isinstance(event, st.RequestStarted):
+            self._queued.clear()
+        self._answer.event(event)
+        self._soon()
+
+    def fail(self, error: EvenerError, advice: str) -> None:
+        self._answer.close()
+        self._screen.say(failure_lines(error))
+        if advice:
+            self.tell(advice)
+
+    async def go_on(self) -> None:
+        await self._turns.go_on()
+
+    def leave(self) -> None:
+        self._finish(LEFT)
+
+    async def choose(self, question: str, choices: Sequence[str]) -> str:
+        letters = {choice[0]: choice for choice in choices}
+        return await self._asked(_Question(f"{question} ", letters))
+
+    async def line(self, question: str, text: str) -> str:
+        before = self._editor.draft.text
+        self._editor.fill(text)
+        try:
+            return await self._asked(_Question(question))
+        finally:
+            self._editor.fill(before)
+
+    async def _asked(self, question: "_Question") -> str:
+        self._question = question
+        self._answer.close()
+        self._soon()
+        try:
+            return await question.answer
+        finally:
+            self._question = None
+            self._soon()
+
+    # Keys.
+
+    def _readable(self) -> None:
+        data = self._console.read()
+        if not data:
+            self._finish(LEFT)
+            return
+        if self._escape is not None:
+            self._escape.cancel()
+            self._escape = None
+        for press in self._keys.feed(data):
+            self._press(press)
+        if self._keys.undecided:
+            self._escape = asyncio.get_running_loop().call_later(ESCAPE_WAIT, self._flush)
+        self._draw()
+
+    def _flush(self) -> None:
+        self._escape = None
+        for press in self._keys.flush():
+            self._press(press)
+        self._draw()
+
+    def _press(self, press: Press) -> None:
+        if self._done is None or self._done.done():
+            return
+        if press != Key("ctrl-c"):
+            self._armed = False
+        if self._question is not None and self._question.letters:
+            self._choice(press, self._question)
+            return
+        if isinstance(press, Paste) and (written := as_picture(press.text, folder=self.session.folder)):
+            press = Typed(written)
+        asked = self._editor.press(press)
+        if asked:
+            ACTS[asked](self)
+
+    def _choice(self, press: Press, question: "_Question") -> None:
+        """A key that answers a question. Escape and Ctrl-C mean no; Ctrl-C twice leaves."""
+        match press:
+            case Typed(text):
+                question.give(question.letters.get(text[:1].lower(), ""))
+            case Key("escape"):
+                question.give(question.letters.get("n", ""))
+            case Key("ctrl-c"):
+                self._interrupted()
+            case Key("ctrl-d"):
+                self._finish(LEFT)
+            case _:
+                pass
+
+    def _send(self) -> None:
+        if self._question is not None:
+            self._question.give(self._editor.draft.text, empty=True)
+            return
+        if self._editor.empty or not self._editor.draft.text.strip():
+            return
+        draft = self._editor.take()
+        self._screen.say(_echo(draft))
+        command = command_of(draft.text) if len(draft.parts) == 1 else None
+        if command is not None and not draft.text.startswith(" "):
+            self._begin(self._command(*command))
+        elif self._busy:
+            self._begin(self._steer(draft))
+        else:
+            self._busy = True
+            self._begin(self._turn(draft))
+
+    def _interrupted(self) -> None:
+        """Ctrl-C: clear the line, stop the answer; twice in a row: leave."""
+        if self._armed:
+            self._finish(INTERRUPTED)
+            return
+        self._armed = True
+        cleared = not self._editor.empty
+        self._editor.clear()
+        if self._busy and not cleared:
+            self._stop()
+        self.tell("Press Ctrl-C again to leave.")
+
+    def _stop(self) -> None:
+        """Escape: stop the answer under way. What was queued is said to the model then."""
+        if self._question is not None:
+            self._question.give("", empty=True)
+        elif self._busy:
+            self._begin(self._turns.interrupt())
+
+    def _complete(self) -> None:
+        names = tuple(COMMANDS)
+        models = model_names() if self._editor.before.lstrip().startswith("/model") else []
+        offer = complete(self._editor.before, commands=names, models=models, folder=self.session.folder)
+        if offer is None:
+            return
+        if offer.text == self._editor.before[len(self._editor.before) - offer.size :] and len(offer.choices) > 1:
+            shown = "  ".join(choice.strip() for choice in offer.choices[:40])
+            self.tell(shown + (" ..." if len(offer.choices) > 40 else ""))
+            return
+        self._editor.drop(offer.size)
+        self._editor.insert(offer.text)
+
+    def _suspend(self) -> None:
+        self._screen.leave()
+        self._console.leave()
+        os.kill(os.getpid(), signal.SIGTSTP)
+        self._console.enter()
+        self._screen.redraw(self._live())
+
+    def _redraw(self) -> None:
+        self._screen.redraw(self._live())
+
+    def _finish(self, code: int) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_result(code)
+
+    # What takes time.
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(self._kept(work))
+        self._work.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and self._done and not self._done.done():
+            self._done.set_exception(error)
+
+    async def _kept(self, work: Coroutine[object, object, None]) -> None:
+        """What goes wrong is shown, and the chat goes on."""
+        try:
+            await work
+        except EvenerError as error:
+            self.fail(error, "")
+        self._soon()
+
+    async def _turn(self, draft: Draft) -> None:
+        attached = attach(draft, folder=self.session.folder)
+        self.tell(*attached.remarks)
+        await self._working(self._turns.say(attached.blocks))
+
+    async def _working(self, work: Coroutine[object, object, None]) -> None:
+        """Something that shows an answer; the keys know meanwhile that the model is busy."""
+        self._busy = True
+        self._soon()
+        try:
+            await work
+        finally:
+            self._busy = False
+            self._queued.clear()
+            self._answer.close()
+            self._screen.say([Line()])
+
+    async def _steer(self, draft: Draft) -> None:
+        attached = attach(draft, folder=self.session.folder)
+        if len(attached.blocks) > 1 and attached.text != draft.text.strip():
+            self.tell(*attached.remarks)
+        self._queued.append(draft.shown)
+        with suppress(EvenerError):
+            await self.session.thread.steer(attached.text)
+
+    async def _command(self, name: str, words: str) -> None:
+        work = perform(self, name, words, busy=self._busy)
+        await (self._working(work) if name == "/continue" and not self._busy else work)
+
+    # What is seen.
+
+    def _soon(self) -> None:
+        """Draw, a little later: many changes make one picture."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FRAME, self._draw)
+
+    def _draw(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._done is not None and self._done.done():
+            return
+        self._screen.draw(self._live())
+        if self._busy:
+            self._timer = asyncio.get_running_loop().call_later(PERIOD, self._draw)
+
+    def _live(self) -> Live:
+        """The rows under what was said: the line that is coming, what is under way, the input, the status."""
+        screen, width = self._screen, self._screen.width
+        above = rows(tail, width, colour=screen.colour) if (tail := self._answer.tail) else []
+        if self._busy and (activity := self._answer.activity):
+            above.append(screen.row(*_fitted(activity, width)))
+        above += [screen.row(Span(clipped(f"queued: {clean(text)}", width - 1), DIM)) for text in self._queued]
+        question = self._question
+        prompt = question.text if question else PROMPT
+        view = self._editor.view(
+            width, prompt=prompt if len(prompt) < width // 2 or (question and question.letters) else PROMPT
+        )
+        below = screen.row(Span(clipped(self.session.tally.status(self.session.model), width - 1), DIM))
+        room = max(1, screen.height - 1)
+        first = max(0, min(view.row - room + 1, len(view.rows) - room)) if len(view.rows) > room else 0
+        written = [screen.row(*spans) for spans in view.rows[first : first + room]]
+        above = above[len(above) - max(0, room - len(written)) :] if len(above) + len(written) > room else above
+        return Live((*above, *written, below), len(above) + view.row - first, view.column)
+
+
+ACTS: dict[Action, Callable[[App], None]] = {
+    "send": App._send,
+    "interrupt": App._interrupted,
+    "end": App.leave,
+    "escape": App._stop,
+    "complete": App._complete,
+    "suspend": App._suspend,
+    "redraw": App._redraw,
+}
+
+
+class _Question:
+    """Something the user is asked. With `letters` one key answers it, else a line does."""
+
+    def __init__(self, text: str, letters: dict[str, str] | None = None) -> None:
+        self.text = text
+        self.letters = letters or {}
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def give(self, answer: str, *, empty: bool = False) -> None:
+        if not self.answer.done() and (answer or empty):
+            self.answer.set_result(answer)
+
+
+def _echo(draft: Draft) -> list[Line]:
+    """What was sent, as it stays on the screen."""
+    first, *more = clean(draft.shown).split("\n")
+    lines = [Line((Span(PROMPT, "36"), Span(first, BOLD)), lead="  ")]
+    return [*lines, *(Line((Span("  "), Span(line, BOLD)), lead="  ") for line in more)]
+
+
+def _fitted(spans: tuple[Span, ...], width: int) -> tuple[Span, ...]:
+    """The middle one is cut, so that all fit."""
+    first, middle, last = spans
+    room = width - 1 - len(first.text) - len(last.text)
+    return (first, Span(clipped(middle.text, max(room, 4)), middle.style), last)

@@ -1,0 +1,150 @@
+"""Asks the user about what waits to be decided, and hands the decisions on. The only place that knows how both look."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from evener.cli.terminal import clean
+from evener.errors import EvenerError, UsageError
+from evener.result import RunResult
+from evener.transcript.blocks import ToolCall
+
+__all__ = ["Asker", "Choice", "Waiting", "approvals_of", "decide"]
+
+Choice = Literal["yes", "no", "edit", "always"]
+CHOICES: tuple[Choice, ...] = ("yes", "no", "edit", "always")
+QUESTION = "Run it? [y]es  [n]o  [e]dit  [a]lways"
+
+
+class Waiting(Protocol):
+    """What waits: a call of a tool, or something else with a reason."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def call(self) -> ToolCall | None: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def why(self) -> str: ...
+
+
+@runtime_checkable
+class Decides(Protocol):
+    """A thread whose run waits."""
+
+    async def decide(self, decisions: Mapping[str, object]) -> None: ...
+
+
+class Asker(Protocol):
+    """Whoever asks the user."""
+
+    def tell(self, *lines: str, important: bool = False) -> None: ...
+
+    async def choose(self, question: str, choices: Sequence[str]) -> str:
+        """One of the choices, by its first letter."""
+        ...
+
+    async def line(self, question: str, text: str) -> str:
+        """A line, beginning with `text`."""
+        ...
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A decision, before it is handed on."""
+
+    allowed: bool
+    why: str = ""
+    arguments: dict[str, object] | None = None
+
+
+def approvals_of(result: RunResult) -> tuple[Waiting, ...]:
+    """What a run waits for; nothing when it does not wait."""
+    found: tuple[Waiting, ...] = getattr(result, "approvals", ())
+    return found
+
+
+async def decide(thread: object, waiting: Sequence[Waiting], *, asker: Asker, always: set[str]) -> None:
+    """Ask about each, and decide all at once. Edited arguments that are not taken are asked for again."""
+    made = {one.key: await _ask(one, asker, always) for one in waiting}
+    while True:
+        try:
+            await _hand_on(thread, waiting, made)
+            return
+        except UsageError as error:
+            edited = [one for one in waiting if made[one.key].arguments is not None]
+            if not edited:
+                raise
+            asker.tell(f"Not taken: {error}", important=True)
+            made |= {one.key: await _ask(one, asker, always) for one in edited}
+
+
+async def _ask(one: Waiting, asker: Asker, always: set[str]) -> Made:
+    name = one.call.name if one.call else ""
+    if name and name in always:
+        asker.tell(f"Allowed as before: {name}")
+        return Made(allowed=True)
+    asker.tell(*described(one), important=True)
+    while True:
+        choices = CHOICES if one.call else CHOICES[:2]
+        match await asker.choose(QUESTION if one.call else "Go on? [y]es  [n]o", choices):
+            case "yes":
+                return Made(allowed=True)
+            case "always":
+                always.add(name)
+                return Made(allowed=True)
+            case "edit" if one.call:
+                arguments = await _edited(one.call, asker)
+                if arguments is not None:
+                    return Made(allowed=True, arguments=arguments)
+            case _:
+                return Made(allowed=False, why=(await asker.line("Why not? ", "")).strip())
+
+
+async def _edited(call: ToolCall, asker: Asker) -> dict[str, object] | None:
+    """New arguments; None when the user gave up."""
+    text = clean(call.raw)
+    while True:
+        text = await asker.line("Arguments: ", text)
+        if not text.strip():
+            return None
+        try:
+            return msgspec.json.decode(text, type=dict[str, object])
+        except (msgspec.DecodeError, RecursionError) as error:
+            asker.tell(f"That is not a JSON object: {error}. Mend it, or send an empty line to give up.", important=True)
+
+
+def described(one: Waiting) -> list[str]:
+    """What is asked about, in lines."""
+    if one.call is None:
+        return [clean(one.why) or "The run waits for a decision."]
+    why = f" ({clean(one.why)})" if one.why else ""
+    return [f"{clean(one.call.name)} wants to run{why}:", *(f"  {line}" for line in _pretty(one.call.raw).split("\n"))]
+
+
+def _pretty(raw: str) -> str:
+    try:
+        return clean(msgspec.json.format(raw, indent=2))
+    except (msgspec.DecodeError, RecursionError):
+        return clean(raw)
+
+
+async def _hand_on(thread: object, waiting: Sequence[Waiting], made: Mapping[str, Made]) -> None:
+    decision = import_module("evener.harness.approvals").Decision
+    decisions = {
+        one.key: decision(
+            verdict="allow" if made[one.key].allowed else "reject",
+            why=made[one.key].why,
+            arguments=made[one.key].arguments,
+            digest=one.digest,
+        )
+        for one in waiting
+    }
+    if not isinstance(thread, Decides):
+        raise EvenerError("This conversation cannot be decided about here. Use: evener approve ID")
+    await thread.decide(decisions)

@@ -1,0 +1,113 @@
+"""From a draft to what the model is told: `@path` brings the text of a file, or a picture. Reads files, bounded.
+
+Pastes are not looked into: an @ in them is part of what was pasted.
+"""
+
+import base64
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from evener.cli.chat.draft import Draft
+from evener.cli.prompt import MOST, PICTURES
+from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
+
+__all__ = ["Attached", "as_picture", "attach"]
+
+NAMED = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
+LONGEST = 200_000
+"""Characters of one file's text; the rest is cut, and that is said."""
+PICTURE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+class Attached(msgspec.Struct, frozen=True):
+    """What is sent, and remarks on it for the user."""
+
+    blocks: tuple[Block, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The texts alone."""
+        return "\n\n".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+
+
+def attach(draft: Draft, *, folder: Path) -> Attached:
+    """The draft's text, and after it what its files hold. A name that is no file stays a word."""
+    blocks: list[Block] = []
+    remarks: list[str] = []
+    for name in _named(draft):
+        block, remark = _read(name, folder)
+        remarks += [remark] if remark else []
+        blocks += [block] if block else []
+    return Attached((TextBlock(draft.text.strip()), *blocks), tuple(remarks))
+
+
+def as_picture(pasted: str, *, folder: Path) -> str:
+    """How a pasted path of a picture is written in a message; empty when the paste is none."""
+    path = pasted.strip()
+    if not path or "\n" in path or len(path) > 4096:
+        return ""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    elif path[0] in "'\"" and path[-1] == path[0]:
+        path = path[1:-1]
+    else:
+        path = re.sub(r"\\(.)", r"\1", path)
+    if not path.lower().endswith(PICTURE_NAMES) or not _is_file(folder / Path(path).expanduser()):
+        return ""
+    return f'@"{path}" ' if re.search(r"\s", path) else f"@{path} "
+
+
+def _named(draft: Draft) -> Iterator[str]:
+    """Each path once, in order."""
+    typed = (part for part in draft.parts if isinstance(part, str))
+    yield from dict.fromkeys(hit[1] or hit[2] for part in typed for hit in NAMED.finditer(part))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _read(name: str, folder: Path) -> tuple[Block | None, str]:
+    path = folder / Path(name).expanduser()
+    if not _is_file(path):
+        return None, f"There is no file {name}; it was sent as a word." if "/" in name or "." in name else ""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST + 1)
+    except OSError as error:
+        return None, f"{name} cannot be read ({error.strerror}); it was sent as a word."
+    kind = next((kind for start, kind in PICTURES if content.startswith(start)), "")
+    if kind:
+        return _picture(name, content, kind)
+    return _text(name, content, os.path.getsize(path))
+
+
+def _picture(name: str, content: bytes, kind: str) -> tuple[Block | None, str]:
+    if len(content) > MOST:
+        return None, f"{name} is larger than {MOST:,} bytes; no model takes that. Make it smaller."
+    return ImageBlock(
+        Inline(base64.b64encode(content).decode()), kind
+    ), f"Attached the picture {name} ({len(content):,} bytes)."
+
+
+def _text(name: str, content: bytes, size: int) -> tuple[Block | None, str]:
+    try:
+        text = content[: LONGEST * 4].decode()
+    except UnicodeDecodeError as error:
+        if error.start < min(len(content), LONGEST * 4) - 4 or b"\0" in content:
+            return None, f"{name} is neither a text nor a picture that models take; it was sent as a word."
+        text = content[: error.start].decode()
+    cut = ""
+    if len(text) > LONGEST or size > len(content):
+        text = text[:LONGEST]
+        cut = f", cut after {LONGEST:,} characters"
+    return TextBlock(f"--- {name}{cut} ---\n{text}\n---"), f"Attached {name} ({size:,} bytes{cut})."

@@ -1,0 +1,102 @@
+"""The chat without a terminal: a message a line, plain answers on stdout, everything else on stderr."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from evener import streaming as st
+from evener.cli.activity import Activity
+from evener.cli.chat.attachments import attach
+from evener.cli.chat.commands import command_of, perform
+from evener.cli.chat.draft import Draft
+from evener.cli.chat.session import Session
+from evener.cli.chat.turns import Turns
+from evener.cli.terminal import Cleaner, say
+from evener.errors import EvenerError
+
+__all__ = ["LineChat"]
+
+FAILED = 1
+
+
+class LineChat:
+    """Lines in, text out. A line that ends in a backslash goes on in the next one."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._turns = Turns(session, self)
+        self._activity = Activity()
+        self._over = False
+        self._failed = False
+
+    async def run(self) -> int:
+        """Until standard input ends; 1 if a message failed."""
+        while not self._over and (line := await _line()) is not None:
+            text = line
+            while text.endswith("\\") and (more := await _line()) is not None:
+                text = f"{text[:-1]}\n{more}"
+            if text.strip():
+                await self._take(text)
+        return FAILED if self._failed else 0
+
+    async def _take(self, text: str) -> None:
+        command = command_of(text) if not text.startswith(" ") else None
+        try:
+            if command is not None:
+                await perform(self, *command, busy=False)
+                return
+            attached = attach(Draft((text,)), folder=self.session.folder)
+            self.tell(*attached.remarks)
+            await self._turns.say(attached.blocks)
+            self._failed |= self._turns.failed
+        except EvenerError as error:
+            self.fail(error, "")
+
+    # What the parts beside it use.
+
+    def tell(self, *lines: str, important: bool = False) -> None:  # noqa: ARG002 - all is said alike
+        self._activity.clear()
+        for line in lines:
+            say(line)
+
+    def event(self, event: st.StreamEvent) -> None:
+        """A turn when it counts: what was taken back was never shown."""
+        self._activity.event(event)
+        if isinstance(event, st.TurnFinished) and event.message.text and not event.place.parent_run:
+            self._activity.clear()
+            cleaner = Cleaner()
+            print(cleaner.feed(event.message.text) + cleaner.close(), flush=True)
+
+    def fail(self, error: EvenerError, advice: str) -> None:
+        self._failed = True
+        self.tell(f"evener: {error}", *([advice] if advice else []))
+
+    async def go_on(self) -> None:
+        await self._turns.go_on()
+
+    def leave(self) -> None:
+        self._over = True
+
+    async def choose(self, question: str, choices: Sequence[str]) -> str:
+        """By a line, if somebody is there to write one; no otherwise: what is piped in are messages, not answers."""
+        if not sys.stdin.isatty():
+            self.tell("Nobody is there to be asked: not allowed.")
+            return "no"
+        while True:
+            self.tell(question)
+            answer = await _line()
+            found = [choice for choice in choices if answer and choice.startswith(answer.strip().lower()[:1] or "?")]
+            if found or answer is None:
+                return found[0] if found else "no"
+
+    async def line(self, question: str, text: str) -> str:
+        if not sys.stdin.isatty():
+            return "Nobody was there to be asked."
+        self.tell(f"{question}{text}")
+        return await _line() or text
+
+
+async def _line() -> str | None:
+    """The next line, read beside the event loop; None at the end."""
+    line = await asyncio.to_thread(sys.stdin.readline)
+    return line.rstrip("\n") if line else None

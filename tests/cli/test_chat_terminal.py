@@ -1,0 +1,428 @@
+"""`evener chat` as a real process in a real pseudo-terminal, read through an emulator; the providers are strict fakes."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+import pytest
+
+from evener.testing.servers import Call, FakeServer, Status, Text, Thinking, Tokens, faults, turn
+from tests.cli.run import Home, command
+from tests.cli.test_chat_emulator import Emulator
+from tests.cli.test_complete import PNG, SENTINEL, asked
+from tests.cli.test_run import TOOLS
+
+SECONDS = 20.0
+READY = "/help says"
+CLAUDE, GPT = "anthropic:claude-opus-4-5", "openai:gpt-5.1"
+
+
+class Chat:
+    """A chat under way. `until` reads what it writes until the screen shows something."""
+
+    def __init__(self, home: Home, *words: str, columns: int = 80, rows: int = 24, **environ: str) -> None:
+        self.screen = Emulator(columns, rows)
+        self._ours, theirs = pty.openpty()
+        self._size(columns, rows)
+        self.process = subprocess.Popen(
+            command("chat", *words),
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd=home.folder, start_new_session=True,
+            env={**home.environ, "TERM": "xterm-256color", **environ},
+        )  # fmt: skip
+        os.close(theirs)
+
+    def __enter__(self) -> "Chat":
+        self.until(READY)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(SECONDS)
+        os.close(self._ours)
+
+    def send(self, keys: str | bytes) -> None:
+        """Type; a terminal takes a few thousand bytes at once, so what it writes is read meanwhile."""
+        data = keys.encode() if isinstance(keys, str) else keys
+        while data:
+            readable, writable, _ = select.select([self._ours], [self._ours], [], SECONDS)
+            if readable:
+                self._read()
+            if writable:
+                data = data[os.write(self._ours, data[:1024]) :]
+
+    def say(self, text: str) -> None:
+        self.send(text + "\r")
+
+    def until(self, wanted: str | Callable[[], bool], *, seconds: float = SECONDS) -> str:
+        """Wait for a text on the screen, or for something to be true; what is on the screen then."""
+        shows = wanted if callable(wanted) else lambda: wanted in self.screen.text
+        end = time.monotonic() + seconds
+        while not shows():
+            left = end - time.monotonic()
+            assert left > 0, f"still waiting for {wanted!r}; the screen is\n{self.screen.whole}"
+            if select.select([self._ours], [], [], min(left, 0.2))[0] and not self._read():
+                assert shows(), f"it has ended without {wanted!r}; the screen is\n{self.screen.whole}"
+        return self.screen.text
+
+    def end(self) -> int:
+        """Read to its end; the exit code."""
+        while select.select([self._ours], [], [], SECONDS)[0] and self._read():
+            pass
+        return self.process.wait(SECONDS)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.resize(columns, rows)
+        self._size(columns, rows)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def _size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:
+            return False
+        self.screen.feed(data)
+        return bool(data)
+
+
+@pytest.fixture
+def claude() -> Iterator[FakeServer]:
+    with FakeServer("anthropic_messages", key=SENTINEL) as server:
+        yield server
+
+
+@pytest.fixture
+def gpt() -> Iterator[FakeServer]:
+    with FakeServer("openai_responses", key=SENTINEL) as server:
+        yield server
+
+
+@pytest.fixture
+def place(home: Home, claude: FakeServer, gpt: FakeServer) -> Home:
+    """A home where two providers' rows lead to the fakes, and a module of tools."""
+    home.configure(
+        f'model = "{CLAUDE}"\n[providers.anthropic]\nbase_url = "{claude.url}"\n[providers.openai]\nbase_url = "{gpt.url}"\n'
+    )
+    home.environ |= {"ANTHROPIC_API_KEY": SENTINEL, "OPENAI_API_KEY": SENTINEL}
+    (home.folder / "shop.py").write_text(TOOLS, encoding="utf-8")
+    return home
+
+
+MARKDOWN = "# Tea\n\nIt is **hot** and *good*:\n\n- green, with `leaves`\n- black\n\n```python\nprint('tea')\n```\nSee [it](http://tea.example)."
+
+
+def test_a_conversation_shows_markdown_and_what_it_used(place: Home, claude: FakeServer) -> None:
+    claude.add(turn(Text(MARKDOWN, pieces=17), usage=Tokens(input=1000, output=50, cached=400)), "Bye\x1b[2J!")
+    with Chat(place) as chat:
+        chat.say("Tell me about tea.")
+        chat.until("See it (http://tea.example).")
+        screen = chat.until(lambda: "context" in chat.screen.text)
+        assert "> Tell me about tea.\nTea\n\nIt is hot and good:\n\n\u2022 green, with leaves\n\u2022 black\n" in screen
+        assert "```python\nprint('tea')\n```" in screen
+        status = chat.screen.lines[[i for i, line in enumerate(chat.screen.lines) if line][-1]]
+        assert re.fullmatch(r"anthropic:claude-opus-4-5 · 1\.1k tokens · 40% cached · \$0\.\d{4} · context 1%", status)
+        chat.say("Bye")
+        chat.until("Bye!")
+        assert "> Tell me about tea." in chat.screen.text
+        chat.send("\x04")
+        assert chat.end() == 0
+        assert "evener chat --thread" in chat.screen.text
+    assert len(asked(claude)["messages"]) == 3  # type: ignore[arg-type]
+    assert claude.rejected == []
+    history = place.folder / "evener" / "chat_history"
+    assert oct(history.stat().st_mode & 0o777) == "0o600"
+    assert [json.loads(line) for line in history.read_text().splitlines()] == ["Tell me about tea.", "Bye"]
+
+
+def test_a_switch_in_the_middle_shows_what_is_lost_and_goes_on(place: Home, claude: FakeServer, gpt: FakeServer) -> None:
+    claude.add(turn(Thinking("Hm, tea."), "Green tea."))
+    gpt.add("Oolong.")
+    with Chat(place) as chat:
+        chat.say("Which tea?")
+        chat.until("Green tea.")
+        assert "Thought for" in chat.screen.text
+        chat.say(f"/model {GPT}")
+        screen = chat.until(f"From now on {GPT} is asked.")
+        assert "What it will not get as it was:" in screen
+        assert "reasoning" in screen
+        chat.say("And another?")
+        chat.until("Oolong.")
+        assert chat.screen.text.rstrip().splitlines()[-1].startswith(GPT)
+        assert gpt.rejected == []
+        assert "Green tea." in json.dumps(asked(gpt))
+        chat.say("/model nobody:knows")
+        chat.until("There is no provider 'nobody'")
+
+
+def test_escape_interrupts_and_the_next_words_steer(place: Home, claude: FakeServer) -> None:
+    claude.add(turn(Text("One two three four", pieces=4), faults=[faults.Stall(4)]), "Five.")
+    with Chat(place) as chat:
+        chat.say("Count.")
+        chat.until("One two")
+        chat.send("\x1b")
+        screen = chat.until("Interrupted. Say what you want instead")
+        assert "what stands above is not part of the conversation" in screen
+        chat.say("From five on.")
+        chat.until("Five.")
+    said = json.dumps(asked(claude)["messages"])
+    assert "Count." in said
+    assert "From five on." in said
+    assert "One two" not in said
+
+
+def test_what_is_sent_while_the_model_is_busy_steers_it(place: Home, claude: FakeServer) -> None:
+    claude.add(turn(Text("Slowly", pieces=2), faults=[faults.Stall(3)]), "In French: oui.")
+    with Chat(place) as chat:
+        chat.say("Say yes.")
+        chat.until("Slo")
+        chat.say("In French!")
+        chat.until("queued: In French!")
+        chat.say("/usage")
+        chat.until("tokens in")
+        chat.say("/undo")
+        chat.until("/undo must wait")
+        chat.send("\x1b")
+        chat.until("In French: oui.")
+        chat.until(lambda: "queued" not in chat.screen.text)
+    said = json.dumps(asked(claude)["messages"])
+    assert "Say yes." in said
+    assert "In French!" in said
+
+
+def test_an_answer_that_broke_off_is_taken_off_the_screen(place: Home, claude: FakeServer) -> None:
+    claude.add(turn(Text("First line\nsecond half of", pieces=4), faults=[faults.Cut(6)]), "The whole answer.")
+    with Chat(place) as chat:
+        chat.say("Go")
+        screen = chat.until("The whole answer.")
+        assert "taken back" in screen
+        assert "First line" not in chat.screen.whole
+
+
+def test_tools_run_with_their_names_and_failures_shown(place: Home, claude: FakeServer) -> None:
+    claude.add(turn(Text("Let me see."), Call("lookup", {"item": "tea"})), "There are 3 left.")
+    with Chat(place, "--tools", "shop:several", "-s", "You sell tea.") as chat:
+        chat.say("/tools")
+        chat.until("Look up an item.")
+        chat.say("How much tea?")
+        screen = chat.until("There are 3 left.")
+        assert '\u2192 lookup {"item":' in screen
+        assert asked(claude)["system"]
+
+
+def test_a_resize_draws_everything_again(place: Home, claude: FakeServer) -> None:
+    words = " ".join(f"word{number}" for number in range(40))
+    claude.add(words)
+    with Chat(place) as chat:
+        chat.say("Go")
+        chat.until("word39")
+        chat.send("half a line that is being written")
+        chat.until("being written")
+        for columns, rows in ((40, 12), (100, 30), (30, 10)):
+            chat.resize(columns, rows)
+            chat.until(lambda columns=columns: _is_drawn(chat.screen, columns))  # type: ignore[misc]
+            joined = " ".join(chat.screen.text.split())
+            assert joined.count("word39") == 1
+            assert joined.count("half a line that is being written") == 1
+        chat.send(" here")
+        chat.until(lambda: "being written here" in " ".join(chat.screen.text.split()))
+
+
+def _is_drawn(screen: Emulator, columns: int) -> bool:
+    """Whether the rows end where words of this width end, and the input and the status stand at the bottom."""
+    lines = screen.text.splitlines()
+    words = " ".join(screen.text.split())
+    return bool(lines) and lines[-1].startswith("anthropic") and "word39" in words and "being written" in words and any(
+        columns - 8 < len(line) <= columns for line in lines
+    )
+
+
+def test_ten_thousand_pasted_lines_are_one_block_and_sent_whole(place: Home, claude: FakeServer) -> None:
+    pasted = "\n".join(f"line {number} @shop.py" for number in range(10_000))
+    claude.add("Long.")
+    with Chat(place) as chat:
+        chat.send("Read: ")
+        chat.send(b"\x1b[200~" + pasted.replace("\n", "\r").encode() + b"\x1b[201~")
+        screen = chat.until("[pasted 10,000 lines]")
+        assert "line 9999" not in screen
+        chat.say(" Now what?")
+        screen = chat.until("Long.")
+        assert "> Read: [pasted 10,000 lines] Now what?" in screen
+    sent = asked(claude)["messages"][0]["content"][0]["text"]  # type: ignore[index]
+    assert sent == f"Read: {pasted} Now what?"
+
+
+def test_ctrl_c_clears_the_line_and_twice_leaves(place: Home) -> None:
+    with Chat(place) as chat:
+        chat.send("never sent")
+        chat.until("never sent")
+        chat.send("\x03")
+        chat.until(lambda: "never sent" not in chat.screen.text and "Press Ctrl-C again" in chat.screen.text)
+        chat.send("x\x7f")
+        chat.send("\x03")
+        chat.until(lambda: chat.screen.text.count("Press Ctrl-C again") == 2)
+        chat.send("\x03")
+        assert chat.end() == 130
+        assert chat.screen.modes["?2004"] == "l"
+
+
+def test_ctrl_c_stops_an_answer_and_the_terminal_is_as_it_was(place: Home, claude: FakeServer) -> None:
+    claude.add(turn(Text("One two three four", pieces=4), faults=[faults.Stall(4)]))
+    with Chat(place) as chat:
+        before = termios.tcgetattr(chat._ours)
+        assert not before[3] & termios.ECHO
+        chat.say("Count.")
+        chat.until("One two")
+        chat.send("\x03")
+        chat.until("Interrupted.")
+        chat.send("\x04")
+        assert chat.end() == 0
+
+
+def test_undo_takes_the_last_exchange_back(place: Home, claude: FakeServer) -> None:
+    claude.add("One.", "Two.", "Three.")
+    with Chat(place) as chat:
+        chat.say("first")
+        chat.until("One.")
+        chat.say("second")
+        chat.until("Two.")
+        chat.say("/undo")
+        chat.until("Taken back: 'second'")
+        chat.send("\x1b[A\x1b[A")  # /undo, then what was taken back
+        chat.until(lambda: chat.screen.text.splitlines()[-2] == "> second")
+        chat.say(", again")
+        chat.until("Three.")
+        assert [message["content"][0]["text"] for message in asked(claude)["messages"]] == ["first", "One.", "second, again"]  # type: ignore[attr-defined]
+        chat.say("/usage")
+        chat.until("requests      3")
+
+
+def test_an_unknown_command_names_the_near_one(place: Home) -> None:
+    with Chat(place) as chat:
+        chat.say("/modle gpt")
+        chat.until("Did you mean /model?")
+        chat.say("/help")
+        chat.until("switch to another model")
+
+
+def test_errors_are_shown_with_what_to_do_and_the_chat_goes_on(place: Home, claude: FakeServer) -> None:
+    claude.add(Status(401), "It works now.", Status(429, retry_after=0.01), Status(429, retry_after=600), "Back.")
+    with Chat(place) as chat:
+        chat.say("Hi")
+        screen = chat.until("evener keys set anthropic")
+        assert "HTTP 401" in screen
+        chat.say("/continue")
+        chat.until("It works now.")
+        chat.say("More")
+        screen = " ".join(chat.until("/continue tries again").split())
+        assert "HTTP 429" in screen
+        assert SENTINEL not in chat.screen.whole
+
+
+def test_history_is_searched_and_completed_over_sessions(place: Home, claude: FakeServer) -> None:
+    claude.add("ok", "ok2")
+    (place.folder / "notes.txt").write_text("buy oolong", encoding="utf-8")
+    with Chat(place) as chat:
+        chat.say("tell me about green tea")
+        chat.until("ok")
+        chat.send("\x04")
+        assert chat.end() == 0
+    with Chat(place) as chat:
+        chat.send("\x12green")
+        chat.until("search 'green': tell me about green tea")
+        chat.send("\r @no\t")
+        chat.until("> tell me about green tea @notes.txt")
+        chat.send("\r")
+        chat.until("ok2")
+        assert "Attached notes.txt (10 bytes)." in chat.screen.text
+    assert "buy oolong" in json.dumps(asked(claude))
+
+
+def test_a_pasted_path_of_a_picture_is_attached(place: Home, claude: FakeServer) -> None:
+    (place.folder / "my tea.png").write_bytes(PNG)
+    claude.add("A cup.")
+    with Chat(place) as chat:
+        chat.send(b"What is this? \x1b[200~" + str(place.folder / "my tea.png").encode() + b"\x1b[201~\r")
+        chat.until("A cup.")
+    assert '"media_type": "image/png"' in json.dumps(asked(claude))
+
+
+def test_wide_characters_and_several_lines_are_written_where_they_belong(place: Home, claude: FakeServer) -> None:
+    claude.add("\u597d\u3002")
+    with Chat(place, columns=30) as chat:
+        chat.send("\u4f60\u597d\nsecond\x1b\rthird\\\rfourth")
+        chat.until("fourth")
+        lines = chat.screen.text.splitlines()
+        assert lines[-5:-1] == ["> \u4f60\u597d", "  second", "  third", "  fourth"]
+        chat.send("\x1b[A\x1b[A\x1b[A\x1b[Dx\r")
+        chat.until("\u597d\u3002")
+    assert asked(claude)["messages"][0]["content"][0]["text"] == "\u4f60x\u597d\nsecond\nthird\nfourth"  # type: ignore[index]
+
+
+def test_without_colour_the_text_stays_as_it_was_written(place: Home, claude: FakeServer) -> None:
+    claude.add("It is **hot**.")
+    with Chat(place, NO_COLOR="1") as chat:
+        chat.say("Tea?")
+        chat.until("It is **hot**.")
+
+
+def test_a_chat_goes_on_with_a_thread_and_stops_at_its_cost(place: Home, claude: FakeServer) -> None:
+    claude.add("One.", turn("Two.", usage=Tokens(input=100_000, output=50_000)))
+    with Chat(place) as chat:
+        chat.say("first")
+        chat.until("One.")
+        chat.send("\x04")
+        chat.end()
+        thread = re.findall(r"--thread (\w+)", chat.screen.text)[0]
+    with Chat(place, "--thread", thread, "--max-cost", "0.5") as chat:
+        chat.until("2 messages were said before.")
+        chat.say("second")
+        chat.until("Two.")
+        assert len(asked(claude)["messages"]) == 3  # type: ignore[arg-type]
+        chat.say("third")
+        chat.until("has used up its $0.5")
+
+
+def test_a_terminal_that_goes_away_ends_the_chat(place: Home) -> None:
+    with Chat(place) as chat:
+        chat.process.send_signal(signal.SIGTERM)
+        assert chat.end() == 130
+        assert chat.screen.modes["?2004"] == "l"
+
+
+# Without a terminal.
+
+
+def test_piped_lines_are_messages_and_answers_are_plain(place: Home, claude: FakeServer) -> None:
+    claude.add("It is **hot**\x1b[2J.", "Two.")
+    done = place.run("chat", stdin=b"first \\\nof two lines\n/usage\n/tols\nsecond\n")
+    assert (done.returncode, done.stdout) == (1 if b"Traceback" in done.stderr else 1, b"It is **hot**.\nTwo.\n"), done.stderr
+    assert b"tokens in" in done.stderr
+    assert b"Did you mean /tools?" in done.stderr
+    messages = asked(claude)["messages"]
+    assert messages[0]["content"][0]["text"] == "first \nof two lines"  # type: ignore[index]
+
+
+def test_piped_lines_go_on_after_an_error(place: Home, claude: FakeServer) -> None:
+    claude.add(Status(401), "Fine.")
+    done = place.run("chat", stdin=b"first\nsecond\n")
+    assert (done.returncode, done.stdout) == (1, b"Fine.\n"), done.stderr
+    assert b"evener keys set anthropic" in done.stderr
+    assert place.run("chat", stdin=b"").returncode == 0
+
+
+def test_a_wrong_call_is_told_before_anything_is_asked(place: Home) -> None:
+    for words in (("--max-cost", "nothing"), ("--harness", "nobody"), ("--tools", "nowhere:x"), ("-m", "nobody:x")):
+        assert place.run("chat", *words).returncode == 2
