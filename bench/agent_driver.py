@@ -15,10 +15,14 @@ from importlib import import_module
 from time import perf_counter, process_time
 from typing import Any
 
-__all__ = ["KEY", "MODEL", "PROMPT", "SYSTEM", "Action", "Make", "obey"]
+__all__ = ["KEY", "PROMPT", "SYSTEM", "Action", "Make", "obey"]
 
 KEY = "none"
-MODEL = "a-model"
+MODELS = {
+    "anthropic_messages": "claude-sonnet-4-5",
+    "openai_chat": "gpt-4o",
+    "openai_responses": "gpt-4o",
+}
 PROMPT = "Look things up until you know."
 SYSTEM = "You are a librarian. Be brief."
 TOOL, ABOUT, ARGUMENT, RESULT = sys.argv[2:6] if len(sys.argv) > 5 else ("lookup", "Look an item up.", "item", "It is there.")
@@ -33,9 +37,9 @@ Make = Callable[[str, str], Awaitable[Action]]
 # The vendors' SDKs: their plain streams, and the loop that everybody writes around them.
 
 
-async def anthropic_text(_: str, base: str) -> Action:
+async def anthropic_text(wire: str, base: str) -> Action:
     client = import_module("anthropic").AsyncAnthropic(api_key=KEY, base_url=base, max_retries=0)
-    asked = {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": PROMPT}], "stream": True}
+    asked = {"model": MODELS[wire], "max_tokens": 4096, "messages": [{"role": "user", "content": PROMPT}], "stream": True}
 
     async def act() -> int:
         pieces = []
@@ -47,15 +51,16 @@ async def anthropic_text(_: str, base: str) -> Action:
     return act
 
 
-async def anthropic_loop(_: str, base: str) -> Action:
+async def anthropic_loop(wire: str, base: str) -> Action:
     client = import_module("anthropic").AsyncAnthropic(api_key=KEY, base_url=base, max_retries=0)
     tools = [{"name": TOOL, "description": ABOUT, "input_schema": SCHEMA}]
+    asked = {"model": MODELS[wire], "max_tokens": 4096, "system": SYSTEM}
 
     async def act() -> int:
         said: list[dict[str, Any]] = [{"role": "user", "content": PROMPT}]
         count = 0
         while True:
-            reply = await client.messages.create(model=MODEL, max_tokens=4096, system=SYSTEM, messages=said, tools=tools)
+            reply = await client.messages.create(**asked, messages=said, tools=tools)
             said.append({"role": "assistant", "content": reply.content})
             calls = [block for block in reply.content if block.type == "tool_use"]
             if not calls:
@@ -74,7 +79,7 @@ async def openai_text(wire: str, base: str) -> Action:
     async def chat() -> int:
         pieces = []
         usage = {"include_usage": True}
-        chunks = await client.chat.completions.create(model=MODEL, messages=asked, stream=True, stream_options=usage)
+        chunks = await client.chat.completions.create(model=MODELS[wire], messages=asked, stream=True, stream_options=usage)
         async for chunk in chunks:
             if chunk.choices and chunk.choices[0].delta.content:
                 pieces.append(chunk.choices[0].delta.content)
@@ -82,7 +87,7 @@ async def openai_text(wire: str, base: str) -> Action:
 
     async def responses() -> int:
         pieces = []
-        async for event in await client.responses.create(model=MODEL, input=asked, stream=True):
+        async for event in await client.responses.create(model=MODELS[wire], input=asked, stream=True):
             if event.type == "response.output_text.delta":
                 pieces.append(event.delta)
         return len(pieces)
@@ -100,7 +105,7 @@ async def openai_loop(wire: str, base: str) -> Action:
         tools = [{"type": "function", "function": function}]
         count = 0
         while True:
-            reply = (await client.chat.completions.create(model=MODEL, messages=said, tools=tools)).choices[0].message
+            reply = (await client.chat.completions.create(model=MODELS[wire], messages=said, tools=tools)).choices[0].message
             said.append(reply)
             if not reply.tool_calls:
                 return count
@@ -112,7 +117,7 @@ async def openai_loop(wire: str, base: str) -> Action:
         tools = [{"type": "function", "strict": True, **function}]
         count = 0
         while True:
-            reply = await client.responses.create(model=MODEL, input=said, tools=tools, instructions=SYSTEM)
+            reply = await client.responses.create(model=MODELS[wire], input=said, tools=tools, instructions=SYSTEM)
             said += reply.output
             calls = [item for item in reply.output if item.type == "function_call"]
             if not calls:
@@ -130,10 +135,10 @@ def _pydantic_agent(wire: str, base: str) -> Any:
     kind = "anthropic" if wire == "anthropic_messages" else "openai"
     models, providers = import_module(f"pydantic_ai.models.{kind}"), import_module(f"pydantic_ai.providers.{kind}")
     if kind == "anthropic":
-        model = models.AnthropicModel(MODEL, provider=providers.AnthropicProvider(api_key=KEY, base_url=base))
+        model = models.AnthropicModel(MODELS[wire], provider=providers.AnthropicProvider(api_key=KEY, base_url=base))
     else:
         made = models.OpenAIChatModel if wire == "openai_chat" else models.OpenAIResponsesModel
-        model = made(MODEL, provider=providers.OpenAIProvider(api_key=KEY, base_url=f"{base}/v1"))
+        model = made(MODELS[wire], provider=providers.OpenAIProvider(api_key=KEY, base_url=f"{base}/v1"))
     return import_module("pydantic_ai").Agent(model, system_prompt=SYSTEM)
 
 
@@ -184,7 +189,7 @@ def _thin_harness(wire: str, base: str, handler: Callable[[Any], Awaitable[str]]
     spec = thin.ToolSpec(name=TOOL, description=ABOUT, parameters=arguments, handler=handler)
     names = {"anthropic_messages": "anthropic", "openai_responses": "openai", "openai_chat": "openrouter"}
     config = thin.HarnessConfig(
-        model=f"{names[wire]}:{MODEL}",
+        model=f"{names[wire]}:{MODELS[wire]}",
         base_url=f"{base}/v1",
         api_key=KEY,
         system_prompt=SYSTEM,

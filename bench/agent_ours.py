@@ -1,4 +1,4 @@
-"""Our side of `agents.py`: the whole stack, and what it is held against: the bare HTTP client, alone and with the least parsing.
+"""Our side of `agents.py`: the whole stack, and what it is held against: the bare HTTP client, alone and with parsing.
 
 All of it runs in one process, measured by the same code as the peers.
 """
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 
 from bench.agent_driver import KEY, PROMPT, SYSTEM, Action, Make, obey
-from bench.agent_speech import RESULT
+from bench.agent_speech import MODELS, RESULT
 from bench.floor import PARSERS, split_and_parse
 from evener import events as ev
 from evener.harness import Harness
@@ -24,18 +24,18 @@ from evener.store.sqlite import SqliteLog
 from evener.tools import tool
 from evener.transcript import Message, Transcript
 from evener.transcript.delta import ArgumentsDelta, TextDelta
-from evener.transport.exchange import Request, Response
+from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import shared_transport
 
-__all__ = ["NAMES", "SIZES", "makes"]
+__all__ = ["SIZES", "makes"]
 
-NAMES = {
-    "anthropic_messages": ("anthropic:a-model", ""),
-    "openai_chat": ("openai-chat:a-model", "/v1"),
-    "openai_responses": ("openai:a-model", "/v1"),
-    "gemini": ("google:a-model", ""),
+PLACES = {
+    "anthropic_messages": ("anthropic", ""),
+    "openai_chat": ("openai-chat", "/v1"),
+    "openai_responses": ("openai", "/v1"),
+    "gemini": ("google", ""),
 }
-"""How a model of each wire is called, and what its address has behind the server's."""
+"""The provider of each wire, and what its address has behind the server's."""
 SIZES = (20, 200, 2000)
 """Messages of history."""
 MANY = 1_000_000
@@ -43,10 +43,10 @@ MANY = 1_000_000
 INSERT = "INSERT INTO events (log, seq, version, at, kind, digest, chain, payload) VALUES (1, ?, 1, 1.0, 'opened', ?, ?, ?)"
 
 
-def model_of(wire: str, base: str) -> Model:
+def model_of(wire: str, base: str, transport: Transport | None = None) -> Model:
     """The model that the server plays."""
-    name, tail = NAMES[wire]
-    return open_model(name, key=KEY, base_url=base + tail)
+    provider, tail = PLACES[wire]
+    return open_model(f"{provider}:{MODELS[wire]}", key=KEY, base_url=base + tail, transport=transport)
 
 
 def asked() -> Transcript:
@@ -80,8 +80,7 @@ async def _recorded(wire: str, base: str) -> Request:
             sent.append(request)
             return await shared_transport().send(request)
 
-    name, tail = NAMES[wire]
-    model = open_model(name, key=KEY, base_url=base + tail, transport=Recorder())
+    model = model_of(wire, base, Recorder())
     await model.complete(model.ask(asked()))
     return sent[0]
 

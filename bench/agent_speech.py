@@ -5,10 +5,11 @@ Ids are `ID` here; the server puts a fresh one in their place, as no provider us
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 
 from bench.streams import REPLY_ID, compact, stream_of, words
 
-__all__ = ["ARGUMENT", "ID", "RESULT", "TOOL", "WIRES", "answer", "events"]
+__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOOL", "WIRES", "answer", "events"]
 
 ID = REPLY_ID[:16].encode()
 TOOL = "lookup"
@@ -17,19 +18,31 @@ RESULT = ("Record found: the load lies on the third shelf, behind the plough, an
     :300
 ]
 PLACE = ID.decode()
-WIRES = ("anthropic_messages", "openai_chat", "openai_responses", "gemini")
+MODELS = {
+    "anthropic_messages": "claude-sonnet-4-5",
+    "openai_chat": "gpt-4o",
+    "openai_responses": "gpt-4o",
+    "gemini": "gemini-2.5-flash",
+}
+"""Who speaks: models that everybody has a row, a profile and a price for."""
+WIRES = tuple(MODELS)
 
 Json = dict[str, object]
 
 
 def events(wire: str, *, deltas: int, fragments: int) -> list[bytes]:
     """A streamed answer, event by event: so many pieces of text or, with `fragments`, one call in so many pieces."""
-    return list(STREAMED[wire](fragments)) if fragments else list(stream_of(wire, "text", deltas).events)
+    made = STREAMED[wire](fragments) if fragments else stream_of(wire, "text", deltas).events
+    return [_named(wire, event) for event in made]
 
 
 def answer(wire: str, *, deltas: int, fragments: int) -> bytes:
     """The same as one JSON text."""
-    return compact(WHOLE[wire](deltas, fragments))
+    return _named(wire, compact(WHOLE[wire](deltas, fragments)))
+
+
+def _named(wire: str, text: bytes) -> bytes:
+    return text.replace(b"a-model", MODELS[wire].encode())
 
 
 def arguments(fragments: int) -> str:
@@ -41,7 +54,7 @@ def cut(fragments: int) -> list[str]:
     """The arguments in pieces of about the same size."""
     text = arguments(fragments)
     ends = [len(text) * number // fragments for number in range(fragments + 1)]
-    return [text[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 def _sse(kind: str, fields: Json) -> bytes:

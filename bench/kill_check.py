@@ -7,7 +7,7 @@ from bench.kill_world import TOOLS, Mark, World
 from evener import events as ev
 from evener.driver import UNKNOWN
 from evener.loop.state import State, fold
-from evener.transcript.blocks import ToolResult
+from evener.transcript.blocks import TextBlock, ToolResult
 
 __all__ = ["CHECKED", "DOUBLE", "interrupted", "violations"]
 
@@ -64,7 +64,7 @@ def _shown(block: object) -> str:
     match block:
         case ToolResult():
             return f"{block.call_id}: {block.text}"
-        case ev.TextBlock(text=text):
+        case TextBlock(text=text):
             return text
         case _:
             return f"{block.name}({block.id})"  # type: ignore[attr-defined] # there are calls only
@@ -74,7 +74,7 @@ def _expected(name: str, call: str, finished: ev.CallFinished | None) -> str:
     if finished is not None and finished.outcome == "unknown":
         return UNKNOWN
     text = finished.content[0] if finished is not None and finished.content else None
-    if TOOLS[name].verifies and isinstance(text, ev.TextBlock) and text.text == CHECKED:
+    if TOOLS[name].verifies and isinstance(text, TextBlock) and text.text == CHECKED:
         return CHECKED
     return f"{name} {call}"
 

@@ -139,7 +139,7 @@ def test_all_ten_questions_are_answered_with_file_and_line() -> None:
 
 
 def test_what_is_called_missing_is_missing() -> None:
-    assert len(list(MISSING.finditer(TEXT))) > 5
+    assert MISSING.search(TEXT)
     assert list(built(TEXT)) == []
 
 

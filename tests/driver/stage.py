@@ -15,7 +15,7 @@ from bench.kill_world import World
 from evener import events as ev
 from evener.model import Model, open_model
 from evener.testing import Call, FakeServer, Received, Text, Turn, turn
-from evener.transcript.blocks import Block, ToolCall
+from evener.transcript.blocks import Block, TextBlock, ToolCall
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transport.exchange import Transport
@@ -66,7 +66,7 @@ def playing(wire: str) -> Callable[[Received], Turn]:
 
 
 def _text(block: Block) -> str:
-    assert isinstance(block, ev.TextBlock)
+    assert isinstance(block, TextBlock)
     return block.text
 
 
@@ -75,12 +75,16 @@ def served(wire: str, script: object, **settings: object) -> FakeServer:
     return FakeServer(wire, script, models=(MODELS[wire].partition(":")[2],), **settings)  # type: ignore[arg-type]
 
 
-def model_at(server: FakeServer, wire: str, transport: Transport, **settings: object) -> Model:
+def model_at(server: FakeServer, wire: str, transport: Transport) -> Model:
     """The model of this wire, at that server. It waits hardly at all before it tries again."""
     return open_model(
-        MODELS[wire], environ=NOWHERE, transport=transport, key=fresh_key(), base_url=server.url,
-        retries=Retries(attempts=2, base=0.001), **settings,
-    )  # type: ignore[arg-type]  # fmt: skip
+        MODELS[wire],
+        environ=NOWHERE,
+        transport=transport,
+        key=fresh_key(),
+        base_url=server.url,
+        retries=Retries(attempts=2, base=0.001),
+    )
 
 
 def labelled(events: Sequence[ev.Event]) -> list[ev.Event]:
@@ -106,7 +110,7 @@ def labelled(events: Sequence[ev.Event]) -> list[ev.Event]:
 
 def others() -> set["asyncio.Task[object]"]:
     """The tasks of this loop besides the one that asks."""
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 def children() -> set[str]:

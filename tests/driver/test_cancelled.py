@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from secrets import randbelow
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ class Campaign:
         await asyncio.wait((task,))
         return task.cancelled() or bool(task.result() is None)
 
-    async def wait(self, task: "asyncio.Future[object]", steps: int) -> None:
+    async def wait(self, task: "asyncio.Future[Any]", steps: int) -> None:
         for step in range(steps):
             if task.done():
                 self.steps = 0.8 * self.steps + 0.2 * step

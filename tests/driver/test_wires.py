@@ -11,9 +11,9 @@ from itertools import permutations
 
 import pytest
 
-from evener import tool
 from evener import events as ev
 from evener import streaming as st
+from evener import tool
 from evener.harness import Harness
 from evener.local import LocalTransport
 from evener.local.server import check_installed
@@ -21,7 +21,7 @@ from evener.loop.limits import Limits
 from evener.model import Model, open_model
 from evener.result import RunResult
 from evener.store.memory import MemoryStore
-from evener.testing import Call, FakeServer, Status, Thinking, faults, turn
+from evener.testing import Call, FakeServer, Status, Text, Thinking, faults, turn
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
@@ -140,7 +140,8 @@ def test_the_same_agent_runs_unchanged_on_every_wire(wire: str) -> None:
                 events = [event async for event in stream]
                 result = await stream.result()
             assert others() == set()
-        assert "".join(event.text for event in events if isinstance(event, st.ReasoningStreamed)).startswith("Two sums")
+        thoughts = "".join(event.text for event in events if isinstance(event, st.ReasoningStreamed))
+        assert thoughts == ("" if wire == "gemini" else "Two sums at once.Now note it."), "there they are shown on demand only"
         assert not any(isinstance(event, st.Retracted | st.RetryScheduled) for event in events)
         return result
 
@@ -180,18 +181,22 @@ def test_all_wires_send_the_agent_the_same_conversation() -> None:
     assert conversation == [row for wire in WIRES for row in (("user", (f"Sum for {wire}",)), *WHOLE[1:])]
 
 
-BREAKS = {
-    "cut": faults.Cut(after=3),
-    "torn": faults.Torn(after=3),
-    "reset": faults.Reset(after=3),
-    "overloaded": faults.ErrorEvent(after=3),
+MIDDLE = 8
+"""Frames after which every wire is in the middle of a text of 12 pieces."""
+BREAKS: dict[str, faults.Fault] = {
+    "cut": faults.Cut(after=MIDDLE),
+    "torn": faults.Torn(after=MIDDLE),
+    "reset": faults.Reset(after=MIDDLE),
+    "overloaded": faults.ErrorEvent(after=MIDDLE),
 }
 
 
 @pytest.mark.parametrize("fault", BREAKS)
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_that_breaks_is_retracted_and_asked_for_again(wire: str, fault: str) -> None:
-    broken = turn("Half of an answer that never ends.", Call("note", {"text": "never"}), faults=[BREAKS[fault]])
+    half = Text("Half of an answer that never ends.", pieces=12)
+    paced = faults.Slow(between=0.002)  # a reset takes away what was not read yet
+    broken = turn(half, Call("note", {"text": "never"}), faults=[BREAKS[fault], paced])
 
     async def go(server: FakeServer) -> tuple[list[st.StreamEvent], RunResult]:
         async with watched() as watch, agent(model_of(server, wire, watch)).stream("What is 1+2, and 30+4?") as stream:
@@ -240,7 +245,6 @@ def test_another_model_on_another_wire_takes_over_in_the_middle_of_a_run(before:
         result = asyncio.run(go(first, second))
     assert said(result.transcript) == WHOLE
     assert [request.model for request in result.requests] == [TARGETS[before][0]] * 2 + [TARGETS[after][0]] * 2
-    assert {loss.kind for loss in result.losses} <= {"dropped", "degraded", "changed"}
     assert result.losses, "what the first one had sealed cannot be given to the second, and that is told"
 
 
@@ -295,7 +299,7 @@ def test_steering_now_gives_up_the_answer_that_is_on_its_way(wire: str) -> None:
             assert watch.open == 0
         return kinds, result
 
-    slow = turn("A long and slow answer.", faults=[faults.Stall(after=4)])
+    slow = turn(Text("A long and slow answer.", pieces=12), faults=[faults.Stall(after=MIDDLE)])
     with nothing_left(), serving(wire, [slow, "As you wish."]) as server:
         kinds, result = asyncio.run(go(server))
     assert "Retracted" in kinds

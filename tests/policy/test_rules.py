@@ -15,6 +15,7 @@ from evener.policy import (
     Between,
     Decision,
     Defaults,
+    Given,
     Glob,
     OneOf,
     Policy,
@@ -126,7 +127,13 @@ def test_arguments_that_do_not_parse_are_never_allowed(raw: str, effect: Effect,
         assert (decision.verdict, decision.rule, decision.sure) == (verdict, "careful", False)
 
 
-DEEP = {"files": [{"name": "a.txt"}, {"name": "b.py"}], "options": {"force": True, "by.name": 1}, "none": None, "empty": []}
+DEEP = {
+    "files": [{"name": "a.txt"}, {"name": "b.py"}],
+    "options": {"force": True, "by.name": 1},
+    "rows": [{"tags": ["a"]}, {"tags": []}],
+    "none": None,
+    "empty": [],
+}
 
 
 @pytest.mark.parametrize(
@@ -146,6 +153,8 @@ DEEP = {"files": [{"name": "a.txt"}, {"name": "b.py"}], "options": {"force": Tru
         ("none", "x", False, False),
         ("none.x", "x", False, False),
         ("empty.*", "*", False, False),
+        ("empty.*", Given(False), True, True),
+        ("rows.*.tags.*", "a", False, True),  # one of them has no tag that fits
         ("options.*", 1, False, True),
         ("missing", "*", False, False),
         ("files", "*", False, True),

@@ -37,7 +37,7 @@ Scalar = str | int | float | bool
 MOST_PATTERN = 1_000
 MOST_TEXT = 100_000
 MOST_WORK = 500_000
-"""Characters times states that a regular expression may take: about a tenth of a second."""
+"""Characters times states that a regular expression may take: half a second at most."""
 
 
 class Missing(msgspec.Struct, frozen=True):

@@ -7,12 +7,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 
 from evener import streaming as st
 from evener.cli.chat.answer import PERIOD, Answer, failure_lines
 from evener.cli.chat.attachments import as_picture, attach
-from evener.cli.chat.commands import COMMANDS, command_of, model_names, perform
+from evener.cli.chat.commands import COMMANDS, command_of, model_names, perform, waits
 from evener.cli.chat.completion import complete
 from evener.cli.chat.console import Console
 from evener.cli.chat.draft import Draft
@@ -48,7 +47,8 @@ class App:
         self._turns = Turns(session, self)
         self._keys = KeyReader()
         self._work: set[asyncio.Task[None]] = set()
-        self._queued: list[str] = []
+        self._queue: list[Draft] = []
+        self._calling = False
         self._question: _Question | None = None
         self._armed = False
         self._busy = False
@@ -100,9 +100,12 @@ class App:
         self._soon()
 
     def event(self, event: st.StreamEvent) -> None:
-        if isinstance(event, st.RequestStarted):
-            self._queued.clear()
         self._answer.event(event)
+        if isinstance(event, st.RequestStarted):
+            self._calling = False
+        elif isinstance(event, st.TurnFinished) and event.message.calls and not event.place.parent_run:
+            self._calling = True
+            self._steer()
         self._soon()
 
     def fail(self, error: EvenerError, advice: str) -> None:
@@ -196,15 +199,17 @@ class App:
         if self._editor.empty or not self._editor.draft.text.strip():
             return
         draft = self._editor.take()
-        self._screen.say(_echo(draft))
-        command = command_of(draft.text) if len(draft.parts) == 1 else None
-        if command is not None and not draft.text.startswith(" "):
-            self._begin(self._command(*command))
-        elif self._busy:
-            self._begin(self._steer(draft))
-        else:
+        command = _command(draft)
+        if self._busy and command is not None and not waits(command[0]):
+            self._screen.say(_echo(draft))
+            self._begin(self._shown(perform(self, *command)))
+            return
+        self._queue.append(draft)
+        if not self._busy:
             self._busy = True
-            self._begin(self._turn(draft))
+            self._begin(self._attend())
+        elif self._calling:
+            self._steer()
 
     def _interrupted(self) -> None:
         """Ctrl-C: clear the line, stop the answer; twice in a row: leave."""
@@ -223,7 +228,7 @@ class App:
         if self._question is not None:
             self._question.give("", empty=True)
         elif self._busy:
-            self._begin(self._turns.interrupt())
+            self._begin(self._shown(self._turns.interrupt()))
 
     def _complete(self) -> None:
         names = tuple(COMMANDS)
@@ -255,7 +260,7 @@ class App:
     # What takes time.
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.ensure_future(self._kept(work))
+        task = asyncio.ensure_future(work)
         self._work.add(task)
         task.add_done_callback(self._ended)
 
@@ -264,7 +269,30 @@ class App:
         if not task.cancelled() and (error := task.exception()) is not None and self._done and not self._done.done():
             self._done.set_exception(error)
 
-    async def _kept(self, work: Coroutine[object, object, None]) -> None:
+    async def _attend(self) -> None:
+        """What was sent, one after the other, until nothing waits. The keys know meanwhile that the model is busy."""
+        try:
+            while self._queue:
+                self._calling = False
+                await self._shown(self._next())
+                self._answer.close()
+                self._screen.say([Line()])
+        finally:
+            self._busy = False
+            self._soon()
+
+    async def _next(self) -> None:
+        """The first that waits: a command, or all messages up to the next command as one."""
+        command = _command(self._queue[0])
+        if command is not None:
+            self._screen.say(_echo(self._queue.pop(0)))
+            await perform(self, *command)
+            return
+        attached = attach(self._taken(), folder=self.session.folder)
+        self.tell(*attached.remarks)
+        await self._turns.say(attached.blocks)
+
+    async def _shown(self, work: Coroutine[object, object, None]) -> None:
         """What goes wrong is shown, and the chat goes on."""
         try:
             await work
@@ -272,34 +300,21 @@ class App:
             self.fail(error, "")
         self._soon()
 
-    async def _turn(self, draft: Draft) -> None:
-        attached = attach(draft, folder=self.session.folder)
-        self.tell(*attached.remarks)
-        await self._working(self._turns.say(attached.blocks))
-
-    async def _working(self, work: Coroutine[object, object, None]) -> None:
-        """Something that shows an answer; the keys know meanwhile that the model is busy."""
-        self._busy = True
-        self._soon()
-        try:
-            await work
-        finally:
-            self._busy = False
-            self._queued.clear()
-            self._answer.close()
-            self._screen.say([Line()])
-
-    async def _steer(self, draft: Draft) -> None:
-        attached = attach(draft, folder=self.session.folder)
-        if len(attached.blocks) > 1 and attached.text != draft.text.strip():
+    def _steer(self) -> None:
+        """Tell the model with its next request. Only while its calls run: then there is a next one for sure."""
+        if self._queue and _command(self._queue[0]) is None:
+            attached = attach(self._taken(), folder=self.session.folder)
             self.tell(*attached.remarks)
-        self._queued.append(draft.shown)
-        with suppress(EvenerError):
-            await self.session.thread.steer(attached.text)
+            self._begin(self._shown(self.session.thread.steer(attached.text)))
 
-    async def _command(self, name: str, words: str) -> None:
-        work = perform(self, name, words, busy=self._busy)
-        await (self._working(work) if name == "/continue" and not self._busy else work)
+    def _taken(self) -> Draft:
+        """The messages that wait, up to the next command, as one; they are on the screen then."""
+        taken: list[Draft] = []
+        while self._queue and _command(self._queue[0]) is None:
+            taken.append(self._queue.pop(0))
+            self._screen.say(_echo(taken[-1]))
+        parts = [part for draft in taken for part in ("\n\n", *draft.parts)]
+        return Draft(tuple(parts[1:]))
 
     # What is seen.
 
@@ -324,7 +339,7 @@ class App:
         above = rows(tail, width, colour=screen.colour) if (tail := self._answer.tail) else []
         if self._busy and (activity := self._answer.activity):
             above.append(screen.row(*_fitted(activity, width)))
-        above += [screen.row(Span(clipped(f"queued: {clean(text)}", width - 1), DIM)) for text in self._queued]
+        above += [screen.row(Span(clipped(f"queued: {clean(draft.shown)}", width - 1), DIM)) for draft in self._queue]
         question = self._question
         prompt = question.text if question else PROMPT
         view = self._editor.view(
@@ -360,6 +375,10 @@ class _Question:
     def give(self, answer: str, *, empty: bool = False) -> None:
         if not self.answer.done() and (answer or empty):
             self.answer.set_result(answer)
+
+
+def _command(draft: Draft) -> tuple[str, str] | None:
+    return command_of(draft.text) if len(draft.parts) == 1 and not draft.text.startswith(" ") else None
 
 
 def _echo(draft: Draft) -> list[Line]:

@@ -13,7 +13,7 @@ from evener.errors import UsageError
 from evener.providers.config import load_config
 from evener.providers.names import LOCAL
 
-__all__ = ["COMMANDS", "Command", "Front", "command_of", "model_names", "perform"]
+__all__ = ["COMMANDS", "Command", "Front", "command_of", "model_names", "perform", "waits"]
 
 WORD = re.compile(r"(/[A-Za-z_-]+)(?:\s+(.*))?$", re.DOTALL)
 
@@ -63,15 +63,18 @@ def command_of(text: str) -> tuple[str, str] | None:
     return (hit[1].lower(), (hit[2] or "").strip()) if hit else None
 
 
-async def perform(front: Front, name: str, words: str, *, busy: bool) -> None:
-    """Do what a command says. UsageError when there is none of this name, or when it must wait."""
+def waits(name: str) -> bool:
+    """Whether a command must wait until the model is not busy. One that does not exist need not: it is refused at once."""
+    return name in COMMANDS and not COMMANDS[name].quiet
+
+
+async def perform(front: Front, name: str, words: str) -> None:
+    """Do what a command says. UsageError when there is none of this name."""
     command = COMMANDS.get(name)
     if command is None:
         near = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
         hint = f"Did you mean {near[0]}?" if near else "/help lists them."
         raise UsageError(f"There is no command {name}. {hint} To send a text that begins so, put a space before it.")
-    if busy and not command.quiet:
-        raise UsageError(f"{name} must wait until the answer has ended. Press Esc to interrupt it.")
     await command.act(front, words)
 
 

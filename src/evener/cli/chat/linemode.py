@@ -43,7 +43,7 @@ class LineChat:
         command = command_of(text) if not text.startswith(" ") else None
         try:
             if command is not None:
-                await perform(self, *command, busy=False)
+                await perform(self, *command)
                 return
             attached = attach(Draft((text,)), folder=self.session.folder)
             self.tell(*attached.remarks)

@@ -90,11 +90,11 @@ class Screen:
         room = self.height - len(live.rows)
         shown: list[str] = []
         for line in reversed(self._said):
-            found = self.rows(line)
-            if len(found) > room:
+            if room <= 0:
                 break
+            found = self.rows(line)
+            shown.append(self._printed(line) if len(found) <= room else "\r\n".join(found[-room:]) + "\r\n")
             room -= len(found)
-            shown.append(self._printed(line))
         self._write("".join((BEGIN, "\x1b[H\x1b[2J", *reversed(shown), self._placed(live), END)))
 
     def leave(self) -> None:
