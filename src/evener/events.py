@@ -16,10 +16,14 @@ from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
+from evener.transcript.usage import Usage
 
 __all__ = [
     "VERSION",
+    "ApprovalAsked",
+    "ApprovalDecided",
     "CallFinished",
+    "CallPaused",
     "CallStarted",
     "Cancelled",
     "Configured",
@@ -28,16 +32,21 @@ __all__ = [
     "Event",
     "Finished",
     "Imported",
+    "InnerQuestion",
+    "Interrupt",
     "MediaFetched",
     "ModelCalled",
     "ModelFailed",
+    "Nested",
     "Opened",
     "Outcome",
     "Prompted",
+    "Question",
     "Replied",
     "Resumed",
     "Steered",
     "StopCause",
+    "Verdict",
     "decode_event",
     "encode_event",
     "encode_events",
@@ -52,13 +61,20 @@ Effect = Literal["read", "idempotent", "write"]
 Outcome = Literal["done", "failed", "unknown"]
 """How a call ended. `unknown`: it was started, and nobody can say whether it took effect."""
 
+Interrupt = Literal["tool", "output", "step", "limit"]
+"""What a decision is about: a call, the final answer, another request to the model, going on beyond a limit."""
+
+Verdict = Literal["allow", "reject"]
+
 StopCause = Literal[
     "done",  # the model gave its final answer
+    "approval",  # it waits for a decision; resume it afterwards
     "refusal",  # the model or a filter declined
     "length",  # the answer was cut at the output limit
     "limit",  # a limit of the run was reached; it can be resumed
     "repeated",  # the same call came over and over; it can be resumed
     "tool_retries",  # a tool's retry budget is spent
+    "output_retries",  # the structured answer stayed wrong
     "provider_error",  # the model could not be asked
     "cancelled",  # somebody stopped the run; it can be resumed
     "unexpected",  # an answer that fits nowhere
@@ -145,6 +161,7 @@ class Replied(Fact, frozen=True, tag="replied"):
     tries: int = 1
     reply: str = ""  # the provider's id of the answer
     problems: tuple[str, ...] = ()  # what was wrong with the form of the answer, to be told to the model
+    output: str = ""  # the JSON text of a structured answer that was accepted: the run has its end
 
 
 class ModelFailed(Fact, frozen=True, tag="model_failed"):
@@ -158,6 +175,36 @@ class ModelFailed(Fact, frozen=True, tag="model_failed"):
     shown: bool = False  # pieces of it had been shown: they are retracted
 
 
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One thing to decide. `key` is the id of a call, or a word for what else waits. `digest` is of exactly what is asked."""
+
+    key: str
+    digest: str
+    why: str = ""
+    rule: str = ""
+
+
+class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
+    """The run waits until all of these are decided. `expires` is a time; 0 is never."""
+
+    id: str
+    interrupt: Interrupt
+    questions: tuple[Question, ...]
+    expires: float = 0.0
+
+
+class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
+    """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call."""
+
+    id: str
+    key: str
+    verdict: Verdict
+    why: str = ""
+    arguments: str = ""
+    digest: str = ""
+    by: str = ""
+
+
 class CallStarted(Fact, frozen=True, tag="call_started"):
     """A tool is about to run. On disk before the tool sees its arguments."""
 
@@ -166,6 +213,29 @@ class CallStarted(Fact, frozen=True, tag="call_started"):
     key: str  # the idempotency key: the same for every start of this call
     digest: str = ""  # of tool, arguments and schema
     verifying: bool = False  # not the tool, but the question whether it took effect
+    rule: str = ""  # of the policy, if one allowed it
+
+
+class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What runs inside a call used."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+
+
+class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A question of a run inside a call: where it is decided, and what it is about."""
+
+    thread: str
+    approval: str
+    interrupt: Interrupt
+    question: Question
+    tool: str = ""
+    arguments: str = ""
+    expires: float = 0.0
 
 
 class CallFinished(Fact, frozen=True, tag="call_finished"):
@@ -178,6 +248,15 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     retry: bool = False
     metadata: str = "{}"
     seconds: float = 0.0
+    nested: Nested | None = None  # what runs inside it used
+
+
+class CallPaused(Fact, frozen=True, tag="call_paused"):
+    """A run inside this call waits for decisions. The call goes on when the run is resumed."""
+
+    call: str
+    thread: str
+    inner: tuple[InnerQuestion, ...] = ()
 
 
 class MediaFetched(Fact, frozen=True, tag="media_fetched"):
@@ -214,8 +293,11 @@ Event = (
     | ModelCalled
     | Replied
     | ModelFailed
+    | ApprovalAsked
+    | ApprovalDecided
     | CallStarted
     | CallFinished
+    | CallPaused
     | MediaFetched
     | Cancelled
     | Finished

@@ -6,6 +6,7 @@ from decimal import Decimal
 import msgspec
 
 from evener import events as ev
+from evener.encodings.forms import FINAL_RESULT
 from evener.loop.state import State
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
@@ -13,7 +14,7 @@ from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
-__all__ = ["Record", "Request", "RunResult", "result_of"]
+__all__ = ["Approval", "Record", "Request", "RunResult", "approvals_of", "result_of"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -42,6 +43,23 @@ class Request(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class Approval(msgspec.Struct, frozen=True):
+    """Something that waits to be decided: a call, or what `interrupt` says. `expires` is a time; 0 is never.
+
+    `thread` is where it waits: the run's own, or that of a run inside one of its calls.
+    """
+
+    id: str
+    key: str
+    thread: str
+    interrupt: ev.Interrupt
+    digest: str
+    call: ToolCall | None = None
+    why: str = ""
+    rule: str = ""
+    expires: float = 0.0
+
+
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
 
@@ -51,6 +69,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     output: object = None
+    output_text: str = ""
     stop: ev.StopCause
     detail: str = ""
     usage: Usage
@@ -59,10 +78,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     thread: str
     run: str
     pending: tuple[ToolCall, ...] = ()
+    approvals: tuple[Approval, ...] = ()
     losses: tuple[Loss, ...] = ()
     records: tuple[Record, ...] = ()
     requests: tuple[Request, ...] = ()
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
     transcript: Transcript
 
     @property
@@ -71,7 +92,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.stop == "done"
 
 
-def result_of(state: State, events: Iterable[ev.Event], *, log: str) -> RunResult:
+def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
     """The result of the state's run, from the events of the run (others are passed over)."""
     run = _of_run(events, state.run)
     finished = state.finished
@@ -79,19 +100,44 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str) -> RunResul
     last: Message | None = replies[-1].message if replies else None
     return RunResult(
         text=last.text if last else "",
-        stop=finished.cause if finished else "cancelled",
-        detail=finished.detail if finished else "The run was given up before it came to an end.",
+        output_text=replies[-1].output if replies else "",
+        stop=finished.cause if finished else "approval" if state.phase == "waiting" else "cancelled",
+        detail=finished.detail if finished else "" if state.phase == "waiting" else "The run was given up before its end.",
         usage=state.spent.usage,
         cost=state.spent.cost,
         exact=state.spent.exact,
         thread=log,
         run=state.run,
         pending=tuple(pending.call for pending in state.calls if pending.status != "finished"),
+        approvals=approvals_of(state, log),
         losses=_distinct(loss for reply in replies for loss in reply.losses),
         records=tuple(_records(run)),
         requests=tuple(_requests(run)),
         seconds=state.spent.seconds,
+        warnings=tuple(warnings),
         transcript=state.transcript,
+    )
+
+
+def approvals_of(state: State, log: str) -> tuple[Approval, ...]:
+    """What waits to be decided, in this log and in runs inside its calls."""
+    calls = {pending.call.id: pending.call for pending in state.calls}
+    own = (
+        Approval(
+            one.approval, one.question.key, log, one.interrupt, one.question.digest, calls.get(one.question.key),
+            one.question.why, one.question.rule, one.expires,
+        )
+        for one in state.open_questions
+    )  # fmt: skip
+    inner = (_inner(one) for pending in state.calls if pending.status == "paused" for one in pending.inner)
+    return (*own, *inner)
+
+
+def _inner(one: ev.InnerQuestion) -> Approval:
+    call = ToolCall(one.question.key, one.tool, one.arguments) if one.tool else None
+    question = one.question
+    return Approval(
+        one.approval, question.key, one.thread, one.interrupt, question.digest, call, question.why, question.rule, one.expires
     )
 
 
@@ -118,7 +164,7 @@ def _records(events: Iterable[ev.Event]) -> Iterable[Record]:
         match event:
             case ev.Replied():
                 yield from found.values()
-                found = {call.id: Record(call) for call in event.message.calls}
+                found = {call.id: Record(call) for call in event.message.calls if call.name != FINAL_RESULT}
             case ev.CallStarted(call=call, key=key) if call in found:
                 one = found[call]
                 found[call] = Record(one.call, one.result, key, one.starts + (not event.verifying))

@@ -7,15 +7,17 @@ never is. Pieces that were shown and did not count are taken back by `Retracted`
 import msgspec
 
 from evener.errors import EvenerError
-from evener.events import CallFinished
+from evener.events import CallFinished, Interrupt, Question
 from evener.result import RunResult
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
 from evener.transcript.usage import Usage
 
 __all__ = [
+    "ApprovalRequested",
     "ArgumentsStreamed",
     "NoticeGiven",
+    "OutputStreamed",
     "Place",
     "ReasoningStreamed",
     "RequestStarted",
@@ -30,6 +32,7 @@ __all__ = [
     "ToolProgressed",
     "ToolStarted",
     "TurnFinished",
+    "Warned",
 ]
 
 
@@ -84,6 +87,12 @@ class ArgumentsStreamed(Shown, frozen=True, tag="arguments", gc=False):
     text: str
 
 
+class OutputStreamed(Shown, frozen=True, tag="output"):
+    """What is there of a structured answer so far, as plain JSON values. For showing: it is not checked yet."""
+
+    value: object
+
+
 class TurnFinished(Shown, frozen=True, tag="turn_finished"):
     """The model has answered: the whole message, and what it used."""
 
@@ -126,10 +135,24 @@ class Retracted(Shown, frozen=True, tag="retracted"):
     why: str
 
 
+class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):
+    """Somebody must decide. The run ends here, and is resumed when it is done."""
+
+    approval: str
+    interrupt: Interrupt
+    questions: tuple[Question, ...]
+
+
 class NoticeGiven(Shown, frozen=True, tag="notice_given"):
     """The model is told something: little is left of a limit, or it goes in circles."""
 
     key: str
+    text: str
+
+
+class Warned(Shown, frozen=True, tag="warned"):
+    """Something beside the run went wrong, and the run goes on: a hook that failed."""
+
     text: str
 
 
@@ -146,11 +169,13 @@ class RunFinished(Shown, frozen=True, tag="run_finished"):
 
 
 StreamEvent = (
-    RunStarted
+    ApprovalRequested
+    | RunStarted
     | RequestStarted
     | TextStreamed
     | ReasoningStreamed
     | ArgumentsStreamed
+    | OutputStreamed
     | TurnFinished
     | ToolStarted
     | ToolProgressed
@@ -158,6 +183,7 @@ StreamEvent = (
     | RetryScheduled
     | Retracted
     | NoticeGiven
+    | Warned
     | RunFailed
     | RunFinished
 )

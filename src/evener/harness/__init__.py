@@ -1,7 +1,8 @@
 """The friendly front: `Harness("provider:model", tools=[...])`, then `run`."""
 
-from evener.harness.harness import Harness
+from evener.harness.approvals import Decision
+from evener.harness.harness import Harness, Subagent
 from evener.harness.running import RunStream
 from evener.harness.thread import Thread
 
-__all__ = ["Harness", "RunStream", "Thread"]
+__all__ = ["Decision", "Harness", "RunStream", "Subagent", "Thread"]

@@ -2,34 +2,46 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TypeVar
+
+import msgspec
 
 from evener import events as ev
 from evener.driver import Agent
 from evener.errors import UsageError
+from evener.events import Interrupt
+from evener.harness.approvals import Bench, Decision
+from evener.harness.judging import judge_of
 from evener.harness.running import RunStream
+from evener.harness.subagents import subagent_tool
 from evener.harness.thread import Prompt, Thread
+from evener.hooks import Answer, Hook, HookEvent, Hooks, Moment
+from evener.loop.gate import Gate, Judgement
 from evener.loop.limits import Limits
 from evener.loop.plan import Setup, ToolFacts
 from evener.model.opening import open_model
 from evener.model.seam import Askable
+from evener.nesting import current_site
+from evener.policy.rules import Policy
 from evener.result import RunResult
 from evener.store.log import Store
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
 from evener.tools.calling import Caller, with_reader
+from evener.tools.outputs import OutputShape
 from evener.tools.threads import Threads
 from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
-from evener.transcript.ask import Effort
-from evener.transcript.blocks import TextBlock
+from evener.transcript.ask import Effort, OutputForm
+from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transport.http import shared_transport
 
-__all__ = ["Harness"]
+__all__ = ["Harness", "Subagent"]
 
 T = TypeVar("T")
 ModelLike = str | Askable
@@ -40,7 +52,10 @@ class Harness:
 
     `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
     platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
-    the model a tool to page through output that was too large to be shown.
+    the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
+    final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
+    `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever). `hooks` are
+    told what runs do. `agents` are other harnesses that this one may hand a task to.
     """
 
     def __init__(
@@ -57,6 +72,13 @@ class Harness:
         max_output_tokens: int | None = None,
         temperature: float | None = None,
         page_output: bool = True,
+        policy: Policy | None = None,
+        interrupts: Iterable[Interrupt] = (),
+        decide_within: float = 0.0,
+        output: object = None,
+        output_form: OutputForm = "",
+        hooks: Iterable[Hook] = (),
+        agents: Iterable["Subagent"] = (),
     ) -> None:
         named = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
         self._models = tuple(
@@ -72,8 +94,16 @@ class Harness:
         self._limits = limits or Limits()
         self._deps = deps
         self._store = _store(store)
-        self._toolbox = with_reader(Toolbox(tools), self._store) if page_output else Toolbox(tools)
+        self._hooks = Hooks(hooks)
+        self._agents = {agent.name: agent for agent in agents}
+        given = Toolbox((*tools, *(self._agent_tool(agent) for agent in self._agents.values())))
+        self._toolbox = with_reader(given, self._store) if page_output else given
         self._threads = Threads()
+        self._policy = policy
+        self._interrupts = frozenset(interrupts)
+        self._decide_within = decide_within
+        self._shape = None if output in (None, str) else OutputShape.of(output)
+        self._output = None if self._shape is None else self._shape.spec(output_form)
 
     @property
     def name(self) -> str:
@@ -123,37 +153,121 @@ class Harness:
         """The same for callers without an event loop."""
         return _to_the_end(self.resume(thread, limits=limits))
 
+    async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
+        """Decide what waits in a thread, from any process, by the key of each approval; then `resume` it.
+
+        ApprovalStale when it was decided before, has expired, or is about something that has changed.
+        """
+        await self.thread(thread).decide(decisions)
+
     def thread(self, id: str = "", *, limits: Limits | None = None, history: Iterable[Message] = ()) -> Thread:
         """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
 
         A new one may begin with a `history`: messages from elsewhere, or examples.
         """
+        return self._thread(id, limits=limits, history=history)
+
+    def _thread(
+        self,
+        id: str,
+        *,
+        limits: Limits | None = None,
+        history: Iterable[Message] = (),
+        store: Store | None = None,
+        name: str | None = None,
+        begin: bool = False,
+    ) -> Thread:
+        store = store or self._store
+        caller = self._caller(store)
         setup = Setup(
             models=tuple(model.name for model in self._models),
             tools={name: _facts(tool) for name, tool in self._toolbox.items()},
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
+            gate=Gate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
         )
         agent = Agent(
             models=self._models,
             specs=self._toolbox.specs,
             setup=setup,
-            caller=Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=self._store),
+            caller=caller,
+            output=self._output,
+            shape=self._shape,
+            decide_within=self._decide_within,
+            hooks=self._hooks,
         )
         config = ev.Configured(at=0.0, model=self._models[0].name, system=self._system, tools=self._toolbox.specs)
         return Thread(
             id,
             agent=agent,
             config=config,
-            store=self._store,
-            name=self._name,
+            store=store,
+            court=self._court,
+            name=self._name if name is None else name,
             transport=shared_transport(),
             history=history,
+            begin=begin,
         )
+
+    def _caller(self, store: Store) -> Caller:
+        return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
+
+    # Agents of this one.
+
+    def _agent_tool(self, agent: "Subagent") -> Tool:
+        def open_thread(key: str) -> Thread:
+            return agent.harness._thread(key, store=self._store, name=agent.name, begin=True)
+
+        return subagent_tool(agent.name, agent.description, open_thread=open_thread, tell=self._tell_hooks)
+
+    def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[Answer, ...]:
+        site = current_site.get()
+        about = Moment(
+            event=event,
+            run=site.run if site else "",
+            thread=site.thread if site else "",
+            agent=self._name,
+            subagent=agent,
+            stop=result.stop if result else None,
+            detail=result.detail if result else "",
+        )
+        return self._hooks.call(about, _unheard)
+
+    def _court(self, name: str) -> Bench:
+        """What decides about calls of this harness, or of the agent of that name, however deep."""
+        found = self._named(name) or self
+        caller = found._caller(found._store)
+        return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or _allowed)
+
+    def _named(self, name: str) -> "Harness | None":
+        for agent in self._agents.values():
+            if agent.name == name:
+                return agent.harness
+            deeper = agent.harness._named(name)
+            if deeper is not None:
+                return deeper
+        return None
 
     async def aclose(self) -> None:
         """Let go of the store."""
         await self._store.aclose()
+
+
+class Subagent(msgspec.Struct, frozen=True, kw_only=True):
+    """Another harness that this one may hand a task to. It starts afresh each time, and keeps its log beside ours."""
+
+    name: str
+    harness: Harness
+    description: str
+
+
+def _allowed(_call: ToolCall) -> Judgement:
+    return Judgement()
+
+
+def _unheard(text: str) -> None:
+    """What a hook about an agent got wrong is told to nobody but the warnings filter."""
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _facts(tool: Tool) -> ToolFacts:

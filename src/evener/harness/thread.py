@@ -1,22 +1,28 @@
 """A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 
 import msgspec
 
 from evener import events as ev
 from evener import streaming as st
+from evener.budget import Budget
 from evener.driver import Agent, Driver, surely
 from evener.errors import EvenerError, UsageError
+from evener.harness.approvals import Court, Decision, decide
 from evener.harness.running import RunStream, Show
+from evener.hooks import AddContext, Cancel
+from evener.loop.limits import Spent
 from evener.loop.state import State, fold
 from evener.model.media import Media
 from evener.model.seam import Answered
+from evener.nesting import DEEPEST, Site, current_site
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
-from evener.store.log import Log, Note, Store
-from evener.transcript.blocks import Block
+from evener.store.log import Log, NoLog, Note, Store
+from evener.tools.outputs import Accepted
+from evener.transcript.blocks import Block, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Transport
@@ -30,7 +36,10 @@ NOT_RESUMABLE = ("done", "refusal", "length")
 
 
 class Thread:
-    """One log. Not to be used for two runs at once: what is said to a busy one steers it."""
+    """One log. Not to be used for two runs at once: what is said to a busy one steers it.
+
+    `begin`: a log of this id may not be there yet, and is begun then.
+    """
 
     def __init__(
         self,
@@ -39,10 +48,14 @@ class Thread:
         agent: Agent,
         config: ev.Configured,
         store: Store,
+        court: Court,
         name: str = "",
         transport: Transport | None = None,
         history: Iterable[Message] = (),
+        begin: bool = False,
     ) -> None:
+        self._begin = begin
+        self._court = court
         self._history = tuple(history)
         if id and self._history:
             raise UsageError(f"Thread {id} has a history of its own. Give messages from elsewhere to a new thread only.")
@@ -87,6 +100,25 @@ class Thread:
         """Ask a run that is under way to stop, here or in another process."""
         await self._say("cancel", {"why": why})
 
+    async def settle(self, prompt: Prompt) -> RunResult:
+        """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
+
+        For whoever may be called again after a crash, with the same id.
+        """
+        try:
+            state = await self.state()
+        except NoLog:
+            return await self.run(prompt)
+        if not state.run:
+            return await self.run(prompt)
+        if state.finished is not None:
+            return self._with_output(result_of(state, await self._store.read(self._id), log=self._id))
+        return await self.resume()
+
+    async def decide(self, decisions: Mapping[str, Decision]) -> None:
+        """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
+        await decide(self._store, self._id, decisions, court=self._court)
+
     async def state(self) -> State:
         """What the log says now."""
         return fold(await self._store.read(self._id))
@@ -99,15 +131,15 @@ class Thread:
             self._driver.nudge()
 
     async def _perform(self, opening: Opening, show: Show | None) -> RunResult:
+        site = current_site.get()
+        if site is not None and site.depth > DEEPEST:
+            raise UsageError(f"Runs are nested {site.depth} deep, and {DEEPEST} is the most. Let an agent do it itself.")
         log, state = await self._open()
         length = log.length
         driver = self._driver = None
         try:
             beginning = opening(state)
-            place = st.Place(run=_run_of(beginning, state), thread=self._id, agent=self._name)
-            driver = self._driver = Driver(
-                log, state, agent=self._agent, place=place, media=self._media, answers=self._answers, show=show
-            )
+            driver = self._driver = self._driver_of(log, state, beginning, site, show)
             result = await self._driven(driver, beginning)
             self._state, self._length = driver.state, length + len(driver.events)
             return result
@@ -118,16 +150,54 @@ class Thread:
             self._driver = None
             if driver is not None:
                 self._answers = driver.answers
+                if site is not None:
+                    site.tally.add(driver.state.spent.since(state.spent if driver.state.run == state.run else Spent()))
             await surely(log.aclose())
+
+    def _driver_of(
+        self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None
+    ) -> Driver:
+        """A run inside a call belongs to the run of that call: its place says so, and it draws on the same budget."""
+        fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
+        place = st.Place(
+            run=_run_of(beginning, state),
+            thread=self._id,
+            agent=self._name,
+            parent_run=site.run if site else "",
+            parent_call=site.call if site else "",
+        )
+        return Driver(
+            log,
+            state,
+            agent=self._agent,
+            place=place,
+            media=self._media,
+            answers=self._answers,
+            budget=site.budget if site else Budget(self._agent.setup.limits, Spent() if fresh else state.used),
+            depth=site.depth if site else 0,
+            show=show or (site.show if site else None),
+        )
 
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
         resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
         driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed)
+        driver.hooked("run_start")
         try:
-            await driver.record(*beginning)
+            result = await self._result(driver, beginning, resumed=resumed)
+        except BaseException as error:
+            driver.hooked(
+                "run_end", stop="provider_error" if isinstance(error, EvenerError) else "cancelled", detail=str(error)
+            )
+            raise
+        driver.hooked("run_end", stop=result.stop, detail=result.detail)
+        return result
+
+    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
+        try:
+            await driver.record(*_with_hooks(driver, beginning))
             state = await driver.drive()
             earlier = await self._store.read(self._id) if resumed else driver.events
-            result = result_of(state, earlier, log=self._id)
+            result = self._with_output(result_of(state, earlier, log=self._id, warnings=driver.warnings))
             if result.stop == "provider_error" and driver.error is not None:
                 driver.error.thread = self._id
                 raise driver.error
@@ -137,19 +207,31 @@ class Thread:
         driver.tell(st.RunFinished, result=result)
         return result
 
+    def _with_output(self, result: RunResult) -> RunResult:
+        """The structured answer as the type that was asked for; without one, the text is the answer."""
+        shape = self._agent.shape
+        if shape is None:
+            return msgspec.structs.replace(result, output=result.text) if result.ok else result
+        found = shape.read(result.output_text) if result.ok and result.output_text else None
+        return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
+
     async def _open(self) -> tuple[Log, State]:
         """The log, held, and its state. What is known from the last run is not read again."""
-        if not self._id:
-            self._id = new_id()
-            first = ev.Opened(at=time(), thread=self._id, harness=self._name)
+        if self._id:
             try:
-                log = await self._store.create(self._id, first, holder=new_claim())
-            except EvenerError:
-                self._id = ""  # there is no such log; cancelled, there is one all the same
-                raise
-            return log, fold((first,))
-        log, new = await self._store.open(self._id, holder=new_claim(), after=self._length)
-        return log, fold(new, self._state)
+                log, new = await self._store.open(self._id, holder=new_claim(), after=self._length)
+                return log, fold(new, self._state)
+            except NoLog:
+                if not self._begin:
+                    raise
+        self._id, given = self._id or new_id(), self._id
+        first = ev.Opened(at=time(), thread=self._id, harness=self._name)
+        try:
+            log = await self._store.create(self._id, first, holder=new_claim())
+        except EvenerError:
+            self._id = given  # there is no such log; cancelled, there is one all the same
+            raise
+        return log, fold((first,))
 
     def _prompted(self, prompt: Prompt) -> Opening:
         message = _message(prompt)
@@ -167,7 +249,8 @@ class Thread:
             if state.finished.cause in NOT_RESUMABLE:
                 raise UsageError(f"The last run of thread {self._id} came to its end. Give it a prompt to go on.")
             return (*self._configured(state), ev.Continued(at=time(), run=state.run))
-        return (*self._configured(state), ev.Resumed(at=time(), epoch=state.epoch + 1))
+        under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
+        return (*self._configured(state), *((ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()))
 
     def _configured(self, state: State) -> tuple[ev.Event, ...]:
         known = state.config
@@ -175,6 +258,20 @@ class Thread:
         if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
             return ()
         return (msgspec.structs.replace(ours, at=time()),)
+
+
+def _with_hooks(driver: Driver, beginning: tuple[ev.Event, ...]) -> tuple[ev.Event, ...]:
+    """What the run begins with, after the hooks for the prompt had their say."""
+    prompted = beginning[-1] if beginning else None
+    if not isinstance(prompted, ev.Prompted):
+        return beginning
+    answers = driver.hooked("user_prompt_submit", prompt=prompted.message)
+    added = tuple(TextBlock(answer.text) for answer in answers if isinstance(answer, AddContext))
+    if added:
+        message = msgspec.structs.replace(prompted.message, blocks=(*prompted.message.blocks, *added))
+        beginning = (*beginning[:-1], msgspec.structs.replace(prompted, message=message))
+    stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
+    return beginning if stop is None else (*beginning, ev.Cancelled(at=time(), why=stop.why or "A hook cancelled the prompt."))
 
 
 def _run_of(beginning: tuple[ev.Event, ...], state: State) -> str:

@@ -5,6 +5,7 @@ from decimal import Decimal
 import msgspec
 
 from evener.errors import BadValue
+from evener.events import Nested
 from evener.transcript.usage import Usage
 
 __all__ = ["Limits", "Spent", "exceeded", "near"]
@@ -49,6 +50,17 @@ class Spent(msgspec.Struct, frozen=True):
     cost: Decimal = Decimal(0)
     exact: bool = True
     seconds: float = 0.0
+
+    def with_nested(self, nested: Nested) -> "Spent":
+        """With what runs inside a call used."""
+        return Spent(
+            self.requests + nested.requests,
+            self.tool_calls + nested.tool_calls,
+            self.usage + nested.usage,
+            self.cost + nested.cost,
+            self.exact and nested.exact,
+            self.seconds,
+        )
 
     def since(self, earlier: "Spent") -> "Spent":
         """What was used after another point of the same run."""

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 import msgspec
 
 from evener import events as ev
+from evener.loop.gate import Gate, asked_about, batch, released
 from evener.loop.limits import Limits, exceeded, near
 from evener.loop.state import Pending, State
-from evener.loop.steps import CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
+from evener.loop.steps import CallModel, ContinueTurn, Extend, FetchMedia, Finish, RunTool, SettleCall, Step
 
 __all__ = ["Effect", "Setup", "ToolFacts", "plan"]
 
@@ -48,55 +49,65 @@ class Setup(msgspec.Struct, frozen=True):
     tools: Mapping[str, ToolFacts] = {}
     limits: Limits = Limits()
     fetches: tuple[bool, ...] = ()
+    gate: Gate = Gate()
 
 
-def plan(state: State, setup: Setup) -> tuple[Step, ...]:
-    """The steps to perform now; several only where they may run at the same time. Empty: wait for what is under way."""
+def plan(state: State, setup: Setup, now: float = 0.0) -> tuple[Step, ...]:
+    """The steps to perform now; several only where they may run at the same time.
+
+    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over.
+    """
     if not state.run or state.finished is not None or state.asking:
         return ()
     if state.cancelled is not None:
         under_way = any(pending.status == "started" for pending in state.calls)
         return () if under_way else (Finish("cancelled", state.cancelled),)
     if any(pending.status != "finished" for pending in state.calls):
-        return _tools(state, setup)
+        return _tools(state, setup, now)
     spent_tool = _spent_tool(state, setup)
     if spent_tool:
         return (Finish("tool_retries", f"The model did not get a call to {spent_tool!r} right within its retries."),)
     if state.failure is not None:
-        return _after_failure(state, setup, state.failure)
+        return _after_failure(state, setup, now)
+    if state.reply is not None and state.reply.problems and state.corrections >= setup.limits.corrections:
+        return (Finish("output_retries", f"The form of the answer stayed wrong. {state.reply.problems[0]}"),)
     if state.reply is not None and not state.calls and not state.steering:
-        return _after_answer(state, setup, state.reply)
-    return _ask(state, setup, _place(state, setup))
+        return _after_answer(state, setup, state.reply, now)
+    return _ask(state, setup, _place(state, setup), now=now)
 
 
-def _tools(state: State, setup: Setup) -> tuple[Step, ...]:
+def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
     fresh = all(pending.status == "asked" for pending in state.calls)
     if fresh:
         limit = setup.limits.tool_calls
         if limit is not None and state.used.tool_calls > limit:
             asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
-            return (Finish("limit", f"The model asked for {asked}, and only {limit} are allowed; none of these was run."),)
+            why = f"The model asked for {asked}, and only {limit} are allowed; none of these was run."
+            return _at_limit(state, setup, why, now)
         if state.repeat[1] >= setup.limits.repeats_stop:
             names = ", ".join(pending.call.name for pending in state.calls)
             return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
+    held = batch(state, setup.gate, now)
+    if held is not None:
+        return held
     if any(_facts(pending, setup).sequential for pending in state.calls):
         first = next(pending for pending in state.calls if pending.status != "finished")
-        return _start(first, setup)
-    return tuple(step for pending in state.calls for step in _start(pending, setup))
+        return _start(first, state, setup)
+    return tuple(step for pending in state.calls for step in _start(pending, state, setup))
 
 
-def _start(pending: Pending, setup: Setup) -> tuple[Step, ...]:
+def _start(pending: Pending, state: State, setup: Setup) -> tuple[Step, ...]:
     facts = _facts(pending, setup)
     match pending.status:
         case "asked":
-            return (RunTool(pending.call),)
+            return (released(pending, state, setup.gate),)
         case "interrupted" if facts.verifies:
             return (RunTool(pending.call, again=True, verifying=True),)
         case "interrupted" if facts.effect == "write":
             return (SettleCall(pending.call),)
         case "interrupted":
             return (RunTool(pending.call, again=True),)
-        case "started" | "finished":
+        case "started" | "paused" | "finished":
             return ()
 
 
@@ -110,33 +121,56 @@ def _spent_tool(state: State, setup: Setup) -> str:
     return next((name for name, used in state.retries if used > setup.tools.get(name, ToolFacts()).retries), "")
 
 
-def _after_failure(state: State, setup: Setup, failure: ev.ModelFailed) -> tuple[Step, ...]:
-    place = _place(state, setup)
+def _after_failure(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
+    place, failure = _place(state, setup), state.failure
+    if failure is None:
+        return ()
     if failure.retryable and state.failures <= setup.limits.retries and failure.retry_after <= LONGEST_WAIT:
         wait = failure.retry_after or WAITS[min(state.failures, len(WAITS)) - 1]
-        return _ask(state, setup, place, wait=wait)
+        return _ask(state, setup, place, wait=wait, now=now)
     if failure.elsewhere and place + 1 < len(setup.models):
-        return _ask(state, setup, place + 1)
+        return _ask(state, setup, place + 1, now=now)
     return (Finish("provider_error", f"{failure.error}: {failure.message}"),)
 
 
-def _after_answer(state: State, setup: Setup, reply: ev.Replied) -> tuple[Step, ...]:
+def _after_answer(state: State, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:
     if reply.stop.reason in ("paused", "pending"):
         over = exceeded(setup.limits, state.used)
-        return (Finish("limit", over),) if over else (ContinueTurn(_place(state, setup)),)
+        return _at_limit(state, setup, over, now) if over else (ContinueTurn(_place(state, setup)),)
     if reply.problems:
-        if state.corrections >= setup.limits.corrections:
-            return (Finish("unexpected", f"The form of the answer stayed wrong: {reply.problems[0]}"),)
-        return _ask(state, setup, _place(state, setup), more=tuple(("", problem) for problem in reply.problems))
+        more = tuple(("", problem) for problem in reply.problems)
+        return _ask(state, setup, _place(state, setup), more=more, now=now)
+    found = asked_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
+    if isinstance(found, tuple):
+        return found
+    if found is not None and found.verdict == "reject":
+        more = (("", f"The answer was not accepted. {found.why}"),)
+        return _ask(state, setup, _place(state, setup), more=more, now=now)
     return (Finish(ENDS.get(reply.stop.reason, "done"), reply.stop.detail),)
 
 
+def _at_limit(state: State, setup: Setup, why: str, now: float) -> tuple[Step, ...]:
+    """Stop, or ask whether to go on."""
+    spent = state.spent
+    found = asked_about(state, setup.gate, "limit", f"limit:{spent.requests}:{spent.tool_calls}", why=why, now=now)
+    if isinstance(found, tuple):
+        return found
+    if found is not None and found.verdict == "allow":
+        return (Extend(),)
+    return (Finish("limit", why),)
+
+
 def _ask(
-    state: State, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = ()
+    state: State, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = (), now: float
 ) -> tuple[Step, ...]:
     over = exceeded(setup.limits, state.used)
     if over:
-        return (Finish("limit", over),)
+        return _at_limit(state, setup, over, now)
+    found = asked_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
+    if isinstance(found, tuple):
+        return found
+    if found is not None and found.verdict == "reject":
+        return (Finish("cancelled", found.why or "The step was rejected."),)
     have = dict(state.media)
     if place < len(setup.fetches) and setup.fetches[place]:
         missing = tuple(FetchMedia(url) for url in state.wanted if url not in have)

@@ -15,16 +15,17 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
+from evener.encodings.forms import FINAL_RESULT
 from evener.loop.limits import Spent
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
-__all__ = ["Pending", "Phase", "State", "apply", "fold"]
+__all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold"]
 
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
-Status = Literal["asked", "started", "interrupted", "finished"]
+Status = Literal["asked", "started", "paused", "interrupted", "finished"]
 
 NOTHING = Spent()
 MOVED_ON = "Not run: the user went on before this call was started."
@@ -38,6 +39,17 @@ class Pending(msgspec.Struct, frozen=True):
     status: Status = "asked"
     result: ev.CallFinished | None = None
     key: str = ""
+    inner: tuple[ev.InnerQuestion, ...] = ()
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A question of this turn, and its decision when there is one."""
+
+    approval: str
+    interrupt: ev.Interrupt
+    question: ev.Question
+    expires: float = 0.0
+    decision: ev.ApprovalDecided | None = None
 
 
 class State(msgspec.Struct, frozen=True):
@@ -63,6 +75,7 @@ class State(msgspec.Struct, frozen=True):
     repeat: tuple[str, int] = ("", 0)  # the digest of the last batch of calls, how often it came in a row
     media: tuple[tuple[str, str], ...] = ()  # URL and digest
     wanted: tuple[str, ...] = ()  # URLs of media in what the user said
+    questions: tuple[Waiting, ...] = ()
     cancelled: str | None = None
     finished: ev.Finished | None = None
     epoch: int = 0
@@ -73,6 +86,8 @@ class State(msgspec.Struct, frozen=True):
         """Where the run stands, for people."""
         if not self.run or self.finished is not None:
             return "awaiting_input"
+        if self.open_questions or any(pending.status == "paused" for pending in self.calls):
+            return "waiting"
         if any(pending.status != "finished" for pending in self.calls):
             return "executing_tools"
         if self.failure is not None:
@@ -80,6 +95,15 @@ class State(msgspec.Struct, frozen=True):
         if self.reply is not None and not self.calls and not self.asking:
             return "respond"
         return "processing"
+
+    @property
+    def open_questions(self) -> tuple[Waiting, ...]:
+        """What must be decided before the run goes on."""
+        return tuple(one for one in self.questions if one.decision is None)
+
+    def waiting_for(self, key: str) -> Waiting | None:
+        """The question of this key, decided or not."""
+        return next((one for one in self.questions if one.question.key == key), None)
 
     @property
     def used(self) -> Spent:
@@ -103,9 +127,13 @@ def apply(state: State, event: ev.Event) -> State:
         case ev.Replied():
             return _replied(state, event)
         case ev.CallStarted():
-            return _marked(state, event, "started", key=event.key)
+            return _marked(state, event, "started", key=event.key, inner=())
+        case ev.CallPaused():
+            return _marked(state, event, "paused", inner=event.inner)
         case ev.CallFinished():
             return _call_finished(state, event)
+        case ev.ApprovalAsked() | ev.ApprovalDecided():
+            return _questioned(state, event)
         case ev.ModelFailed():
             return _timed(state, event.at, asking="", failure=event, failures=state.failures + 1)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
@@ -146,10 +174,29 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
         case ev.Cancelled():
             return _timed(state, event.at, cancelled=event.why, asking="")
         case ev.Resumed():
-            calls = tuple(replace(one, status="interrupted") if one.status == "started" else one for one in state.calls)
+            halted = ("started", "paused")
+            calls = tuple(replace(one, status="interrupted") if one.status in halted else one for one in state.calls)
             return replace(state, epoch=event.epoch, calls=calls, asking="", last=event.at)
         case ev.Finished():
             return _timed(state, event.at, finished=event, asking="")
+
+
+def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> State:
+    """Questions of an earlier asking are replaced; a decision counts for the asking it names, and once."""
+    match event:
+        case ev.ApprovalAsked():
+            asked = {question.key for question in event.questions}
+            kept = tuple(one for one in state.questions if one.question.key not in asked)
+            new = (Waiting(event.id, event.interrupt, question, event.expires) for question in event.questions)
+            return _timed(state, event.at, questions=(*kept, *new))
+        case ev.ApprovalDecided():
+            questions = tuple(
+                replace(one, decision=event)
+                if (one.approval, one.question.key, one.decision) == (event.id, event.key, None)
+                else one
+                for one in state.questions
+            )
+            return replace(state, questions=questions, last=event.at)
 
 
 def _timed(state: State, at: float, **changes: object) -> State:
@@ -174,7 +221,7 @@ def _called(state: State, event: ev.ModelCalled) -> State:
         state, transcript=transcript, calls=(), steering=(), asking=event.model, model=event.model, spent=spent,
         failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
-        reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems and not state.calls),
+        reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
     )  # fmt: skip
 
 
@@ -184,22 +231,26 @@ def _replied(state: State, event: ev.Replied) -> State:
     spent = state.spent
     spent = Spent(
         spent.requests,
-        spent.tool_calls + len(calls),
+        spent.tool_calls + sum(call.name != FINAL_RESULT for call in calls),
         spent.usage + used,
         spent.cost + event.cost,
         spent.exact and event.exact,
         spent.seconds + max(event.at - state.last, 0.0),
     )
+    if event.output:
+        calls = ()  # what was called is the answer itself
     digest = _digest(calls)
     repeat = (digest, state.repeat[1] + 1 if digest == state.repeat[0] else 1) if calls else ("", 0)
     return replace(
         state, transcript=state.transcript.append(event.message), calls=tuple(Pending(call) for call in calls),
-        reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at,
+        reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
     )  # fmt: skip
 
 
 def _call_finished(state: State, event: ev.CallFinished) -> State:
     state = _marked(state, event, "finished", result=event)
+    if event.nested is not None:
+        state = replace(state, spent=state.spent.with_nested(event.nested))
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -208,7 +259,7 @@ def _call_finished(state: State, event: ev.CallFinished) -> State:
     return replace(state, retries=tuple(counted.items()))
 
 
-def _marked(state: State, event: ev.CallStarted | ev.CallFinished, status: Status, **changes: object) -> State:
+def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object) -> State:
     calls = tuple(replace(one, status=status, **changes) if one.call.id == event.call else one for one in state.calls)
     return _timed(state, event.at, calls=calls)
 

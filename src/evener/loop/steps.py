@@ -2,10 +2,21 @@
 
 import msgspec
 
-from evener.events import StopCause
+from evener.events import Interrupt, Question, StopCause
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["CallModel", "ContinueTurn", "FetchMedia", "Finish", "RunTool", "SettleCall", "Step"]
+__all__ = [
+    "AskApproval",
+    "CallModel",
+    "ContinueTurn",
+    "Extend",
+    "FetchMedia",
+    "Finish",
+    "RefuseCall",
+    "RunTool",
+    "SettleCall",
+    "Step",
+]
 
 
 class CallModel(msgspec.Struct, frozen=True):
@@ -31,18 +42,40 @@ class FetchMedia(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
 
-    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect.
+    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect. `arguments`: the JSON text of
+    those that somebody put in place of the model's. `rule`: of the policy, if one allowed it.
     """
 
     call: ToolCall
     again: bool = False
     verifying: bool = False
+    arguments: str = ""
+    rule: str = ""
 
 
 class SettleCall(msgspec.Struct, frozen=True):
     """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again."""
 
     call: ToolCall
+
+
+class AskApproval(msgspec.Struct, frozen=True):
+    """Somebody must decide before anything of this goes on."""
+
+    interrupt: Interrupt
+    questions: tuple[Question, ...]
+
+
+class RefuseCall(msgspec.Struct, frozen=True):
+    """Give a call its result without running it: the policy denies it, or somebody rejected it."""
+
+    call: ToolCall
+    text: str
+    rule: str = ""
+
+
+class Extend(msgspec.Struct, frozen=True):
+    """Somebody allowed to go on beyond a limit: a fresh allowance."""
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -52,4 +85,4 @@ class Finish(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-Step = CallModel | ContinueTurn | FetchMedia | RunTool | SettleCall | Finish
+Step = CallModel | ContinueTurn | FetchMedia | RunTool | SettleCall | RefuseCall | AskApproval | Extend | Finish

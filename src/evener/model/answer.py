@@ -4,6 +4,7 @@ import msgspec
 
 from evener.encodings import Prepared, output_text
 from evener.observe.cost import Cost, price
+from evener.transcript.ask import OutputForm
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply
@@ -52,6 +53,11 @@ class Answer(msgspec.Struct, frozen=True):
     def output(self) -> str:
         """The JSON text of a structured answer, in whichever form it was asked for."""
         return output_text(self.reply, self.sent.prepared)
+
+    @property
+    def form(self) -> OutputForm:
+        """How the structured answer was asked for; empty when none was."""
+        return self.sent.prepared.form
 
     @property
     def usage(self) -> Usage:

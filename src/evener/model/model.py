@@ -1,6 +1,7 @@
 """A model that can be asked: `stream(ask)` for the pieces, `complete(ask)` for the whole, which folds the stream."""
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 import msgspec
 
@@ -8,6 +9,7 @@ from evener.model.answer import Answer
 from evener.model.endpoint import Endpoint
 from evener.model.seam import Answered
 from evener.model.stream import Stream
+from evener.observe.cost import price
 from evener.transcript.ask import (
     Ask,
     Cache,
@@ -20,13 +22,19 @@ from evener.transcript.ask import (
     State,
     ToolSpec,
 )
+from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.completer import Completer
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
+from evener.transcript.usage import Usage
 from evener.translate import retarget
 
 __all__ = ["Defaults", "Model"]
+
+LEAST_BYTES_A_TOKEN = 2
+OVERHEAD = 1_000
+MEDIA_TOKENS = 5_000
 
 
 class Defaults(msgspec.Struct, frozen=True):
@@ -103,6 +111,18 @@ class Model:
             extra,
         )
 
+    def most_cost(self, ask: Ask) -> Decimal:
+        """What a call may cost at most: every input token uncached, and as much output as is allowed. 0: no price is known."""
+        quirks = self._endpoint.facts.quirks
+        prompt = sum(_size(block) for message in ask.transcript for block in message.blocks)
+        prompt += len(ask.transcript.system or "") + sum(len(tool.schema) for tool in ask.tools if isinstance(tool, ToolSpec))
+        output = ask.settings.max_output_tokens or quirks.max_output or quirks.default_output
+        tokens = prompt // LEAST_BYTES_A_TOKEN + OVERHEAD
+        facts = self._endpoint.facts
+        return price(
+            Usage(tokens, tokens, 0, 0, output), provider=facts.provider.name, model=facts.model, url=self._endpoint.url
+        ).amount
+
     def stream(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Stream:
         """The call, not yet begun: it is sent with the first read. An ask for another model is turned to this one.
 
@@ -126,6 +146,18 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name}>"
+
+
+def _size(block: Block) -> int:
+    match block:
+        case TextBlock(text) | ReasoningBlock(text):
+            return len(text)
+        case ToolCall(raw=raw):
+            return len(raw)
+        case ToolResult():
+            return sum(_size(part) for part in block.content)
+        case _:
+            return MEDIA_TOKENS * LEAST_BYTES_A_TOKEN
 
 
 class _Plain:

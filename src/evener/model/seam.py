@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Protocol
 
-from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -50,9 +50,24 @@ class Answered(Protocol):
     @property
     def tries(self) -> int: ...
 
+    @property
+    def output(self) -> str:
+        """The JSON text of a structured answer, in whichever form it came."""
+        ...
+
+    @property
+    def form(self) -> OutputForm:
+        """How a structured answer was asked for; empty when none was."""
+        ...
+
 
 class Asking(Protocol):
     """A call in flight."""
+
+    @property
+    def form(self) -> OutputForm:
+        """How a structured answer is asked for, once the request was made."""
+        ...
 
     async def read(self) -> list[Delta]:
         """The next deltas; empty at the end. Raises an EvenerError when there is no answer to be had."""
@@ -78,6 +93,10 @@ class Askable(Protocol):
     def ask(
         self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
     ) -> Ask: ...
+
+    def most_cost(self, ask: Ask) -> Decimal:
+        """What a call may cost at most, in US dollars; 0 where no price is known."""
+        ...
 
     def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
         """The call, not yet begun. `after` is the last answer in the same conversation: it only makes this one cheaper."""

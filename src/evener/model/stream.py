@@ -11,7 +11,7 @@ from evener.encodings import Reader, prepare, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
 from evener.model.answer import Answer, Sent, Timing
 from evener.model.endpoint import Endpoint, Signed
-from evener.transcript.ask import Ask
+from evener.transcript.ask import Ask, OutputForm
 from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, Failed, ReasoningDelta, Stopped, TextDelta
 from evener.transcript.message import Message
 from evener.transport.exchange import Request, Response
@@ -68,6 +68,11 @@ class Stream:
     def sent(self) -> Sent | None:
         """The request, once it was made."""
         return self._sent
+
+    @property
+    def form(self) -> OutputForm:
+        """How a structured answer is asked for, once the request was made; empty when none is."""
+        return self._sent.prepared.form if self._sent else ""
 
     async def read(self) -> list[Delta]:
         """The next deltas; empty at the end. Raises what went wrong: then there is no answer."""

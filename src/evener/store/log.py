@@ -8,7 +8,7 @@ import msgspec
 from evener.errors import StoreError
 from evener.events import Event
 
-__all__ = ["Lease", "LeaseHeld", "LeaseLost", "Log", "Note", "Store", "Summary"]
+__all__ = ["Lease", "LeaseHeld", "LeaseLost", "Log", "NoLog", "Note", "Store", "Summary"]
 
 
 class LeaseHeld(StoreError):
@@ -19,6 +19,10 @@ class LeaseHeld(StoreError):
 
 class LeaseLost(StoreError):
     """Somebody else took the log over: nothing more may be written by us. What was acknowledged before stays."""
+
+
+class NoLog(StoreError):
+    """There is no log of that id in this store."""
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -1,13 +1,13 @@
 """What both stores refuse, in the same words. Only builds errors; nothing is stored or changed when one is raised."""
 
 from evener.errors import StoreError
-from evener.store.log import LeaseHeld, LeaseLost
+from evener.store.log import LeaseHeld, LeaseLost, NoLog
 
 __all__ = ["already_there", "closed", "given_back", "held", "lost", "no_blob", "no_log", "no_note", "spoiled_blob"]
 
 
-def no_log(log: str) -> StoreError:
-    return StoreError(f"There is no log {log!r} in this store. Check the id, and that this is the store it was made in.")
+def no_log(log: str) -> NoLog:
+    return NoLog(f"There is no log {log!r} in this store. Check the id, and that this is the store it was made in.")
 
 
 def already_there(log: str) -> StoreError:

@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import msgspec
 
+from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, UsageError
-from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.blocks import Block, TextBlock, ToolCall
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
@@ -39,6 +40,13 @@ class ScriptedAnswer(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     first: float = 0.0
     tries: int = 1
+    form: OutputForm = ""
+
+    @property
+    def output(self) -> str:
+        """The arguments of `final_result` where that was asked for, else the text."""
+        finals = [call.raw for call in self.reply.calls if call.name == FINAL_RESULT]
+        return finals[0] if finals and self.form == "tool" else self.reply.text
 
 
 def says(text: str, *, usage: Usage | None = None) -> Reply:
@@ -77,6 +85,11 @@ class ScriptedModel:
     ) -> Ask:
         return Ask(transcript, Origin(wire="scripted", provider="scripted", model=self._name), tuple(tools), output=output)
 
+    def most_cost(self, ask: Ask) -> Decimal:
+        """What it costs."""
+        del ask
+        return self._price.amount
+
     def stream(self, ask: Ask, *, after: object = None) -> "_ScriptedStream":
         """The next line, in pieces. `after` changes nothing."""
         del after
@@ -107,7 +120,13 @@ class _ScriptedStream:
         if isinstance(self._line, EvenerError):
             raise self._line
         reply = self._line
-        return ScriptedAnswer(reply, Message.from_assistant_response(reply, origin=self._ask.target), cost=self._price)
+        message = Message.from_assistant_response(reply, origin=self._ask.target)
+        return ScriptedAnswer(reply, message, cost=self._price, form=self.form)
+
+    @property
+    def form(self) -> OutputForm:
+        output = self._ask.output
+        return "" if output is None else output.form or "native"
 
     async def read(self) -> list[Delta]:
         await asyncio.sleep(0)

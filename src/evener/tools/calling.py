@@ -67,6 +67,10 @@ class Caller:
         self._deps = deps
         self._scrub = scrub or _unchanged
 
+    @property
+    def toolbox(self) -> Toolbox:
+        return self._toolbox
+
     def digest(self, call: ToolCall) -> str:
         """The same for the same tool with the same arguments and the same schema."""
         tool = self._toolbox.get(call.name)

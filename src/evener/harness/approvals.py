@@ -1,0 +1,107 @@
+"""Decisions about what waits: made once, from any process, about exactly what was asked."""
+
+from collections.abc import Callable, Mapping
+from time import time
+
+import msgspec
+
+from evener.errors import ApprovalStale, UsageError
+from evener.events import Verdict
+from evener.loop.gate import Judgement
+from evener.loop.state import fold
+from evener.result import Approval, approvals_of
+from evener.store.log import Note, Store
+from evener.tools.problems import told
+from evener.tools.toolbox import Toolbox
+from evener.transcript.blocks import ToolCall
+from evener.transcript.checks import json_text
+
+__all__ = ["Bench", "Court", "Decision", "decide"]
+
+
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`arguments` put in place of the model's are checked and judged as if the model had written them.
+
+    With `digest` the decision counts only for what was shown with it. `by` says who decided, for the record.
+    """
+
+    verdict: Verdict
+    why: str = ""
+    arguments: Mapping[str, object] | None = None
+    digest: str = ""
+    by: str = ""
+
+
+class Bench(msgspec.Struct, frozen=True):
+    """What a call is checked against before a decision about it counts: the tools as they are now, and the policy."""
+
+    toolbox: Toolbox
+    judge: Callable[[ToolCall], Judgement]
+
+
+Court = Callable[[str], Bench]
+"""The bench for the harness of this name: a run inside a call may belong to another one."""
+
+
+async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, court: Court) -> None:
+    """Decide everything that waits in this log and in runs inside its calls, by the key of each approval (a call's id).
+
+    ApprovalStale when it was decided before, has expired, or is about something that has changed. Nothing is run here.
+    """
+    waiting = {one.key: one for one in approvals_of(fold(await store.read(log)), log)}
+    _cover(log, waiting, decisions)
+    notes: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for key, decision in decisions.items():
+        one = waiting[key]
+        bench = court(await _harness_of(store, one.thread))
+        notes.setdefault((one.thread, one.id), []).append(_checked(one, decision, bench))
+    for (thread, approval), made in notes.items():
+        body = msgspec.json.encode({"decisions": made}).decode()
+        if not await store.post(thread, Note(f"decide:{approval}", "decide", body)):
+            raise ApprovalStale(f"What waited in thread {thread} was decided before, by somebody else. Look at it again.")
+
+
+async def _harness_of(store: Store, thread: str) -> str:
+    return fold((await store.read(thread))[:1]).harness
+
+
+def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, Decision]) -> None:
+    if not waiting:
+        raise ApprovalStale(f"Nothing waits to be decided in thread {log}: it was decided before, or the run went on.")
+    if waiting.keys() != decisions.keys():
+        missing, unknown = sorted(waiting.keys() - decisions.keys()), sorted(decisions.keys() - waiting.keys())
+        parts = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"not asked for: {', '.join(unknown)}"] * bool(unknown)
+        raise UsageError(f"Decide about exactly what waits in thread {log} ({'; '.join(parts)}). Nothing was decided.")
+
+
+def _checked(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, object]:
+    """The decision as it is written down, after everything that could make it wrong was looked at."""
+    if waiting.expires and waiting.expires < time():
+        raise ApprovalStale(f"The time to decide about {waiting.key!r} is over. Resume the thread: it is asked again.")
+    if decision.digest and decision.digest != waiting.digest:
+        raise ApprovalStale(f"The decision about {waiting.key!r} was made for something else. Look at what waits.")
+    made: dict[str, object] = {
+        "id": waiting.id, "key": waiting.key, "verdict": decision.verdict, "why": decision.why, "by": decision.by,
+        "kind": "approval_decided",
+    }  # fmt: skip
+    if waiting.call is not None:
+        made |= _about_call(waiting, waiting.call, decision, bench)
+    elif decision.arguments is not None:
+        raise UsageError(f"{waiting.key!r} is not a call, and has no arguments to edit.")
+    return made
+
+
+def _about_call(waiting: Approval, call: ToolCall, decision: Decision, bench: Bench) -> dict[str, object]:
+    if bench.judge(call).digest != waiting.digest:
+        raise ApprovalStale(f"The tool {call.name!r} has changed since. Resume the thread: it is asked again.")
+    if decision.arguments is None or decision.verdict == "reject":
+        return {}
+    edited = msgspec.structs.replace(call, raw=json_text(decision.arguments, "The edited arguments"))
+    tool = bench.toolbox.get(call.name)
+    problems = tool.read(edited.raw) if tool else ()
+    if isinstance(problems, tuple) and problems:
+        raise UsageError(f"The edited arguments do not fit. {told(call.name, problems)}")
+    found = bench.judge(edited)
+    if found.verdict == "deny":
+        raise UsageError(f"The edited call is denied by the rule {found.rule!r}: {found.why}")
+    return {"arguments": edited.raw, "digest": found.digest}

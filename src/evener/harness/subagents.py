@@ -1,0 +1,51 @@
+"""Agents as tools of another agent: each call is a run of its own, in a thread of its own, that starts afresh.
+
+The thread is named after the call, so a call that is repeated after a crash goes on with the run that it had begun. A run
+that waits for a decision makes the call wait, and with it the run that called.
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+
+from evener.errors import EvenerError
+from evener.harness.thread import Thread
+from evener.hooks import Answer, Cancel, HookEvent
+from evener.pausing import waiting
+from evener.result import RunResult
+from evener.tools.context import ToolContext
+from evener.tools.result import Envelope, failed
+from evener.tools.tool import Tool, tool
+
+__all__ = ["subagent_tool"]
+
+TASK = "all that the agent needs to know: it sees nothing else"
+
+Open = Callable[[str], Thread]
+Tell = Callable[[HookEvent, str, RunResult | None], tuple[Answer, ...]]
+
+
+def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell) -> Tool:
+    """A tool that hands a task to an agent and gives its final answer back."""
+
+    async def ask_agent(
+        task: Annotated[str, "all that the agent needs to know: it sees nothing else"], context: ToolContext[object]
+    ) -> Envelope:
+        """Hand a task to another agent."""
+        stop = next((answer for answer in tell("before_subagent_run", name, None) if isinstance(answer, Cancel)), None)
+        if stop is not None:
+            return failed(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")
+        thread = open_thread(context.key)
+        try:
+            result = await thread.settle(task)
+        except EvenerError as error:
+            return failed(f"The agent {name!r} could not answer: {error}")
+        if result.stop == "approval":
+            return waiting(thread.id, result.approvals)
+        tell("after_subagent_run", name, result)
+        meta = msgspec.json.encode({"thread": thread.id, "stop": result.stop}).decode()
+        text = result.text if result.ok else f"The agent stopped ({result.stop}). {result.detail} Its last words: {result.text}"
+        return Envelope(result.ok, text, meta, outcome="done" if result.ok else "failed")  # type: ignore[arg-type] # takes a str
+
+    return tool(ask_agent, name=name, description=description, effect="idempotent", timeout=None)

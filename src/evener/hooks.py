@@ -1,0 +1,150 @@
+"""Functions of the user's that are told what a run does, and may step in where it says so. Called in order, synchronously.
+
+    run_start            is told
+    user_prompt_submit   may cancel, may add context
+    before_tool_call     may cancel
+    after_tool_call      may rewrite what the model sees
+    before_subagent_run  may cancel
+    after_subagent_run   is told
+    limit_reached        is told; limits themselves are not made by hooks
+    run_end              is told, at most once a run
+
+A hook that raises is reported and passed over; one that is `fatal` ends the run with its error.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+import msgspec
+
+from evener.errors import BadValue, EvenerError, UsageError
+from evener.events import CallFinished, StopCause
+from evener.transcript.blocks import ResultContent, TextBlock, ToolCall
+from evener.transcript.message import Message
+
+__all__ = ["AddContext", "Answer", "Cancel", "Hook", "HookEvent", "HookFailed", "Hooks", "Moment", "Rewrite", "rewritten"]
+
+HookEvent = Literal[
+    "run_start", "user_prompt_submit", "before_tool_call", "after_tool_call", "before_subagent_run", "after_subagent_run",
+    "limit_reached", "run_end",
+]  # fmt: skip
+EVENTS: tuple[str, ...] = get_args(HookEvent)
+ABOUT_TOOLS = ("before_tool_call", "after_tool_call")
+ABOUT_AGENTS = ("before_subagent_run", "after_subagent_run")
+
+
+class HookFailed(EvenerError):
+    """A hook that may not fail has failed."""
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Do not do it. Before a tool or a subagent the model is told why; at a prompt the run ends."""
+
+    why: str = ""
+
+
+class AddContext(msgspec.Struct, frozen=True):
+    """Say this to the model, too."""
+
+    text: str
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """What the model shall see of a result instead: a text, or blocks."""
+
+    content: str | tuple[ResultContent, ...]
+
+
+Answer = Cancel | AddContext | Rewrite | None
+RIGHTS: dict[str, tuple[type, ...]] = {
+    "user_prompt_submit": (Cancel, AddContext),
+    "before_tool_call": (Cancel,),
+    "after_tool_call": (Rewrite,),
+    "before_subagent_run": (Cancel,),
+}
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook is told. What does not belong to the event is empty."""
+
+    event: HookEvent
+    run: str
+    thread: str
+    agent: str = ""
+    prompt: Message | None = None
+    call: ToolCall | None = None
+    result: CallFinished | None = None
+    subagent: str = ""
+    stop: StopCause | None = None
+    detail: str = ""
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """A function for one event. `tools` and `agents` narrow it to those names, where the event is about one."""
+
+    event: HookEvent
+    handler: Callable[[Moment], Answer]
+    tools: tuple[str, ...] | None = None
+    agents: tuple[str, ...] | None = None
+    fatal: bool = False
+
+    def __post_init__(self) -> None:
+        if self.event not in EVENTS:
+            raise BadValue(f"There is no hook event {self.event!r}. Known are {', '.join(EVENTS)}.")
+        if self.tools is not None and self.event not in ABOUT_TOOLS:
+            raise BadValue(f"A hook for {self.event!r} is not about a tool; leave `tools` out.")
+        if self.agents is not None and self.event not in ABOUT_AGENTS:
+            raise BadValue(f"A hook for {self.event!r} is not about a subagent; leave `agents` out.")
+
+    def wants(self, moment: Moment) -> bool:
+        """Whether it is told of this."""
+        if self.event != moment.event:
+            return False
+        if self.tools is not None and (moment.call is None or moment.call.name not in self.tools):
+            return False
+        return self.agents is None or moment.subagent in self.agents
+
+
+class Hooks:
+    """The hooks of a harness, in order."""
+
+    def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def call(self, moment: Moment, report: Callable[[str], None]) -> tuple[Answer, ...]:
+        """What the hooks for this moment answer. The first one that cancels ends it; what goes wrong is reported."""
+        found: list[Answer] = []
+        for hook in self._hooks:
+            if not hook.wants(moment):
+                continue
+            answer = self._asked(hook, moment, report)
+            if answer is not None:
+                found.append(answer)
+            if isinstance(answer, Cancel):
+                break
+        return tuple(found)
+
+    def _asked(self, hook: Hook, moment: Moment, report: Callable[[str], None]) -> Answer:
+        try:
+            answer = hook.handler(moment)
+            if answer is None or isinstance(answer, RIGHTS.get(hook.event, ())):
+                return answer
+            raise UsageError(f"it answered with {type(answer).__name__}, which a hook for {hook.event!r} may not")
+        except Exception as error:
+            text = f"A hook for {hook.event!r} failed with {type(error).__name__}: {error}"
+            if hook.fatal:
+                raise HookFailed(f"{text}. The run ends, as the hook is fatal; mend it and resume.") from error
+            report(text)
+            return None
+
+
+def rewritten(result: CallFinished, answers: Iterable[Answer]) -> CallFinished:
+    """The result as the model shall see it. Whether it may be retried is not a hook's business."""
+    for answer in answers:
+        if isinstance(answer, Rewrite):
+            content = (TextBlock(answer.content),) if isinstance(answer.content, str) else answer.content
+            result = msgspec.structs.replace(result, content=content)
+    return result

@@ -1,0 +1,93 @@
+"""Who must be asked before what. Pure: verdicts come from a function of the call, decisions from the state.
+
+The whole batch of calls waits for its decisions. A question is bound to a digest of exactly what is asked: when the tool or
+its schema has changed since, or the time to decide is over, it is asked again.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from evener.events import ApprovalDecided, Interrupt, Question
+from evener.loop.state import Pending, State
+from evener.loop.steps import AskApproval, RefuseCall, RunTool, Step
+from evener.transcript.blocks import ToolCall
+
+__all__ = ["Gate", "Judgement", "asked_about", "batch", "released"]
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the policy says of a call, and the digest of the call as it would run now."""
+
+    verdict: str = "allow"  # allow, deny, ask
+    rule: str = ""
+    why: str = ""
+    digest: str = ""
+
+
+Judge = Callable[[ToolCall], Judgement]
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """`judge` decides about calls; `interrupts` are the further points at which somebody is asked."""
+
+    judge: Judge | None = None
+    interrupts: frozenset[Interrupt] = frozenset()
+
+
+def batch(state: State, gate: Gate, now: float) -> tuple[Step, ...] | None:
+    """What must happen before the calls of this turn may run: ask, or wait (no step). None: they may."""
+    judge = gate.judge
+    if judge is None:
+        return None
+    open_calls = [pending.call for pending in state.calls if pending.status == "asked"]
+    judged = [(call, judge(call)) for call in open_calls]
+    asking = [(call, found) for call, found in judged if found.verdict == "ask"]
+    missing = [
+        Question(call.id, found.digest, found.why, found.rule)
+        for call, found in asking
+        if _unsettled(state, call.id, found.digest, now)
+    ]
+    if missing:
+        return (AskApproval("tool", tuple(missing)),)
+    waits = any((waiting := state.waiting_for(call.id)) is not None and waiting.decision is None for call, _ in asking)
+    return () if waits else None
+
+
+def released(pending: Pending, state: State, gate: Gate) -> Step:
+    """The step for a call that nothing holds back any more."""
+    call = pending.call
+    found = gate.judge(call) if gate.judge else Judgement()
+    if found.verdict == "deny":
+        return RefuseCall(
+            call, f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {found.why or 'not allowed'}.", found.rule
+        )
+    waiting = state.waiting_for(call.id)
+    decision = waiting.decision if waiting else None
+    if decision is not None and decision.verdict == "reject":
+        why = f": {decision.why}" if decision.why else "."
+        return RefuseCall(call, f"ApprovalRejected{why}", found.rule)
+    return RunTool(call, arguments=decision.arguments if decision else "", rule=found.rule)
+
+
+def asked_about(
+    state: State, gate: Gate, interrupt: Interrupt, key: str, *, why: str, now: float
+) -> tuple[Step, ...] | ApprovalDecided | None:
+    """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
+
+    None: nobody is asked.
+    """
+    if interrupt not in gate.interrupts:
+        return None
+    if _unsettled(state, key, key, now):
+        return (AskApproval(interrupt, (Question(key, key, why),)),)
+    waiting = state.waiting_for(key)
+    return waiting.decision if waiting is not None and waiting.decision is not None else ()
+
+
+def _unsettled(state: State, key: str, digest: str, now: float) -> bool:
+    """Whether it must be asked (again)."""
+    waiting = state.waiting_for(key)
+    if waiting is None or waiting.question.digest != digest:
+        return True
+    return waiting.decision is None and 0.0 < waiting.expires < now
