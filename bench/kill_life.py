@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.kill_world import Tell, World, agent
 from evener.events import Event, encode_events
 from evener.loop import plan
-from evener.loop.state import Pending
+from evener.loop.state import Pending, State
 from evener.loop.steps import RunTool, Step
 from evener.store.log import Lease, Log, Note, Store, Summary
 from evener.store.sqlite import SqliteStore
@@ -54,8 +54,8 @@ def digests(events: Sequence[Event]) -> list[str]:
 def forget_starts() -> None:
     """Take the started-check out of the loop: what was interrupted counts as never begun. For the test of the test."""
 
-    def start(pending: Pending, setup: plan.Setup) -> tuple[Step, ...]:
-        del setup
+    def start(pending: Pending, state: State, setup: plan.Setup) -> tuple[Step, ...]:
+        del state, setup
         return () if pending.status in ("started", "finished") else (RunTool(pending.call),)
 
     plan._start = start

@@ -15,15 +15,15 @@ from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
-MOST = 20_000
+MOST = 5_000
 """States to look at: far more than there are kinds of them."""
 PHASES = ("awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery")
 CALL = ToolCall.of("call", "pay", {})
-FREE = Setup(models=("model",), tools={"pay": ToolFacts()}, limits=Limits(requests=3, retries=1))
+FREE = Setup(models=("model",), tools={"pay": ToolFacts()}, limits=Limits(requests=2, retries=1, corrections=1))
 ASKING = Setup(
     models=("model",),
     tools={"pay": ToolFacts()},
-    limits=Limits(requests=3, retries=1),
+    limits=Limits(requests=2, retries=1, corrections=1),
     gate=Gate(lambda call: Judgement("ask", digest=call.id), frozenset({"output", "step", "limit"})),
 )
 
@@ -57,12 +57,12 @@ def _walk(setup: Setup) -> Iterator[tuple[State, ev.Event, State]]:
 
 def _kind(state: State) -> object:
     """What tells two states apart as far as the next step goes."""
-    questions = tuple((one.question.key, one.decision is not None) for one in state.questions)
+    questions = frozenset((one.interrupt, one.decision and one.decision.verdict) for one in state.questions)
     calls = tuple(pending.status for pending in state.calls)
-    used = (state.used.requests, min(state.failures, 2))
+    used = (min(state.used.requests, 2), min(state.failures, 2))
     flags = (state.cancelled is None, state.failure is None, bool(state.steering), state.finished and state.finished.cause)
     reply = state.reply and (state.reply.stop.reason, state.reply.problems)
-    return (state.phase, state.asking, calls, questions, used, flags, reply, min(state.corrections, 2))
+    return (state.phase, state.asking, calls, questions, used, flags, reply, min(state.corrections, 1))
 
 
 def _events(state: State, setup: Setup) -> Iterator[ev.Event]:

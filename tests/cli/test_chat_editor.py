@@ -234,13 +234,12 @@ def test_files_that_are_named_come_along_and_pastes_are_not_looked_into(tmp_path
     (tmp_path / "tea.png").write_bytes(PNG)
     (tmp_path / "long.txt").write_text("x" * 300_000, encoding="utf-8")
     (tmp_path / "binary").write_bytes(b"\x00\xff\x00\xff" * 9)
-    found = attach(Draft(("see @notes.txt, @tea.png and @notes.txt", Block("@long.txt"))), folder=tmp_path)
-    assert [type(block) for block in found.blocks] == [TextBlock, ImageBlock]
-    assert found.remarks[0] == "There is no file notes.txt,; it was sent as a word."
-    found = attach(Draft(("see @notes.txt @tea.png @notes.txt",)), folder=tmp_path)
+    found = attach(Draft(("see @notes.txt, @tea.png and @notes.txt.", Block("@long.txt"))), folder=tmp_path)
     assert [type(block) for block in found.blocks] == [TextBlock, TextBlock, ImageBlock]
     assert "buy tea" in found.text
     assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the picture tea.png ({len(PNG)} bytes).")
+    missing = attach(Draft(("see @nots.txt",)), folder=tmp_path)
+    assert missing.remarks == ("There is no file nots.txt; it was sent as a word.",)
     cut = attach(Draft(("@long.txt",)), folder=tmp_path)
     assert len(cut.text) < 201_000
     assert "cut after 200,000 characters" in cut.remarks[0]

@@ -2,6 +2,7 @@
 
 import re
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,7 @@ def lines_of(text: str, cuts: list[int] | None = None, *, colour: bool = True) -
     markdown = Markdown(colour=colour)
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts or [])})
     found: list[Line] = []
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         found += markdown.feed(text[start:end])
         assert (markdown.tail is None) == (not text[:end] or text[:end].endswith("\n")) or "\x1b" in text or "\u202e" in text
     return found + markdown.close()
@@ -88,7 +89,7 @@ def painted(text: str, cuts: list[int], width: int) -> str:
     screen = Screen(lambda out: terminal.feed(out.encode()), size=lambda: (width, 10), colour=True)
     markdown = Markdown(colour=True)
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         screen.say(markdown.feed(text[start:end]))
         tail = screen.rows(markdown.tail)[-8:] if markdown.tail else []
         screen.draw(Live((*tail, "> "), len(tail), 2))

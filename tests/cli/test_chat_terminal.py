@@ -249,6 +249,73 @@ def test_tools_run_with_their_names_and_failures_shown(place: Home, claude: Fake
         assert asked(claude)["system"]
 
 
+GUARDED = '''
+from evener import tool
+
+
+@tool(effect="write", approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    open("paid", "a").write(f"{amount}\\n")
+    return f"paid {amount}"
+'''
+
+
+def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServer) -> None:
+    (place.folder / "till.py").write_text(GUARDED, encoding="utf-8")
+    paid = place.folder / "paid"
+    for number in range(5):
+        claude.add(turn(Call("pay", {"amount": 5})), f"Answer {number}.")
+    with Chat(place, "--tools", "till:pay") as chat:
+        chat.say("Pay.")
+        screen = chat.until("Run it? [y]es  [n]o  [e]dit  [a]lways")
+        assert "pay wants to run (the tool 'pay' asks" in screen
+        assert '  {\n    "amount": 5\n  }\nRun it?' in screen
+        assert not paid.exists()
+        chat.send("y")
+        chat.until("Answer 0.")
+        assert paid.read_text() == "5\n"
+        chat.say("Again.")
+        chat.until(lambda: chat.screen.text.count("pay wants to run") == 2)
+        chat.until("Run it?")
+        chat.send("n")
+        chat.until("Why not?")
+        chat.say("too much")
+        chat.until("Answer 1.")
+        assert "too much" in json.dumps(asked(claude))
+        chat.say("Edited.")
+        chat.until("Run it?")
+        chat.send("e")
+        chat.until('Arguments: {"amount":')
+        chat.send("\x15")
+        chat.say('{"amount": "x"}')
+        chat.until("Not taken:")
+        chat.until("Run it?")
+        chat.send("e")
+        chat.until("Arguments:")
+        chat.send("\x15")
+        chat.say('{"amount": 3}')
+        chat.until("Answer 2.")
+        assert paid.read_text() == "5\n3\n"
+        chat.say("Always.")
+        chat.until("Run it?")
+        chat.send("a")
+        chat.until("Answer 3.")
+        chat.say("And again.")
+        chat.until("Answer 4.")
+        assert paid.read_text() == "5\n3\n5\n5\n"
+    assert claude.rejected == []
+
+
+def test_without_a_terminal_nothing_that_asks_first_is_run(place: Home, claude: FakeServer) -> None:
+    (place.folder / "till.py").write_text(GUARDED, encoding="utf-8")
+    claude.add(turn(Call("pay", {"amount": 5})), "Not paid.")
+    done = place.run("chat", "--tools", "till:pay", stdin=b"Pay.\n")
+    assert (done.returncode, done.stdout) == (0, b"Not paid.\n"), done.stderr
+    assert not (place.folder / "paid").exists()
+    assert b"Nobody is there to be asked" in done.stderr
+
+
 def test_a_resize_draws_everything_again(place: Home, claude: FakeServer) -> None:
     words = " ".join(f"word{number}" for number in range(40))
     claude.add(words)
@@ -417,13 +484,13 @@ def test_a_chat_goes_on_with_a_thread_and_stops_at_its_cost(place: Home, claude:
         chat.send("\x04")
         chat.end()
         thread = re.findall(r"--thread (\w+)", chat.screen.text)[0]
-    with Chat(place, "--thread", thread, "--max-cost", "0.5") as chat:
+    with Chat(place, "--thread", thread, "--max-cost", "1.7") as chat:
         chat.until("2 messages were said before.")
         chat.say("second")
         chat.until("Two.")
         assert len(asked(claude)["messages"]) == 3  # type: ignore[arg-type]
         chat.say("third")
-        chat.until("has used up its $0.5")
+        chat.until("has used up its $1.7")
 
 
 def test_a_terminal_that_goes_away_ends_the_chat(place: Home) -> None:

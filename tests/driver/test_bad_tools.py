@@ -1,10 +1,7 @@
 """Whatever a tool does, it ends as a clear result, and the run goes on to its answer (S0.48, S0.54, S1.20, S2.25-S2.35)."""
 
 import asyncio
-import struct
 import threading
-import zlib
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,13 +13,12 @@ from evener.harness import Harness
 from evener.result import Record, RunResult
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
-from evener.testing import Call, turn
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.tools.tool import Tool
 from evener.transcript.ask import Ask
-from evener.transcript.blocks import ImageBlock, Inline, Stored, TextBlock, ToolCall, ToolResult
-from tests.driver.stage import WIRES, model_at, others, served, settled
-from tests.model.stage import nothing_left, watched
+from evener.transcript.blocks import TextBlock, ToolCall, ToolResult
+from tests.driver.stage import others, settled
+from tests.model.stage import nothing_left
 
 SECRET = "sk-do-not-show-" + "7" * 24
 HUGE = 50 * 1024 * 1024
@@ -369,122 +365,6 @@ def test_a_tool_that_changes_its_arguments_changes_nothing_else() -> None:
     assert made[0].args == given
     replied = next(event for event in asyncio.run(store.read(result.thread)) if isinstance(event, ev.Replied))
     assert replied.message.calls[0].args == given
-
-
-# Tools that call back into the harness.
-
-
-def nested(ask: Ask) -> Line:
-    """The outer run calls the tool; the inner one, which the tool starts, just answers."""
-    if ask.transcript.messages[0].text == "inner":
-        return says("inner answer")
-    told = results(ask)
-    return says(f"outer: {told[0].text}") if told else calls(ToolCall.of("c1", "again", {}))
-
-
-@pytest.mark.parametrize("kind", ["memory", "file"])
-@pytest.mark.parametrize("awaits", [False, True], ids=["run_sync in a thread", "run on the loop"])
-def test_a_tool_may_run_the_harness_again(kind: str, awaits: bool, tmp_path: Path) -> None:
-    def again() -> str:
-        """Run another conversation."""
-        return harness.run_sync("inner").text
-
-    async def again_on_the_loop() -> str:
-        """Run another conversation."""
-        return (await harness.run("inner")).text
-
-    made = tool(again_on_the_loop if awaits else again, name="again", timeout=10.0)
-    store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "store.db")
-    harness = Harness(ScriptedModel(nested), tools=[made], store=store)
-
-    async def go() -> str:
-        async with asyncio.timeout(20):
-            text = (await harness.run("outer")).text
-        await store.aclose()
-        return text
-
-    assert asyncio.run(go()) == "outer: inner answer"
-
-
-@pytest.mark.parametrize("awaits", [False, True], ids=["in a thread", "on the loop"])
-def test_a_tool_that_runs_its_own_thread_again_is_told_that_it_is_busy(awaits: bool) -> None:
-    found: list[str] = []
-
-    def again(context: ToolContext[object]) -> str:
-        """Say something to the conversation it belongs to."""
-        del context
-        return harness.run_sync("inner", thread=found[0]).text
-
-    async def again_on_the_loop() -> str:
-        """Say something to the conversation it belongs to."""
-        return (await harness.run("inner", thread=found[0])).text
-
-    made = tool(again_on_the_loop if awaits else again, name="again", timeout=10.0)
-    harness = Harness(ScriptedModel(nested), tools=[made], store="memory")
-
-    async def go() -> RunResult:
-        stream = harness.stream("outer")
-        async for event in stream:
-            found.append(event.place.thread)
-        return await stream.result()
-
-    result = asyncio.run(go())
-    assert not result.records[0].ok
-    assert "LeaseHeld" in shown(result.records[0])
-    assert "is being written by" in shown(result.records[0])
-    assert result.stop == "done"
-
-
-# Images.
-
-
-def png(side: int) -> bytes:
-    """An image of noise that does not compress."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    rows = b"".join(b"\0" + bytes((x * x * 7 + y * 31 + x * y) % 251 for x in range(side * 3)) for y in range(side))
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 0)) + chunk(b"IEND", b"")
-
-
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("side", [8, 80], ids=["small", "large"])
-def test_an_image_lies_in_a_blob_and_goes_out_inline(wire: str, side: int, tmp_path: Path) -> None:
-    picture = png(side)
-
-    @tool(effect="read")
-    def draw() -> object:
-        """Draw."""
-        return [TextBlock("here it is"), ImageBlock(Inline(b64encode(picture).decode()), "image/png")]
-
-    store = SqliteStore(tmp_path / "store.db")
-
-    async def go() -> str:
-        async with watched() as watch:
-            harness = Harness(model_at(server, wire, watch), tools=[draw], store=store)
-            result = await harness.run("Draw!")
-            again = await harness.run("And now?", thread=result.thread)
-            assert (result.text, again.text) == ("nice", "still nice")
-            return result.thread
-
-    async def logged(thread: str) -> list[ImageBlock]:
-        events = await store.read(thread)
-        await store.aclose()
-        done = next(event for event in events if isinstance(event, ev.CallFinished))
-        return [block for block in done.content if isinstance(block, ImageBlock)]
-
-    async def whole() -> list[ImageBlock]:
-        return await logged(await go())
-
-    script = [turn("let me", Call("draw")), "nice", "still nice"]
-    with served(wire, script) as server:
-        [image] = asyncio.run(whole())
-        assert server.rejected == []
-        sent = b64encode(picture)
-        assert [sent in request.body for request in server.requests] == [False, True, True]
-    assert isinstance(image.source, Stored if side == 80 else Inline)
 
 
 @pytest.mark.parametrize("awaits", [False, True])

@@ -11,7 +11,7 @@ from evener import streaming as st
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
 from evener.result import RunResult
-from evener.testing.scripted_model import ScriptedModel, calls
+from evener.testing.scripted_model import Line, ScriptedModel, calls
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall, ToolResult
 
@@ -150,7 +150,7 @@ def tree(
             stream.read = slowly  # type: ignore[method-assign]
             return stream
 
-    def worker(ask_: Ask) -> object:
+    def worker(ask_: Ask) -> Line:
         turns = sum(message.role == "assistant" for message in ask_.transcript)
         return calls(ToolCall.of(f"t{turns}", "step", {"n": turns})) if turns < 3 else "done"
 

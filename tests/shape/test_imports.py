@@ -16,7 +16,10 @@ LAYERS = (
     ("context", "policy", "encodings"),
     ("loop",),
     ("transport", "providers", "local"),
-    ("model", "tools", "store", "observe", "translate", "result", "streaming"),
+    (
+        *("model", "tools", "store", "observe", "translate"),
+        *("result", "streaming", "budget", "nesting", "hooks", "pausing", "showing"),
+    ),
     ("driver",),
     ("harness",),
     ("cli", "viewer", "gateway", "testing", "demo", "__main__", "__init__"),

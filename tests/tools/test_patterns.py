@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evener.tools.patterns import MOST_STEPS, Unsupported, compile_pattern
+from evener.policy.patterns import MOST_STEPS, Unsupported, compile_pattern
 
 CASES = [
     ("a", "cat", True),

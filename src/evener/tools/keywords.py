@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from evener.errors import UsageError
-from evener.tools.patterns import Pattern, Unsupported, compile_pattern
+from evener.policy.patterns import Pattern, Unsupported, compile_pattern
 from evener.tools.problems import listed, shown
 
 __all__ = ["KINDS", "PLAIN", "Test", "Unenforced", "expected", "format_test", "key_of", "kind_of", "pattern_of", "types_of"]

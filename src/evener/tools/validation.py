@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from evener.errors import UsageError
+from evener.policy.patterns import Pattern
 from evener.tools.keywords import PLAIN, Test, Unenforced, expected, kind_of, pattern_of, types_of
-from evener.tools.patterns import Pattern
 from evener.tools.problems import Problem, dotted
 from evener.tools.references import refuse_loops, target
 

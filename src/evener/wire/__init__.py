@@ -1,14 +1,36 @@
-"""The wires: pure codecs between values and bytes. `CODECS` is the registry; a new wire is one folder and one line here."""
+"""The wires: pure codecs between values and bytes. `CODECS` is the registry; a new wire is one folder and one name here."""
 
-from evener.wire.anthropic_messages import CODEC as ANTHROPIC_MESSAGES
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
 from evener.wire.assembler import Assembler, assemble
 from evener.wire.codec import Codec, Decoder, Encoded, moved
-from evener.wire.gemini import CODEC as GEMINI
-from evener.wire.openai_chat import CODEC as OPENAI_CHAT
-from evener.wire.openai_responses import CODEC as OPENAI_RESPONSES
 from evener.wire.quirks import Quirks
 from evener.wire.request import restored
 
 __all__ = ["CODECS", "Assembler", "Codec", "Decoder", "Encoded", "Quirks", "assemble", "moved", "restored"]
 
-CODECS: dict[str, Codec] = {codec.wire: codec for codec in (ANTHROPIC_MESSAGES, OPENAI_RESPONSES, OPENAI_CHAT, GEMINI)}
+WIRES = ("anthropic_messages", "openai_responses", "openai_chat", "gemini")
+
+
+class _Codecs(Mapping[str, Codec]):
+    """Every wire by its name. A codec is loaded when it is first asked for: most programs speak one wire."""
+
+    def __getitem__(self, wire: str) -> Codec:
+        if wire not in WIRES:
+            raise KeyError(wire)
+        codec = import_module(f"evener.wire.{wire}").CODEC
+        assert isinstance(codec, Codec)
+        return codec
+
+    def __contains__(self, wire: object) -> bool:
+        return wire in WIRES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(WIRES)
+
+    def __len__(self) -> int:
+        return len(WIRES)
+
+
+CODECS: Mapping[str, Codec] = _Codecs()

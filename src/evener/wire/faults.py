@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
@@ -276,6 +275,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(value, 1)
     if seconds is not None:
         return seconds
+    from email.utils import parsedate_to_datetime  # of no use until a server names a date, and slow to load
+
     try:
         passed = parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("date", ""))
     except (TypeError, ValueError):

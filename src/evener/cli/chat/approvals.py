@@ -1,44 +1,27 @@
-"""Asks the user about what waits to be decided, and hands the decisions on. The only place that knows how both look."""
+"""Asks the user about what waits to be decided, and hands the decisions on. Runs nothing."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 import msgspec
 
 from evener.cli.terminal import clean
-from evener.errors import EvenerError, UsageError
-from evener.result import RunResult
+from evener.errors import UsageError
+from evener.harness.approvals import Decision
+from evener.result import Approval
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["Asker", "Choice", "Waiting", "approvals_of", "decide"]
+__all__ = ["Asker", "Choice", "Decides", "decide"]
 
 Choice = Literal["yes", "no", "edit", "always"]
 CHOICES: tuple[Choice, ...] = ("yes", "no", "edit", "always")
 QUESTION = "Run it? [y]es  [n]o  [e]dit  [a]lways"
 
 
-class Waiting(Protocol):
-    """What waits: a call of a tool, or something else with a reason."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def call(self) -> ToolCall | None: ...
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def why(self) -> str: ...
-
-
-@runtime_checkable
 class Decides(Protocol):
     """A thread whose run waits."""
 
-    async def decide(self, decisions: Mapping[str, object]) -> None: ...
+    async def decide(self, decisions: Mapping[str, Decision]) -> None: ...
 
 
 class Asker(Protocol):
@@ -63,13 +46,7 @@ class Made(msgspec.Struct, frozen=True):
     arguments: dict[str, object] | None = None
 
 
-def approvals_of(result: RunResult) -> tuple[Waiting, ...]:
-    """What a run waits for; nothing when it does not wait."""
-    found: tuple[Waiting, ...] = getattr(result, "approvals", ())
-    return found
-
-
-async def decide(thread: object, waiting: Sequence[Waiting], *, asker: Asker, always: set[str]) -> None:
+async def decide(thread: Decides, waiting: Sequence[Approval], *, asker: Asker, always: set[str]) -> None:
     """Ask about each, and decide all at once. Edited arguments that are not taken are asked for again."""
     made = {one.key: await _ask(one, asker, always) for one in waiting}
     while True:
@@ -84,7 +61,7 @@ async def decide(thread: object, waiting: Sequence[Waiting], *, asker: Asker, al
             made |= {one.key: await _ask(one, asker, always) for one in edited}
 
 
-async def _ask(one: Waiting, asker: Asker, always: set[str]) -> Made:
+async def _ask(one: Approval, asker: Asker, always: set[str]) -> Made:
     name = one.call.name if one.call else ""
     if name and name in always:
         asker.tell(f"Allowed as before: {name}")
@@ -119,7 +96,7 @@ async def _edited(call: ToolCall, asker: Asker) -> dict[str, object] | None:
             asker.tell(f"That is not a JSON object: {error}. Mend it, or send an empty line to give up.", important=True)
 
 
-def described(one: Waiting) -> list[str]:
+def described(one: Approval) -> list[str]:
     """What is asked about, in lines."""
     if one.call is None:
         return [clean(one.why) or "The run waits for a decision."]
@@ -134,10 +111,9 @@ def _pretty(raw: str) -> str:
         return clean(raw)
 
 
-async def _hand_on(thread: object, waiting: Sequence[Waiting], made: Mapping[str, Made]) -> None:
-    decision = import_module("evener.harness.approvals").Decision
+async def _hand_on(thread: Decides, waiting: Sequence[Approval], made: Mapping[str, Made]) -> None:
     decisions = {
-        one.key: decision(
+        one.key: Decision(
             verdict="allow" if made[one.key].allowed else "reject",
             why=made[one.key].why,
             arguments=made[one.key].arguments,
@@ -145,6 +121,4 @@ async def _hand_on(thread: object, waiting: Sequence[Waiting], made: Mapping[str
         )
         for one in waiting
     }
-    if not isinstance(thread, Decides):
-        raise EvenerError("This conversation cannot be decided about here. Use: evener approve ID")
     await thread.decide(decisions)

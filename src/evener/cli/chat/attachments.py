@@ -40,7 +40,7 @@ def attach(draft: Draft, *, folder: Path) -> Attached:
     """The draft's text, and after it what its files hold. A name that is no file stays a word."""
     blocks: list[Block] = []
     remarks: list[str] = []
-    for name in _named(draft):
+    for name in _named(draft, folder):
         block, remark = _read(name, folder)
         remarks += [remark] if remark else []
         blocks += [block] if block else []
@@ -63,10 +63,11 @@ def as_picture(pasted: str, *, folder: Path) -> str:
     return f'@"{path}" ' if re.search(r"\s", path) else f"@{path} "
 
 
-def _named(draft: Draft) -> Iterator[str]:
-    """Each path once, in order."""
+def _named(draft: Draft, folder: Path) -> Iterator[str]:
+    """Each path once, in order. A comma or a full stop after it belongs to the sentence, unless there is such a file."""
     typed = (part for part in draft.parts if isinstance(part, str))
-    yield from dict.fromkeys(hit[1] or hit[2] for part in typed for hit in NAMED.finditer(part))
+    names = (hit[1] or hit[2] for part in typed for hit in NAMED.finditer(part))
+    yield from dict.fromkeys(name if _is_file(folder / name) else name.rstrip(",.;:!?)") or name for name in names)
 
 
 def _is_file(path: Path) -> bool:

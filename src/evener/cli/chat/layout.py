@@ -69,7 +69,7 @@ def rows(line: Line, width: int, *, colour: bool) -> list[str]:
     while start < len(cells) or not found:
         end = _end(cells, start, room, words=line.wrap)
         row = cells[start:end]
-        if line.wrap and end < len(cells):
+        if line.wrap and (end < len(cells) or sum(size for _, size, _ in row) > room):
             row = _stripped(row)
         found.append((lead if found else "") + _painted(row, colour=colour))
         start, room = end, width - columns(lead)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from evener import streaming as st
-from evener.cli.chat.approvals import Asker, approvals_of, decide
+from evener.cli.chat.approvals import Asker, decide
 from evener.cli.chat.session import Session
 from evener.errors import AuthFailed, EvenerError, ModelNotFound
 from evener.harness import RunStream
@@ -69,9 +69,8 @@ class Turns:
     async def _through(self, stream: RunStream) -> None:
         while True:
             result = await self._watched(stream)
-            waiting = approvals_of(result)
-            if waiting:
-                await decide(self._session.thread, waiting, asker=self._stage, always=self._always)
+            if result.approvals:
+                await decide(self._session.thread, result.approvals, asker=self._stage, always=self._always)
             elif not (result.stop == "cancelled" and await self._session.unheard()):
                 break
             stream = self._session.thread.resume_stream()
