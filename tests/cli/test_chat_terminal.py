@@ -256,7 +256,8 @@ from evener import tool
 @tool(effect="write", approval=True)
 def pay(amount: int) -> str:
     """Pay."""
-    open("paid", "a").write(f"{amount}\\n")
+    with open("paid", "a") as file:
+        file.write(f"{amount}\\n")
     return f"paid {amount}"
 '''
 
@@ -305,6 +306,24 @@ def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServe
         chat.until("Answer 4.")
         assert paid.read_text() == "5\n3\n5\n5\n"
     assert claude.rejected == []
+
+
+def test_a_question_is_not_answered_by_somebody_who_is_writing(place: Home, claude: FakeServer) -> None:
+    (place.folder / "till.py").write_text(GUARDED, encoding="utf-8")
+    claude.add(turn(Call("pay", {"amount": 5}), faults=[faults.Slow(between=0.05)]), "Not paid.")
+    with Chat(place, "--tools", "till:pay") as chat:
+        chat.say("Pay.")
+        chat.until("asking anthropic")
+        while "Run it?" not in chat.screen.text:
+            chat.send("y")
+            chat.until(lambda before=chat.screen.text: chat.screen.text != before)  # type: ignore[misc]
+        chat.send("y")
+        assert not (place.folder / "paid").exists()
+        chat.send("\x15\x1b")
+        chat.until("Why not?")
+        chat.send("\r")
+        chat.until("Not paid.")
+    assert not (place.folder / "paid").exists()
 
 
 def test_without_a_terminal_nothing_that_asks_first_is_run(place: Home, claude: FakeServer) -> None:

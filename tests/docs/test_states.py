@@ -43,7 +43,7 @@ def test_the_walk_reaches_every_phase() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["awaiting_input --Replied--> processing", "respond --Prompted--> processing", "processing --Replied-> nowhere", "prose"],
+    ["awaiting_input --Replied--> processing", "respond --Replied--> processing", "processing --Replied-> nowhere", "prose"],
 )
 def test_a_false_arrow_is_caught(line: str) -> None:
     assert len(list(untrue(arrows(f"<!-- states -->\n```\n{line}\n```")))) == 1

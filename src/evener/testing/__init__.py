@@ -62,19 +62,18 @@ __all__ = [
 ]
 
 
-_ELSEWHERE = {
-    "FakeAnswer": "transports",
-    "FakeTransport": "transports",
-    "Gate": "transports",
-    "ScriptedModel": "scripted_model",
-    "calls": "scripted_model",
-    "says": "scripted_model",
+_HOMES = {
+    "servers": (
+        "Call Empty FakeServer Html Native Raw Received Redirect Refusal Rejected Status Text Thinking Tokens Turn faults turn"
+    ),
+    "scripted_model": "ScriptedModel calls says",
+    "transports": "FakeAnswer FakeTransport Gate",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module(f"evener.testing.{_ELSEWHERE.get(name, 'servers')}")
-    found: object = getattr(home, name)
-    return found
+    for home, names in _HOMES.items():
+        if name in names.split():
+            found: object = getattr(import_module(f"evener.testing.{home}"), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

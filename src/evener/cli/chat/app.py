@@ -30,6 +30,8 @@ __all__ = ["App"]
 
 ESCAPE_WAIT = 0.05
 """Seconds after which an Escape was the key, and not the beginning of another one."""
+TYPING = 1.0
+"""Seconds between two keys of somebody who writes. A question that comes up meanwhile is not answered by the next letter."""
 FRAME = 1 / 60
 LEFT, INTERRUPTED = 0, 130
 PROMPT = "> "
@@ -51,6 +53,7 @@ class App:
         self._calling = False
         self._question: _Question | None = None
         self._armed = False
+        self._pressed = 0.0
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._escape: asyncio.TimerHandle | None = None
@@ -169,7 +172,10 @@ class App:
             return
         if press != Key("ctrl-c"):
             self._armed = False
-        if self._question is not None and self._question.letters:
+        now = asyncio.get_running_loop().time()
+        writing = now - self._pressed < TYPING and not self._editor.empty
+        self._pressed = now
+        if self._question is not None and self._question.letters and not writing:
             self._choice(press, self._question)
             return
         if isinstance(press, Paste) and (written := as_picture(press.text, folder=self.session.folder)):

@@ -1,0 +1,152 @@
+"""Listening while something takes its time: what is said to a run is heard at once, and may end what is under way.
+
+The work goes on in the caller's own task. Who listens is a timer, and a task only when there may be something to hear: a step
+that nobody disturbs costs no task. One listener belongs to one run.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TypeVar
+
+from evener.errors import EvenerError
+
+__all__ = ["Listener", "pause", "surely", "together"]
+
+POLL = 0.5
+"""Seconds between two looks while a model or a tool is at work."""
+
+T = TypeVar("T")
+
+
+class Listener:
+    """`look` reads what was said, and knows it when it returns."""
+
+    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
+        self._look = look
+        self._watch: _Watch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._nudged = False
+
+    async def during(self, work: Coroutine[object, object, T], *, until: Callable[[], bool]) -> T | None:
+        """Do it, and listen meanwhile. None: it was given up because of what somebody said, as `until` tells."""
+        watch = self._watch = _Watch(until)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        try:
+            return await work
+        except (asyncio.CancelledError, EvenerError):
+            if not watch.over:
+                raise
+            return None
+        finally:
+            self._watch = None
+            try:
+                await self._heard()
+            finally:
+                watch.leave()
+
+    def nudge(self) -> None:
+        """Look now, if something is at work; else it is looked before the next step."""
+        watch = self._watch
+        if watch is None:
+            return
+        self._nudged = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._listen(watch))
+
+    def close(self) -> None:
+        """Nothing is under way any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _poll(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        self.nudge()
+
+    async def _listen(self, watch: "_Watch") -> None:
+        """Look, and end the work if what was said, or that we may not look, ends it."""
+        try:
+            while self._nudged:
+                self._nudged = False
+                await self._look()
+            if self._watch is watch and watch.until():
+                watch.give_up(None)
+        except EvenerError as error:
+            if self._watch is watch:
+                watch.give_up(error)
+
+    async def _heard(self) -> None:
+        """Nobody listens any more: what was said must not be settled twice."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+            raise
+
+
+class _Watch:
+    """Work under way in the task that made this, and what would end it. Once it is over, the work is cancelled."""
+
+    __slots__ = ("_cancels", "_error", "_task", "over", "until")
+
+    def __init__(self, until: Callable[[], bool]) -> None:
+        self.until = until
+        self.over = False
+        self._error: EvenerError | None = None
+        self._task = asyncio.current_task()
+        self._cancels = self._task.cancelling() if self._task else 0
+
+    def give_up(self, error: EvenerError | None) -> None:
+        """End the work."""
+        if self._task is not None and not self.over:
+            self.over, self._error = True, error
+            self._task.cancel()
+
+    def leave(self) -> None:
+        """Take our cancelling back. Raises why the work was given up, if it is an error; somebody else's cancelling stays."""
+        if not self.over or self._task is None:
+            return
+        if self._task.uncancel() > self._cancels:
+            raise asyncio.CancelledError
+        if self._error is not None:
+            raise self._error
+
+
+async def pause(seconds: float) -> bool:
+    """Let time pass."""
+    await asyncio.sleep(seconds)
+    return True
+
+
+async def surely(work: Coroutine[object, object, None]) -> None:
+    """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.sleep(0)  # a log in memory has done it by then
+        await (asyncio.shield(task) if not task.done() else task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+async def together(work: list[Coroutine[object, object, None]]) -> bool:
+    """All of them, at once; the first error ends the others."""
+    if len(work) == 1:
+        await work[0]
+        return True
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return True

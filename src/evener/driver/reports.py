@@ -1,0 +1,78 @@
+"""What happened, as events: from notes, answers and failures. Reads the clock; decides nothing that the plan decides."""
+
+from collections.abc import Collection
+from time import time
+
+import msgspec
+
+from evener import events as ev
+from evener.errors import EvenerError, ProviderError
+from evener.loop.steps import RefuseCall
+from evener.model.chain import falls_back
+from evener.model.seam import Answered
+from evener.store.log import Note
+from evener.tools.outputs import Correct, Final, OutputShape, judge
+from evener.transcript.blocks import TextBlock
+from evener.transcript.message import Message
+
+__all__ = ["events_of", "failed", "refused", "replied", "settled"]
+
+UNKNOWN = (
+    "Interrupted: this call was started, and it is not known whether it took effect. It was not run again. "
+    "Find out before you repeat it."
+)
+
+
+def events_of(note: Note) -> tuple[ev.Event, ...]:
+    """What a note means; nothing for one that nobody understands."""
+    body = msgspec.json.decode(note.body, type=dict[str, object])
+    match note.kind, body:
+        case "steer", {"text": str(text)}:
+            return (ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True),)
+        case "cancel", _:
+            return (ev.Cancelled(at=time(), why=str(body.get("why", ""))),)
+        case "decide", {"decisions": list(decisions)}:
+            return tuple(msgspec.convert({**one, "at": time()}, ev.ApprovalDecided) for one in decisions)
+        case _:
+            return ()
+
+
+def failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
+    wait = error.retry_after if isinstance(error, ProviderError) and error.retry_after else 0.0
+    return ev.ModelFailed(
+        at=time(), error=type(error).__name__, message=str(error), retryable=error.retryable,
+        elsewhere=falls_back(error), retry_after=wait, shown=shown,
+    )  # fmt: skip
+
+
+def replied(answer: Answered, shape: OutputShape | None, tools: Collection[str]) -> tuple[ev.Event, ...]:
+    """The answer, and what is known of its calls of `final_result` at once: they never run."""
+    cost = answer.cost
+    reply = answer.reply
+    problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
+    found = judge(reply, answer.output, shape=shape, form=answer.form, tool_names=tools) if shape else None
+    output = found.text if isinstance(found, Final) else ""
+    told: tuple[ev.Event, ...] = ()
+    if isinstance(found, Correct):
+        problems = (found.message,)
+        told = tuple(
+            ev.CallFinished(at=time(), call=call, ok=False, content=(TextBlock(found.message),), outcome="failed")
+            for call in found.calls
+        )
+    replied = ev.Replied(
+        at=time(), message=answer.message, stop=answer.reply.stop, cost=cost.amount, exact=cost.exact, losses=answer.losses,
+        seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=answer.reply.id, problems=problems,
+        output=output,
+    )  # fmt: skip
+    return (replied, *told)
+
+
+def refused(step: RefuseCall) -> ev.CallFinished:
+    metadata = msgspec.json.encode({"rule": step.rule} if step.rule else {}).decode()
+    return ev.CallFinished(
+        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", metadata=metadata
+    )
+
+
+def settled(call: str) -> ev.CallFinished:
+    return ev.CallFinished(at=time(), call=call, ok=False, content=(TextBlock(UNKNOWN),), outcome="unknown")
