@@ -424,6 +424,11 @@ def test_undo_takes_the_last_exchange_back(place: Home, claude: FakeServer) -> N
         assert [message["content"][0]["text"] for message in asked(claude)["messages"]] == ["first", "One.", "second, again"]  # type: ignore[attr-defined]
         chat.say("/usage")
         chat.until("requests      3")
+        for what, left in (("second, again", 2), ("first", 0)):
+            chat.say("/undo")
+            chat.until(f"Taken back: '{what}' and what followed. Messages that are left: {left}.")
+        chat.say("/undo")
+        chat.until("nothing was said yet")
 
 
 def test_an_unknown_command_names_the_near_one(place: Home) -> None:
@@ -538,6 +543,33 @@ def test_piped_lines_go_on_after_an_error(place: Home, claude: FakeServer) -> No
     assert (done.returncode, done.stdout) == (1, b"Fine.\n"), done.stderr
     assert b"evener keys set anthropic" in done.stderr
     assert place.run("chat", stdin=b"").returncode == 0
+
+
+def test_a_file_and_nothing_at_all_can_stand_in_for_a_pipe(place: Home, claude: FakeServer) -> None:
+    claude.add("Read.")
+    (place.folder / "lines").write_text("from a file", encoding="utf-8")
+    for name, said in (("lines", b"Read.\n"), (os.devnull, b"")):
+        with (place.folder / name).open("rb") as file:
+            done = subprocess.run(
+                command("chat"), stdin=file, capture_output=True, env=place.environ, cwd=place.folder, timeout=60, check=False
+            )
+        assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
+def test_a_dumb_terminal_gets_lines_and_is_asked_by_lines(place: Home, claude: FakeServer) -> None:
+    (place.folder / "till.py").write_text(GUARDED, encoding="utf-8")
+    claude.add(turn(Call("pay", {"amount": 5})), "Paid.")
+    chat = Chat(place, "--tools", "till:pay", TERM="dumb")
+    try:
+        chat.send("Pay.\n")
+        chat.until("Run it?")
+        chat.send("y\n")
+        chat.until("Paid.")
+        chat.send("\x03")
+        assert chat.end() in (130, -signal.SIGINT)
+    finally:
+        chat.__exit__(None, None, None)
+    assert (place.folder / "paid").read_text() == "5\n"
 
 
 def test_a_wrong_call_is_told_before_anything_is_asked(place: Home) -> None:

@@ -202,6 +202,6 @@ def test_a_pure_import_passes(text: str) -> None:
 
 
 def test_only_the_mint_may_read_the_clock_and_only_that() -> None:
-    text = "import uuid\nimport os\ndatetime.now()"
-    assert list(impurities(Source("evener/transcript/mint.py", text))) == ["evener/transcript/mint.py:2: imports os"]
+    text = "import os\nimport uuid\ndatetime.now()"
+    assert list(impurities(Source("evener/transcript/mint.py", text))) == ["evener/transcript/mint.py:2: imports uuid"]
     assert len(list(impurities(Source("evener/wire/mint.py", text)))) == 3

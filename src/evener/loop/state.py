@@ -166,6 +166,7 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
             return replace(
                 state, allowed_from=state.spent, failure=None, failures=0, corrections=0, repeat=("", 0), told=frozenset(),
                 retries=(), cancelled=None, finished=None, last=event.at,
+                questions=tuple(one for one in state.questions if one.decision is not None),
             )  # fmt: skip
         case ev.Steered():
             steering = (*state.steering, event.message)

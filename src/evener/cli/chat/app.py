@@ -19,6 +19,7 @@ from evener.cli.chat.editor import Action, Editor
 from evener.cli.chat.history import History
 from evener.cli.chat.keys import Key, KeyReader, Paste, Press, Typed
 from evener.cli.chat.layout import BOLD, DIM, Line, Span, rows, text_line
+from evener.cli.chat.question import Question
 from evener.cli.chat.screen import Live, Screen
 from evener.cli.chat.session import Session
 from evener.cli.chat.turns import Turns
@@ -51,7 +52,7 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self._queue: list[Draft] = []
         self._calling = False
-        self._question: _Question | None = None
+        self._question: Question | None = None
         self._armed = False
         self._pressed = 0.0
         self._busy = False
@@ -125,17 +126,17 @@ class App:
 
     async def choose(self, question: str, choices: Sequence[str]) -> str:
         letters = {choice[0]: choice for choice in choices}
-        return await self._asked(_Question(f"{question} ", letters))
+        return await self._asked(Question(f"{question} ", letters))
 
     async def line(self, question: str, text: str) -> str:
         before = self._editor.draft.text
         self._editor.fill(text)
         try:
-            return await self._asked(_Question(question))
+            return await self._asked(Question(question))
         finally:
             self._editor.fill(before)
 
-    async def _asked(self, question: "_Question") -> str:
+    async def _asked(self, question: Question) -> str:
         self._question = question
         self._answer.close()
         self._soon()
@@ -184,7 +185,7 @@ class App:
         if asked:
             ACTS[asked](self)
 
-    def _choice(self, press: Press, question: "_Question") -> None:
+    def _choice(self, press: Press, question: Question) -> None:
         """A key that answers a question. Escape and Ctrl-C mean no; Ctrl-C twice leaves."""
         match press:
             case Typed(text):
@@ -368,19 +369,6 @@ ACTS: dict[Action, Callable[[App], None]] = {
     "suspend": App._suspend,
     "redraw": App._redraw,
 }
-
-
-class _Question:
-    """Something the user is asked. With `letters` one key answers it, else a line does."""
-
-    def __init__(self, text: str, letters: dict[str, str] | None = None) -> None:
-        self.text = text
-        self.letters = letters or {}
-        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def give(self, answer: str, *, empty: bool = False) -> None:
-        if not self.answer.done() and (answer or empty):
-            self.answer.set_result(answer)
 
 
 def _command(draft: Draft) -> tuple[str, str] | None:

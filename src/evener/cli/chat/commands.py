@@ -120,13 +120,10 @@ async def _usage(front: Front, _words: str) -> None:
 
 
 async def _undo(front: Front, _words: str) -> None:
-    gone = await front.session.undo()
-    left = len(await front.session.transcript()) if front.session.thread.id else None
-    what = " ".join(gone.split())
+    what = " ".join((await front.session.undo()).split())
     what = what if len(what) <= 60 else what[:57] + "..."
-    front.tell(
-        f"Taken back: {what!r} and what followed." if left is None else f"Taken back: {what!r}; {left} left.", important=True
-    )
+    left = len(await front.session.transcript())
+    front.tell(f"Taken back: {what!r} and what followed. Messages that are left: {left}.", important=True)
 
 
 async def _continue(front: Front, _words: str) -> None:

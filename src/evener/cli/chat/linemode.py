@@ -1,6 +1,7 @@
 """The chat without a terminal: a message a line, plain answers on stdout, everything else on stderr."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,14 +27,15 @@ class LineChat:
         self.session = session
         self._turns = Turns(session, self)
         self._activity = Activity()
+        self._lines = _Lines()
         self._over = False
         self._failed = False
 
     async def run(self) -> int:
         """Until standard input ends; 1 if a message failed."""
-        while not self._over and (line := await _line()) is not None:
+        while not self._over and (line := await self._lines.next()) is not None:
             text = line
-            while text.endswith("\\") and (more := await _line()) is not None:
+            while text.endswith("\\") and (more := await self._lines.next()) is not None:
                 text = f"{text[:-1]}\n{more}"
             if text.strip():
                 await self._take(text)
@@ -84,7 +86,7 @@ class LineChat:
             return "no"
         while True:
             self.tell(question)
-            answer = await _line()
+            answer = await self._lines.next()
             found = [choice for choice in choices if answer and choice.startswith(answer.strip().lower()[:1] or "?")]
             if found or answer is None:
                 return found[0] if found else "no"
@@ -93,10 +95,38 @@ class LineChat:
         if not sys.stdin.isatty():
             return "Nobody was there to be asked."
         self.tell(f"{question}{text}")
-        return await _line() or text
+        return await self._lines.next() or text
 
 
-async def _line() -> str | None:
-    """The next line, read beside the event loop; None at the end."""
-    line = await asyncio.to_thread(sys.stdin.readline)
-    return line.rstrip("\n") if line else None
+class _Lines:
+    """Standard input, line by line, without holding up the event loop or a thread that could not be ended."""
+
+    def __init__(self) -> None:
+        self._input = sys.stdin.fileno()
+        self._held = b""
+        self._ended = False
+
+    async def next(self) -> str | None:
+        """The next line; None at the end."""
+        while b"\n" not in self._held and not self._ended:
+            await _readable(self._input)
+            read = os.read(self._input, 65536)
+            self._ended = not read
+            self._held += read
+        if not self._held:
+            return None
+        line, _, self._held = self._held.partition(b"\n")
+        return line.decode(errors="replace").rstrip("\r")
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    try:
+        loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+    except PermissionError:
+        return  # a file: it can always be read
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)

@@ -27,6 +27,7 @@ class Session:
         self._harness = harness
         self._allowed = _dollars(max_cost)
         self._thread = harness.thread(thread, limits=self._limits(Decimal(0)))
+        self._past: tuple[Message, ...] = ()
         self._starts: list[int] = []
         self._known: set[tuple[str, str, str]] = set()
         self.folder = folder or Path.cwd()
@@ -48,7 +49,7 @@ class Session:
 
     async def transcript(self) -> Transcript:
         """What was said so far."""
-        return (await self._thread.state()).transcript if self._thread.id else Transcript()
+        return (await self._thread.state()).transcript if self._thread.id else Transcript(self._past)
 
     # Asking.
 
@@ -97,10 +98,7 @@ class Session:
         other = copy.copy(self._harness)
         other._models = (model,)
         self._harness = other
-        if self._thread.id:
-            self._thread = other.thread(self._thread.id, limits=self._limits(self.tally.spent.cost))
-        else:
-            self._thread = other.thread(limits=self._limits(self.tally.spent.cost))
+        self._thread = self._opened(self._thread.id)
         self._measure()
         return self.new_losses(losses)
 
@@ -111,7 +109,8 @@ class Session:
         if start is None or start >= len(messages):
             raise UsageError("There is nothing to undo: nothing was said yet.")
         gone = next((one for one in messages[start:] if _is_prompt(one)), messages[start])
-        self._thread = self._harness.thread(history=messages[:start], limits=self._limits(self.tally.spent.cost))
+        self._past = messages[:start]
+        self._thread = self._opened("")
         self.tally.forget_context()
         return gone.text
 
@@ -143,8 +142,12 @@ class Session:
 
     def _refresh_limits(self) -> None:
         """The allowance is for the whole chat, and the harness knows it for a run only."""
-        if self._allowed is not None and self._thread.id:
-            self._thread = self._harness.thread(self._thread.id, limits=self._limits(self.tally.spent.cost))
+        if self._allowed is not None:
+            self._thread = self._opened(self._thread.id)
+
+    def _opened(self, id: str) -> Thread:
+        """The thread of this id; without one, a new one that begins with what is left of the last."""
+        return self._harness.thread(id, limits=self._limits(self.tally.spent.cost), history=() if id else self._past)
 
 
 def loss_lines(losses: Sequence[Loss]) -> list[str]:
