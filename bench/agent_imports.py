@@ -1,4 +1,8 @@
-"""What loading a library costs in a fresh interpreter, and what it costs until it could ask a model: CPU and resident memory."""
+"""What loading a library costs in a fresh interpreter, and what its first answer costs there: CPU and resident memory.
+
+An import alone says little where parts are loaded when they are first used. The first answer, to one question on loopback, has
+all of them: the library, its HTTP client, the model, and the agent where there is one.
+"""
 
 import subprocess
 from collections.abc import Mapping
@@ -11,44 +15,44 @@ from bench.table import Figure
 
 __all__ = ["import_figures"]
 
+OURS = "evener"
 IMPORTS = {
-    "evener": "import evener",
+    OURS: "import evener",
     "anthropic": "import anthropic",
     "openai": "import openai",
     "pydantic-ai": "import pydantic_ai",
     "thinharness": "import thinharness",
 }
-READY = {
-    "evener": """
+FIRST = """
 import asyncio
 from evener import Harness, open_model
-async def ready():
-    from evener.transport.pool import open_pool
-    harness = Harness(open_model("anthropic:a-model", key="none"), store="memory")
-    await (await open_pool(1, None)).aclose()
-asyncio.run(ready())
-""",
-    "anthropic": "import anthropic; client = anthropic.AsyncAnthropic(api_key='none'); client.messages",
-    "openai": "import openai; client = openai.AsyncOpenAI(api_key='none'); client.responses; client.chat.completions",
-    "pydantic-ai": """
-from pydantic_ai import Agent
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-agent = Agent(AnthropicModel("a-model", provider=AnthropicProvider(api_key="none")))
-""",
-    "thinharness": """
-import thinharness
-config = thinharness.HarnessConfig(model="anthropic:a-model", api_key="none", local_tracing=False)
-harness = thinharness.Harness(config)
-""",
-}
+model = open_model("anthropic:claude-sonnet-4-5", key="none", base_url={base!r})
+result = asyncio.run(Harness(model, store="memory").run("Look things up until you know."))
+assert result.ok, result.stop
+"""
+THEIRS = """
+import asyncio, sys
+sys.path.insert(0, {folder!r})
+import agent_driver
+async def first():
+    act = await agent_driver.PEERS[{name!r}]["loop"]({wire!r}, {base!r})
+    await act()
+asyncio.run(first())
+"""
 PROBE = """
 import time
 start = time.process_time()
 {code}
 cpu = time.process_time() - start
-import resource
-print(cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+try:
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[1])
+    import resource
+    memory = pages * resource.getpagesize()
+except OSError:
+    import resource
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(cpu, memory)
 """
 
 
@@ -59,16 +63,23 @@ class Cost(msgspec.Struct, frozen=True):
     memory: float
 
 
-def import_figures(pythons: Mapping[str, Path], passes: int) -> list[Figure]:
-    """Ours beside each peer's: the import alone, then all that is needed before the first request."""
+def import_figures(pythons: Mapping[str, Path], base: str, passes: int) -> list[Figure]:
+    """Ours beside each peer's: the import alone, then the first answer of the server at `base`."""
     found = []
-    for what, codes in (("import", IMPORTS), ("ready to ask", READY)):
-        costs = _costs(codes, {"evener": Path(executable), **pythons}, passes)
-        ours = costs.pop("evener")
+    everybody = {OURS: Path(executable), **pythons}
+    firsts = {name: FIRST.format(base=base) if name == OURS else _theirs(name, base) for name in everybody}
+    for what, codes in (("import", IMPORTS), ("first answer", firsts)):
+        costs = _costs(codes, everybody, passes)
+        ours = costs.pop(OURS)
         for name, cost in costs.items():
             found.append(Figure(f"{what}, CPU, {name}", ours.cpu, cost.cpu, "ms", most=1.0))
             found.append(Figure(f"{what}, memory, {name}", ours.memory, cost.memory, "MB", most=1.0))
     return found
+
+
+def _theirs(name: str, base: str) -> str:
+    wire = "openai_responses" if name == "openai" else "anthropic_messages"
+    return THEIRS.format(folder=str(Path(__file__).parent), name=name, wire=wire, base=base)
 
 
 def _costs(codes: Mapping[str, str], pythons: Mapping[str, Path], passes: int) -> dict[str, Cost]:
@@ -80,4 +91,4 @@ def _probe(python: Path, code: str) -> Cost:
     command = [str(python), "-W", "ignore", "-c", PROBE.format(code=code)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     cpu, memory = done.stdout.split()
-    return Cost(float(cpu) * 1e3, float(memory) / 1024)
+    return Cost(float(cpu) * 1e3, float(memory) / 1e6)

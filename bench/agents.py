@@ -103,7 +103,8 @@ def figures(scale: Scale, agents: Mapping[str, Peer] = AGENTS) -> list[Figure]:
             drivers[name] = stack.enter_context(_driver(command, Path(folder), base))
         plan = _Plan(scale, tuple(pythons))
         found = _measured(plan.orders(), drivers, scale.passes)
-    return [*missing, *plan.figures(found), *import_figures(pythons, min(scale.passes, 5))]
+        imports = import_figures(pythons, f"{base}/{plan.short}", min(scale.passes, 5))
+    return [*missing, *plan.figures(found), *imports]
 
 
 def _environments(agents: Mapping[str, Peer]) -> tuple[dict[str, Path], list[Figure]]:
