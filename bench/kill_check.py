@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from bench.kill_world import TOOLS, Mark, World
 from evener import events as ev
-from evener.driver import UNKNOWN
+from evener.driver.reports import UNKNOWN
 from evener.loop.state import State, fold
 from evener.transcript.blocks import TextBlock, ToolResult
 

@@ -122,8 +122,13 @@ class _Lines:
 async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
+
+    def come() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
     try:
-        loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+        loop.add_reader(descriptor, come)
     except PermissionError:
         return  # a file: it can always be read
     try:
