@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evener.cli.chat.attachments import as_picture, attach
@@ -55,7 +55,13 @@ def test_bytes_are_keys_whole_and_one_by_one(sent: bytes, presses: list[Press]) 
     assert merged([press for byte in sent for press in reader.feed(bytes([byte]))]) == merged(presses)
 
 
-@given(data=st.binary(max_size=60), cut=st.integers(0, 60))
+BYTES = st.lists(
+    st.sampled_from([b"\x1b", b"[", b"O", b"A", b"200~", b"201~", b";5", b"a", b"\r", b"\xc3", b"\x9f", b"\xff", b"\xf0"])
+)
+
+
+@given(data=st.binary(max_size=60) | BYTES.map(b"".join), cut=st.integers(0, 60))
+@example(data=b"\x00\x1b\x80\x00", cut=3)
 def test_any_bytes_in_any_cutting_are_the_same_keys(data: bytes, cut: int) -> None:
     whole, parted = KeyReader(), KeyReader()
     assert merged(whole.feed(data)) == merged(parted.feed(data[:cut]) + parted.feed(data[cut:]))
@@ -197,9 +203,11 @@ def test_the_cursor_stands_where_the_next_character_goes(text: str, at: int, wid
     assert 0 <= view.column < width
     editor.insert("X")
     after = editor.view(width)
-    spot = "".join(span.text for span in after.rows[view.row])
-    if after.row == view.row:
-        assert "X" in spot
+    shown = ["".join(span.text for span in row) for row in after.rows]
+    place = next(number for number, row in enumerate(shown) if "X" in row)
+    assert abs(place - view.row) <= 1  # at the edge of a row there may be room for a narrow character and not for a wide one
+    if place == view.row:
+        assert columns(shown[place].partition("X")[0]) == view.column
 
 
 # What Tab offers, and what @ brings.

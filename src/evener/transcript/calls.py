@@ -98,6 +98,8 @@ def answered(
     Also the first of them if it had to be made: a message of results only, that belongs to no one. Every result in `came`
     is expected.
     """
+    if len(came) == 1 and _answers(came[0].blocks, names):
+        return list(came), None
     results, places = _taken(came, names)
     for _, new in names:
         if new not in results:
@@ -106,6 +108,13 @@ def answered(
         losses.append(Loss("repaired", "tool_result", "results were put first and in call order", assistant.id))
     ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in names)
     return _led_by(ordered, assistant, came)
+
+
+def _answers(blocks: tuple[Block, ...], names: Names) -> bool:
+    """Whether the blocks are the results as they should be: one for each call, in order, and nothing else."""
+    return len(blocks) == len(names) and all(
+        isinstance(block, ToolResult) and old == new == block.call_id for block, (old, new) in zip(blocks, names, strict=True)
+    )
 
 
 def _taken(came: Sequence[Message], names: Names) -> tuple[dict[str, ToolResult], list[int]]:

@@ -88,15 +88,22 @@ class Repair(msgspec.Struct, frozen=True):
     used_ids: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
 
-    def feed(self, messages: Iterable[Message]) -> tuple["Repair", list[Exchange]]:
+    def feed(self, messages: Iterable[Message], known: Exchange | None = None) -> tuple["Repair", list[Exchange]]:
         """Fold more messages in: the new state, and the exchanges that are settled by them.
 
-        Feeding messages one by one or all at once gives the same exchanges.
+        Feeding messages one by one or all at once gives the same exchanges. `known` is what `finish` gave in this state: it
+        saves work, no more.
         """
         fold = _Fold(self)
+        fold.known = known if known is not None and self._is_certain() else None
         for message in messages:
             fold.add(message)
         return fold.state(), fold.settled
+
+    def _is_certain(self) -> bool:
+        """Whether the open exchange is what it will be when the assistant speaks again: nothing is held, no hosted tool runs."""
+        hosted = any(isinstance(block, HostedBlock) for message in self.open for block in message.blocks)
+        return not (self.held or self.awaited or hosted)
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
@@ -125,6 +132,7 @@ class _Fold:
         self.used, self.awaited = set(state.used_ids), set(state.awaited)
         self.expected = Expected(self.open, elsewhere=self.rules.past_elsewhere)
         self.settled: list[Exchange] = []
+        self.known: Exchange | None = None  # the open exchange, as long as nothing was added to it
 
     def state(self) -> Repair:
         open_, held, losses = tuple(self.open), tuple(self.held), tuple(self.losses)
@@ -145,7 +153,7 @@ class _Fold:
             self.losses += losses
         else:
             if self.open and self.open[-1].role != "assistant":
-                self.settled.append(self.exchange(cleaned))
+                self.settled.append(self._taken() or self.exchange(cleaned))
                 self.open, self.losses = [], []
                 self.expected = Expected((), elsewhere=False)
             self._open(cleaned, losses)
@@ -157,6 +165,13 @@ class _Fold:
                 Loss("repaired", block.kind, "nothing followed it in its turn", message.id) for block in message.blocks
             )
         self.held = []
+
+    def _taken(self) -> Exchange | None:
+        """The open exchange, if it is known. The ids of its calls are used from now on."""
+        known, self.known = self.known, None
+        if known is not None and known.assistant is not None:
+            self.used |= {block.id for block in known.assistant.blocks if isinstance(block, ToolCall)}
+        return known
 
     def exchange(self, coming: Message | None) -> Exchange:
         """The open exchange; `coming` is the assistant's message that settles it, None while it is open."""
@@ -191,6 +206,7 @@ class _Fold:
 
     def _open(self, message: Message, losses: list[Loss]) -> None:
         self.losses += losses
+        self.known = None
         for each in (*self.held, message):
             self.open.append(each)
             self.expected.add(each)
@@ -206,7 +222,15 @@ def _is_empty(block: Block) -> bool:
     return isinstance(block, TextBlock) and not block.text.strip()
 
 
+def _is_plain(block: Block, allowed: tuple[type, ...]) -> bool:
+    """Whether there is nothing about a block that could have to be changed: it may stand here, has words, and no maker's data."""
+    return isinstance(block, allowed) and not isinstance(block, HostedBlock) and block.seal is None and not _is_empty(block)
+
+
 def _cleaned(message: Message, named: set[str], losses: list[Loss]) -> Message | None:
+    allowed = ALLOWED[message.role]
+    if message.blocks and all([_is_plain(block, allowed) for block in message.blocks]):
+        return message
     kept: list[Block] = []
     for block in message.blocks:
         fitting = _fitting(block, message, losses)

@@ -69,8 +69,8 @@ def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Rende
     writer = render.func if isinstance(render, partial) else render
     fits = prior is not None and prior.writer is writer and prior.key == key and transcript.extends(prior.node)
     start = prior if prior is not None and fits else Fold(key, Repair(key.rules), key.seed, writer)
-    state, settled = start.repair.feed(transcript.since(start.node))
     chain, drawn = start.chain, start.open
+    state, settled = start.repair.feed(transcript.since(start.node), drawn[0] if drawn else None)
     fresh: list[Fragment] = []
     for exchange in settled:  # the first of them most often went out as it is when it was open
         fragment = drawn[1] if drawn is not None and drawn[0] == exchange else render(exchange, chain)

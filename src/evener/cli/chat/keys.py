@@ -163,8 +163,7 @@ def _sequence(held: bytes) -> tuple[int, Press | None]:
     if size == 0:
         return 0, None
     if isinstance(press, Typed):  # only the first character belongs to the Escape
-        first = press.text[0]
-        return 1 + len(first.encode()), Key(f"alt-{first.lower()}")
+        return 1 + (1 if held[1] < 0x80 else size), Key(f"alt-{press.text[0].lower()}")
     return 1 + size, press
 
 
