@@ -44,6 +44,18 @@ class Budget:
         with self._lock:
             return Spent(self._requests, self._tool_calls, self._usage, self._cost)
 
+    @property
+    def left(self) -> Decimal:
+        """What may still be spent, without what is reserved; meant for budgets that count money."""
+        with self._lock:
+            return (self._limits.cost or Decimal(0)) - self._cost - self._held
+
+    @property
+    def holds(self) -> bool:
+        """Whether calls under way hold money that they may not need."""
+        with self._lock:
+            return self._held > 0
+
     def renew(self) -> None:
         """A fresh allowance, as the limits say: somebody allowed it."""
         with self._lock:

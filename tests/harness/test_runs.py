@@ -6,11 +6,12 @@ from decimal import Decimal
 
 import pytest
 
-from evener import Harness, Limits, MemoryStore, Message, tool
+from evener import Harness, Limits, MemoryStore, Message, open_model, tool
 from evener import events as ev
 from evener import streaming as st
 from evener.errors import AuthFailed, EvenerError, LimitReached, Overloaded, TruncatedStream, UsageError
 from evener.harness.simple import run
+from evener.testing import FakeServer
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ImageBlock, Inline, TextBlock, ToolCall, ToolResult
@@ -464,3 +465,25 @@ def test_the_configuration_is_written_when_it_changes(name: str, make: Callable[
     second._store = store
     second.run_sync("more", thread=thread)
     assert sum(isinstance(event, ev.Configured) for event in events_of(first, thread)) == written, name
+
+
+def test_a_small_purse_makes_the_answer_shorter_and_not_impossible() -> None:
+    """A call may cost no more than is left: the request says so to the provider."""
+    with FakeServer("anthropic_messages", ["short"]) as server:
+        model = open_model("anthropic:claude-opus-4-5", base_url=server.url, key="k", environ={})
+        result = Harness(model, store="memory", limits=Limits(cost=Decimal("0.50"))).run_sync("hi")
+        assert result.ok
+        body = server.requests[-1].json
+    assert 0 < body["max_tokens"] < 20_000
+    with FakeServer("anthropic_messages", ["short"]) as server:
+        model = open_model("anthropic:claude-opus-4-5", base_url=server.url, key="k", environ={})
+        stopped = Harness(model, store="memory", limits=Limits(cost=Decimal("0.001"))).run_sync("hi")
+        assert (stopped.stop, len(server.requests)) == ("limit", 0)
+
+
+def test_the_same_agent_goes_on_with_another_model() -> None:
+    one = harness(["first"])
+    first = one.run_sync("hi")
+    other = one.with_model(ScriptedModel(["second"], name="other:model"))
+    assert other.run_sync("and?", thread=first.thread).text == "second"
+    assert one.models[0].name != other.models[0].name

@@ -231,7 +231,7 @@ def test_each_reading_gives_a_value_of_its_own() -> None:
 @pytest.mark.parametrize(
     "given",
     [object(), subprocess.Popen, list[subprocess.Popen[bytes]], list[Cat | Dog], '{"type"', {"type": "text"}, [1], len],
-    ids=str,
+    ids=("object", "class", "list of a class", "list of a union", "broken JSON", "unknown type", "list", "function"),
 )
 def test_what_has_no_json_form_is_refused_when_the_shape_is_made(given: object) -> None:
     with pytest.raises(EvenerError, match="The output"):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget
+from evener.budget import Budget, Reservation
 from evener.driver.listening import Listener, pause, surely, together
 from evener.driver.reports import events_of, failed, refused, replied, settled
 from evener.driver.telling import Show, Teller, Turn
@@ -47,6 +47,9 @@ from evener.transcript.mint import new_id
 from evener.transcript.usage import Usage
 
 __all__ = ["Agent", "Driver"]
+
+PATIENCE = 0.02
+"""Seconds between two looks at a budget that others hold."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,7 @@ class Driver:
         self._teller = Teller(place, show)
         self._media = media
         self._listener = Listener(self._look)
+        self._money: Decimal | None = None  # what the present call may cost, where that makes it shorter
         self._over = ""  # why the tree of runs has no room for the calls of the last answer
         self.tell = self._teller.tell
         self.nudge = self._listener.nudge
@@ -190,7 +194,7 @@ class Driver:
             self.tell(st.RetryScheduled, error=failure, wait=step.wait, model=model.name)
             if step.wait and await self._listener.during(pause(step.wait), until=self._is_cancelled) is None:
                 return
-        room = self._budget.reserve(cost=self._most_cost(model))
+        room = await self._room(model)
         if isinstance(room, str):
             await self._finish("limit", room)
             return
@@ -202,10 +206,21 @@ class Driver:
         usage, cost = (answer.reply.usage, answer.cost.amount) if answer else (Usage(), Decimal(0))
         self._budget.settle(room, usage=usage, cost=cost)
 
-    def _most_cost(self, model: Askable) -> Decimal:
+    async def _room(self, model: Askable) -> Reservation | str:
+        """Room for a call. What other calls of the tree hold is waited for; where little is left, the answer is shortened."""
+        self._money = None
         if not self._budget.counts_money:
-            return Decimal(0)
-        return model.most_cost(model.ask(self.state.transcript, self._agent.specs, output=self._agent.output))
+            return self._budget.reserve(cost=Decimal(0))
+        ask = model.ask(self.state.transcript, self._agent.specs, output=self._agent.output)
+        most = model.most_cost(ask)
+        found = self._budget.reserve(cost=most)
+        while isinstance(found, str) and self._budget.holds and not self._is_cancelled():
+            await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
+            found = self._budget.reserve(cost=most)
+        left = self._budget.left
+        if isinstance(found, str) and 0 < left < most and model.capped(ask, left) is not None:
+            self._money, found = left, self._budget.reserve(cost=left)
+        return found
 
     async def _call_within(self, step: CallModel, model: Askable) -> Answered | None:
         """The answer, written down; None when there is none."""
@@ -235,6 +250,7 @@ class Driver:
     async def _asked(self, model: Askable) -> Answered:
         transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
+        ask = ask if self._money is None else model.capped(ask, self._money) or ask
         stream = model.stream(ask, after=self.answers.get(model.name))
         turn = Turn(self._teller, self._agent.shape) if self._teller.show is not None else None
         try:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from copy import copy
 from os import PathLike
 from typing import TypeVar
 
@@ -152,6 +153,12 @@ class Harness:
     def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult:
         """The same for callers without an event loop."""
         return _to_the_end(self.resume(thread, limits=limits))
+
+    def with_model(self, *models: ModelLike) -> "Harness":
+        """The same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
+        made = copy(self)
+        made._models = tuple(open_model(one) if isinstance(one, str) else one for one in models) or self._models
+        return made
 
     async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
         """Decide what waits in a thread, from any process, by the key of each approval; then `resume` it.

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.model.answer import Answer
 from evener.model.endpoint import Endpoint
@@ -35,6 +36,9 @@ __all__ = ["Defaults", "Model"]
 LEAST_BYTES_A_TOKEN = 2
 OVERHEAD = 1_000
 MEDIA_TOKENS = 5_000
+MILLION = 1_000_000
+LEAST_ANSWER = 256
+"""Tokens: a model that may say less is not asked."""
 
 
 class Defaults(msgspec.Struct, frozen=True):
@@ -113,15 +117,30 @@ class Model:
 
     def most_cost(self, ask: Ask) -> Decimal:
         """What a call may cost at most: every input token uncached, and as much output as is allowed. 0: no price is known."""
+        return self._price(self._prompt_tokens(ask), self._most_output(ask))
+
+    def capped(self, ask: Ask, money: Decimal) -> Ask | None:
+        """The ask with an answer so short that the call costs no more than this; None when that leaves no answer."""
+        left = money - self._price(self._prompt_tokens(ask), 0)
+        each = self._price(0, MILLION) / MILLION
+        most = min(self._most_output(ask), int(left / each)) if each else self._most_output(ask)
+        if left < 0 or most < LEAST_ANSWER:
+            return None
+        return replace(ask, settings=replace(ask.settings, max_output_tokens=most))
+
+    def _most_output(self, ask: Ask) -> int:
         quirks = self._endpoint.facts.quirks
-        prompt = sum(_size(block) for message in ask.transcript for block in message.blocks)
-        prompt += len(ask.transcript.system or "") + sum(len(tool.schema) for tool in ask.tools if isinstance(tool, ToolSpec))
-        output = ask.settings.max_output_tokens or quirks.max_output or quirks.default_output
-        tokens = prompt // LEAST_BYTES_A_TOKEN + OVERHEAD
+        return ask.settings.max_output_tokens or quirks.max_output or quirks.default_output
+
+    def _prompt_tokens(self, ask: Ask) -> int:
+        size = sum(_size(block) for message in ask.transcript for block in message.blocks)
+        size += len(ask.transcript.system or "") + sum(len(tool.schema) for tool in ask.tools if isinstance(tool, ToolSpec))
+        return size // LEAST_BYTES_A_TOKEN + OVERHEAD
+
+    def _price(self, prompt: int, output: int) -> Decimal:
         facts = self._endpoint.facts
-        return price(
-            Usage(tokens, tokens, 0, 0, output), provider=facts.provider.name, model=facts.model, url=self._endpoint.url
-        ).amount
+        usage = Usage(prompt, prompt, 0, 0, output)
+        return price(usage, provider=facts.provider.name, model=facts.model, url=self._endpoint.url).amount
 
     def stream(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Stream:
         """The call, not yet begun: it is sent with the first read. An ask for another model is turned to this one.

@@ -98,6 +98,10 @@ class Askable(Protocol):
         """What a call may cost at most, in US dollars; 0 where no price is known."""
         ...
 
+    def capped(self, ask: Ask, money: Decimal) -> Ask | None:
+        """The ask with an answer so short that the call costs no more than this; None when that leaves no answer."""
+        ...
+
     def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
         """The call, not yet begun. `after` is the last answer in the same conversation: it only makes this one cheaper."""
         ...

@@ -132,13 +132,20 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Rules in order, and what happens without one. Names of rules are unique: a decision names the rule that made it."""
+    """Rules in order, and what happens without one. Names of rules are unique: a decision names the rule that made it.
+
+    `also` are policies that are trusted less: each is asked, too, and the strictest verdict counts.
+    """
 
     rules: tuple[Rule, ...] = ()
     default: Defaults = Defaults()
+    also: tuple["Policy", ...] = ()
 
     def __post_init__(self) -> None:
         force_setattr(self, "rules", as_tuple(self.rules, "Policy.rules"))
+        force_setattr(self, "also", as_tuple(self.also, "Policy.also"))
+        for policy in self.also:
+            check_type(policy, (Policy,), "Each of Policy.also")
         for rule in self.rules:
             check_type(rule, (Rule,), "Each of Policy.rules")
         check_type(self.default, (Defaults,), "Policy.default")
@@ -156,7 +163,7 @@ class Policy(msgspec.Struct, frozen=True):
         decision = decide(call, effect=effect, approval=approval, policy=self)
         words = {"allow": "is allowed", "deny": "is denied", "ask": "waits for approval"}[decision.verdict]
         names = [self.named(number) for number in range(len(self.rules))]
-        before = names[: names.index(decision.rule)] if decision.rule else names
+        before = names[: names.index(decision.rule)] if decision.rule in names else names
         by = f"by {decision.rule!r}" if decision.rule else "by no rule"
         doubt = "" if decision.sure else " (which could not be ruled out)"
         passed = f" Not about it: {', '.join(map(repr, before))}." if before else ""
@@ -169,6 +176,11 @@ OPEN = Policy(default=Defaults.all("allow"))
 
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Decision:
     """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
+    others = [decide(call, effect=effect, approval=approval, policy=one) for one in policy.also]
+    return strictest((_decided(call, effect, approval, policy), *others))
+
+
+def _decided(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> Decision:
     arguments = _arguments(call)
     rules = [number for number, rule in enumerate(policy.rules) if arguments is not None or rule.verdict != "allow"]
     found = _first(policy, rules, (call.name, effect, arguments))
@@ -184,6 +196,10 @@ def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Po
 
 def decide_hosted(tool: HostedTool, *, policy: Policy) -> Decision:
     """Whether a tool that the provider runs may be offered to the model. `ask` means: before it is offered at all."""
+    return strictest((_offered(tool, policy), *(decide_hosted(tool, policy=one) for one in policy.also)))
+
+
+def _offered(tool: HostedTool, policy: Policy) -> Decision:
     name = f"{HOSTED}{tool.name or _kind(tool)}"
     found = _first(policy, range(len(policy.rules)), (name, "write", None))
     if found is not None:

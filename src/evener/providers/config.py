@@ -4,7 +4,8 @@ The environment and the working folder are arguments. A config file never holds 
 
 A file named by EVENER_CONFIG is the only one that counts. Without it, two count, the later over the earlier: the user's
 own `evener/config.toml` in the config folder, and the nearest `evener.toml` in the working folder or above it. The latter
-came with somebody's project, so it may not say where requests and keys go, unless the user's own file trusts its folder.
+came with somebody's project, so it may not say where requests and keys go, and its policy may forbid and not permit, unless
+the user's own file trusts its folder.
 """
 
 import re
@@ -18,6 +19,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from evener.errors import UsageError
+from evener.policy.reading import read_policy
+from evener.policy.rules import OPEN, Defaults, Policy, Rule
 from evener.providers.fields import Place, Table
 from evener.providers.names import ALIASES, parse_model, resolve_alias
 from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _providers
@@ -25,7 +28,7 @@ from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _prov
 __all__ = ["SECTIONS", "Config", "config_folder", "load_config"]
 
 FILE = "evener.toml"
-SECTIONS = ("aliases", "providers", "models", "model", "trusted")
+SECTIONS = ("aliases", "providers", "models", "model", "policy", "policy_default", "trusted")
 """What this module reads."""
 
 LEFT = ("harness", "agents")
@@ -39,22 +42,27 @@ WHERETO = ("base_url", "url_env", "key_env", "auth_header", "auth_prefix", "head
 class Config(msgspec.Struct, frozen=True):
     """All that was configured. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
 
-    `model` is the model to ask when none is named, empty when there is no such wish.
+    `model` is the model to ask when none is named, empty when there is no such wish. `policy` says which calls are allowed,
+    denied or asked about; None when no file says anything of it.
     """
 
     rows: Rows
     aliases: Mapping[str, str] = ALIASES
     model: str = ""
     files: tuple[str, ...] = ()
+    policy: Policy | None = None
 
 
 class Sheet(msgspec.Struct, frozen=True):
-    """One config file, checked."""
+    """One config file, checked. `stated` are the defaults of its policy that it says itself."""
 
     page: Page
     aliases: dict[str, str]
     model: str
     trusted: tuple[str, ...]
+    policy: Policy | None = None
+    stated: dict[str, str] = {}
+    foreign: bool = False
 
 
 def config_folder(environ: Mapping[str, str]) -> Path | None:
@@ -73,18 +81,20 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     EVENER_CONFIG names it.
     """
     named = environ.get("EVENER_CONFIG", "")
+    root = _folder(start)
     if named:
-        return _config([_sheet(Path(named).expanduser())])
+        return _config([_sheet(Path(named).expanduser(), root)])
     sheets = []
     folder = config_folder(environ)
     own = folder / "config.toml" if folder else None
     if own and isfile(own):
-        sheets.append(_sheet(own))
-    found = _nearest(start, _home(environ))
+        sheets.append(_sheet(own, root))
+    found = _nearest(root, _home(environ))
     if found and found != own:
-        sheet = _sheet(found)
+        sheet = _sheet(found, root)
         if not _trusts(sheets, found.parent, _home(environ)):
             _refuse_redirection(sheet, sheets)
+            sheet = msgspec.structs.replace(sheet, foreign=True)
         sheets.append(sheet)
     return _config(sheets)
 
@@ -94,12 +104,18 @@ def _home(environ: Mapping[str, str]) -> Path | None:
     return Path(home) if home else None
 
 
-def _nearest(start: Path | None, home: Path | None) -> Path | None:
-    """The first one on the way up, which ends at the home folder or the root."""
+def _folder(start: Path | None) -> Path | None:
+    """Where we are; None when the working folder was deleted under us."""
     try:
-        below = (start or Path.cwd()).absolute()
+        return (start or Path.cwd()).absolute()
     except FileNotFoundError:
-        return None  # the working folder was deleted under us
+        return None
+
+
+def _nearest(below: Path | None, home: Path | None) -> Path | None:
+    """The first one on the way up, which ends at the home folder or the root."""
+    if below is None:
+        return None
     ends = {home, home.resolve()} if home else set()
     for folder in (below, *below.parents):
         if isfile(folder / FILE):
@@ -112,7 +128,7 @@ def _nearest(start: Path | None, home: Path | None) -> Path | None:
 # One file.
 
 
-def _sheet(path: Path) -> Sheet:
+def _sheet(path: Path, root: Path | None) -> Sheet:
     place = Place(str(path), "")
     document = _document(place, path)
     for key in document:
@@ -120,7 +136,8 @@ def _sheet(path: Path) -> Sheet:
             raise place.at(key).bad("there is no such setting", f"Known are {', '.join((*SECTIONS, *LEFT))}")
     file = str(path)
     page = Page(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
-    return Sheet(page, _aliases(place, document), _model(place, document), _trusted(place, document))
+    policy, stated = _policy(file, document, root)
+    return Sheet(page, _aliases(place, document), _model(place, document), _trusted(place, document), policy, stated)
 
 
 def _document(place: Place, path: Path) -> Table:
@@ -161,6 +178,21 @@ def _trusted(place: Place, document: Table) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise place.at("trusted").bad("expected a list of texts", 'Write trusted = ["/path/to/a/folder"]')
     return tuple(value)
+
+
+def _policy(file: str, document: Table, root: Path | None) -> tuple[Policy | None, dict[str, str]]:
+    """What the file says of calls, with a name for each rule that tells where it stands."""
+    stated = document.get("policy_default")
+    if "policy" not in document and stated is None:
+        return None, {}
+    base = str(root.resolve()) if root else ""
+    found = read_policy(document.get("policy", []), file=file, default=stated, root=base)
+    named = (_named(rule, f"rule {number} of {Path(file).name}") for number, rule in enumerate(found.rules, 1))
+    return Policy(tuple(named), found.default), msgspec.convert(stated or {}, dict[str, str])
+
+
+def _named(rule: Rule, name: str) -> Rule:
+    return rule if rule.name else msgspec.structs.replace(rule, name=name)
 
 
 # What a file that came with a project may not say.
@@ -218,7 +250,39 @@ def _config(sheets: list[Sheet]) -> Config:
     for sheet in stated:
         _check(Place(sheet.page.file, "").at("model"), sheet.model, rows=rows, aliases=aliases)
     model = resolve_alias(stated[-1].model, aliases) if stated else ""
-    return Config(rows, MappingProxyType(aliases), model, tuple(sheet.page.file for sheet in sheets))
+    files = tuple(sheet.page.file for sheet in sheets)
+    return Config(rows, MappingProxyType(aliases), model, files, _policies(sheets))
+
+
+def _policies(sheets: list[Sheet]) -> Policy | None:
+    """The rules of later files come first, and defaults are replaced one by one; a foreign file's policy only tightens.
+
+    A user without a policy has said that everything runs but what wants approval: a project cannot take that back.
+    """
+    own = [sheet for sheet in sheets if sheet.policy is not None and not sheet.foreign]
+    foreign = tuple(_marked(sheet) for sheet in sheets if sheet.policy is not None and sheet.foreign)
+    if not own:
+        return Policy(default=OPEN.default, also=foreign) if foreign else None
+    stated: dict[str, str] = {}
+    for sheet in own:
+        stated |= sheet.stated
+    rules = tuple(rule for sheet in reversed(own) if sheet.policy for rule in sheet.policy.rules)
+    try:
+        return Policy(rules, msgspec.convert(stated, Defaults), foreign)
+    except UsageError as error:
+        raise Place(own[-1].page.file, "").at("policy").bad(str(error).rstrip("."), "It is in your own file, too") from None
+
+
+def _marked(sheet: Sheet) -> Policy:
+    """The policy with names that cannot be taken for those of the user's own rules."""
+    policy = sheet.policy or Policy()
+    file = Path(sheet.page.file).name
+    rules = (_renamed(rule, rule.name if rule.name.endswith(file) else f"{rule.name} ({file})") for rule in policy.rules)
+    return Policy(tuple(rules), policy.default)
+
+
+def _renamed(rule: Rule, name: str) -> Rule:
+    return msgspec.structs.replace(rule, name=name)
 
 
 def _check(place: Place, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:

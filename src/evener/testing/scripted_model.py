@@ -90,6 +90,10 @@ class ScriptedModel:
         del ask
         return self._price.amount
 
+    def capped(self, ask: Ask, money: Decimal) -> Ask | None:
+        """What it costs does not depend on its answers."""
+        return ask if self._price.amount <= money else None
+
     def stream(self, ask: Ask, *, after: object = None) -> "_ScriptedStream":
         """The next line, in pieces. `after` changes nothing."""
         del after

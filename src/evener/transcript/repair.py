@@ -101,7 +101,7 @@ class Repair(msgspec.Struct, frozen=True):
         return fold.state(), fold.settled
 
     def _is_certain(self) -> bool:
-        """Whether the open exchange is what it will be when the assistant speaks again: nothing is held, no hosted tool runs."""
+        """Whether the open exchange is what it will be when the assistant speaks: nothing is held, no hosted tool runs."""
         hosted = any(isinstance(block, HostedBlock) for message in self.open for block in message.blocks)
         return not (self.held or self.awaited or hosted)
 
@@ -145,12 +145,14 @@ class _Fold:
         cleaned = self._once(message, losses)
         if cleaned is None:
             self.losses += losses
+            self.known = None
         elif cleaned.role != "assistant":
             self.let_go()
             self._open(cleaned, losses)
         elif not any(_weighs(block) for block in cleaned.blocks):
             self.held.append(cleaned)
             self.losses += losses
+            self.known = None
         else:
             if self.open and self.open[-1].role != "assistant":
                 self.settled.append(self._taken() or self.exchange(cleaned))
@@ -223,7 +225,7 @@ def _is_empty(block: Block) -> bool:
 
 
 def _is_plain(block: Block, allowed: tuple[type, ...]) -> bool:
-    """Whether there is nothing about a block that could have to be changed: it may stand here, has words, and no maker's data."""
+    """Whether there is nothing about a block that may have to be changed: it may stand here, says something, has no seal."""
     return isinstance(block, allowed) and not isinstance(block, HostedBlock) and block.seal is None and not _is_empty(block)
 
 

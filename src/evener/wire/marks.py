@@ -1,7 +1,8 @@
 """Chooses where cache marks stand in a request. Pure; marks are put in last, so kept bytes never change when marks move.
 
 Moving marks stand after the stable prefix (system, or else tools), after the newest settled exchange and after the open one:
-each request then finds the mark of the one before it, however many blocks came in between.
+each request then finds the mark of the one before it, however many blocks came in between. A system prompt that has a mark of
+its own is stable up to there: what comes after it may change, and gets none.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,8 +67,10 @@ def _asked(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int]) -> li
 def _moving(ask: Ask, fragments: Sequence[Fragment]) -> list[Place]:
     ttl = ask.cache.ttl or "5m"
     places: list[Place] = []
-    if ask.transcript.system_blocks:
-        places.append(("system", len(ask.transcript.system_blocks) - 1, 0, ttl))
+    system = ask.transcript.system_blocks
+    if system:
+        own = [number for number, part in enumerate(system) if part.cache]
+        places.append(("system", own[-1] if own else len(system) - 1, 0, ttl))
     elif ask.tools:
         places.append(("tools", len(ask.tools) - 1, 0, ttl))
     for number in range(max(0, len(fragments) - 2), len(fragments)):

@@ -1,6 +1,5 @@
 """The conversation behind a chat: harness, thread, what was used. Switches models and takes exchanges back. Shows nothing."""
 
-import copy
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -95,8 +94,7 @@ class Session:
         """Ask another model from now on. What is lost on the way to it, a line each; nothing is sent."""
         model = open_model(name)
         losses = self._losses(model, await self.transcript())
-        other = copy.copy(self._harness)
-        other._models = (model,)
+        other = self._harness.with_model(model)
         self._harness = other
         self._thread = self._opened(self._thread.id)
         self._measure()
