@@ -40,8 +40,9 @@ check: $(DEV) ## lint, formatting, types, and the tests of the tree's shape
 bench: $(DEV) ## print the benchmark figures; ARGS=peers or ARGS='fuzz --seconds 60' for the rest
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(DEV) ## write what docs/protocol.md says of the code anew
+docs: $(DEV) ## write anew what the documents say of the code and of the tests
 	@$(BIN)/python scripts/protocol.py
+	@$(BIN)/python scripts/requirements.py
 
 clean: ## delete .venv, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench/.envs bench/failures

@@ -119,12 +119,17 @@ def _tests(tree: ast.Module) -> Iterator[tuple[Test, str]]:
 
 def groups() -> list[Group]:
     """The source documents with their numbers, as docs/requirements.toml has them."""
-    return [Group(name, one.pop("title"), one) for name, one in _table().items() if name != "themes"]
+    return [Group(name, one.pop("title"), one) for name, one in _table().items() if name not in ("themes", "partly")]
 
 
 def themes() -> dict[str, str]:
     """The theme that a number belongs to, where it has one."""
     return {number: theme for theme, text in _table()["themes"].items() for number in numbers(text)}
+
+
+def lacking() -> dict[str, str]:
+    """What the tests of a number do not show, because it is not there yet."""
+    return _table()["partly"]
 
 
 def _table() -> dict[str, dict[str, str]]:
@@ -137,8 +142,8 @@ HEAD = """\
 # What Evener must do, and which test shows it
 
 Five source documents (S0 to S4) say what Evener must do; each thing they ask for has a number. A requirement is covered
-when a test names its number. Paths are below `tests/`. This page is written by `make docs`; the phrases stand in
-`docs/requirements.toml`.
+when a test names its number; "not yet" says what is missing, and where it belongs. Paths are below `tests/`. This page is
+written by `make docs`; the phrases stand in `docs/requirements.toml`.
 """
 
 
@@ -183,7 +188,8 @@ def _cell(number: str, tests: Mapping[str, Sequence[str]]) -> str:
             raise SystemExit(f"No test names {number}, and docs/requirements.toml gives it no theme. Add one or the other.")
         return f"not yet: {theme}"
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return "<br>".join(f"`{one}`" for one in found[:SHOWN]) + more
+    without = f"<br>not yet: {lacking()[number]}" if number in lacking() else ""
+    return "<br>".join(f"`{one}`" for one in found[:SHOWN]) + more + without
 
 
 if __name__ == "__main__":

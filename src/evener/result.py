@@ -6,6 +6,7 @@ from decimal import Decimal
 import msgspec
 
 from evener import events as ev
+from evener.context.scratchpad import Scratchpad
 from evener.encodings.forms import FINAL_RESULT
 from evener.loop.state import State
 from evener.transcript.blocks import ToolCall
@@ -63,8 +64,9 @@ class Approval(msgspec.Struct, frozen=True):
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
 
-    `cost` is in US dollars, a lower bound unless `exact`. `pending` are calls that were asked for and not run. Give `thread`
-    to the next run to go on with the conversation, or to `resume` to go on with this run.
+    `cost` is in US dollars, a lower bound unless `exact`. `pending` are calls that were asked for and not run.
+    `scratchpad` is the conversation's, if the harness keeps one. Give `thread` to the next run to go on with the
+    conversation, or to `resume` to go on with this run.
     """
 
     text: str
@@ -84,6 +86,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[Request, ...] = ()
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    scratchpad: Scratchpad | None = None
     transcript: Transcript
 
     @property

@@ -24,6 +24,7 @@ def test_every_row_is_listed_with_its_key(home: Home) -> None:
 
 
 def test_json_has_the_whole_matrix(home: Home) -> None:
+    """S1.26, S4.24."""
     found = {entry["name"]: entry for entry in json.loads(home.run("models", "--json").stdout)}
     assert set(found) == {row.name for row in ROWS.providers}
     for entry in found.values():
@@ -81,6 +82,7 @@ def test_an_unknown_row_is_an_error_with_a_hint(home: Home) -> None:
     ],
 )
 def test_the_matrix_comes_from_the_quirks(quirks: Quirks, missing: set[str]) -> None:
+    """S1.26, S4.24."""
     able = capabilities(quirks)
     assert {name for name in Capabilities.__struct_fields__ if not getattr(able, name)} == missing
 

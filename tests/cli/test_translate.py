@@ -18,6 +18,7 @@ def evener(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 
 def test_the_request_comes_out_on_stdout_and_the_losses_on_stderr() -> None:
+    """S4.23."""
     done = evener(*WORDS, "--model", "gpt-5.1", stdin=REQUEST)
     assert done.returncode == 0
     assert json.loads(done.stdout)["model"] == "gpt-5.1"

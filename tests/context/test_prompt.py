@@ -80,6 +80,7 @@ def encoded(wire: str, system: tuple[TextBlock, ...], messages: int = 3) -> Enco
 
 
 def test_s1_12_on_the_wire_the_mark_stands_after_the_stable_parts_and_not_on_the_last() -> None:
+    """S3.5."""
     body = encoded("anthropic_messages", render(PROMPT, NOW)).body
     stable, mark, rest = body.partition(b'"cache_control":{"type":"ephemeral"}')
     assert mark

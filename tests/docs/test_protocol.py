@@ -124,15 +124,18 @@ def test_the_document_is_fresh() -> None:
 
 
 def test_every_reference_leads_to_the_line_that_holds_the_name() -> None:
+    """S4.30."""
     assert len(list(REFERENCE.finditer(TEXT))) > 50
     assert list(astray(TEXT)) == []
 
 
 def test_the_document_has_the_required_structure_in_order() -> None:
+    """S4.30."""
     assert outline(TEXT) == STRUCTURE
 
 
 def test_all_ten_questions_are_answered_with_file_and_line() -> None:
+    """S4.31."""
     found = answers(TEXT)
     assert list(found) == list(range(1, 11))
     assert [number for number, answer in found.items() if not REFERENCE.search(answer)] == []

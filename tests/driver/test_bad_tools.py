@@ -174,6 +174,7 @@ FAILING: list[tuple[Callable[..., object], str]] = [
 
 @pytest.mark.parametrize(("function", "said"), FAILING, ids=[function.__name__ for function, _ in FAILING])
 def test_a_tool_that_fails_is_a_result(function: Callable[..., object], said: str) -> None:
+    """S0.48, S2.32."""
     result, model = ran(tool(function))
     record = result.records[0]
     assert not record.ok
@@ -308,6 +309,8 @@ def paged(ask: Ask) -> Line:
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_fifty_megabytes_are_paged_and_not_in_the_log(kind: str, tmp_path: Path) -> None:
+    """S0.54."""
+
     @tool(effect="read")
     def dump() -> str:
         """Return far too much."""

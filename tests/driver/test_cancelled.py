@@ -138,6 +138,7 @@ def _unheard(_text: str) -> None:
 
 @pytest.mark.parametrize("chunk", range(5))
 def test_cancelled_anywhere_in_memory_it_resumes(chunk: int, tmp_path: Path) -> None:
+    """S2.20."""
     seed = randbelow(1 << 30) * 5 + chunk
     with quick_folder(tmp_path) as folder, nothing_left():
         campaign = Campaign(seed, folder, on(MemoryStore()))
@@ -266,6 +267,7 @@ def check(events: list[ev.Event], world: World, effects: Counter[str], *, torn: 
 @pytest.mark.parametrize("torn", [False, True], ids=["let end", "and cancelled"])
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_asked_to_stop_anywhere_each_call_has_one_result_and_the_run_resumes(kind: str, torn: bool, tmp_path: Path) -> None:
+    """S4.26."""
     seed = randbelow(1 << 30)
 
     async def go(folder: Path) -> None:

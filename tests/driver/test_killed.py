@@ -33,6 +33,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_killed_anywhere_it_resumes_to_the_same_end(chunk: int, tmp_path: Path) -> None:
+    """S0.48, S1.24, S4.26."""
     seed = randbelow(1 << 30) * CHUNKS + chunk
     tally = run_apart(KILLS // CHUNKS, seed, place(tmp_path), seconds=120)
     assert tally.violations == [], f"seed {seed}"

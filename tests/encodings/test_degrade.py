@@ -186,6 +186,7 @@ def sent(ask: Ask, quirks: Quirks) -> tuple[str, list[Loss]]:
 
 @pytest.mark.parametrize(("name", "wire"), CELLS)
 def test_what_a_model_cannot_do_is_asked_for_in_a_lesser_way_and_reported(name: str, wire: str) -> None:
+    """S1.26, S4.25."""
     row = ROWS[name]
     body, losses = sent(row.ask(asked(wire, tools=())), row.without)
     if wire in row.always:
@@ -197,6 +198,7 @@ def test_what_a_model_cannot_do_is_asked_for_in_a_lesser_way_and_reported(name: 
 
 @pytest.mark.parametrize(("name", "wire"), CELLS)
 def test_what_a_model_can_do_costs_nothing(name: str, wire: str) -> None:
+    """S4.25."""
     row = ROWS[name]
     _, losses = sent(row.ask(asked(wire, tools=())), row.having)
     if wire not in row.never:

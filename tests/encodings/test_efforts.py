@@ -56,6 +56,7 @@ def test_the_scale_is_the_one_of_the_ask() -> None:
 @pytest.mark.parametrize("reasoning", SWITCHES, ids=str)
 @pytest.mark.parametrize(("provider", "model"), MODELS)
 def test_every_level_is_a_legal_request(provider: str, model: str, reasoning: Reasoning) -> None:
+    """S0.42."""
     row = ROWS.provider(provider)
     quirks = ROWS.quirks(provider, model)
     encoded = CODECS[row.wire].encode(asked(row.wire, row.vendor, model, reasoning), quirks, None)
@@ -77,6 +78,7 @@ EXACT: dict[str, tuple[Quirks, dict[str, str]]] = {
 @pytest.mark.parametrize("wire", CODECS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_level_that_the_wire_has_is_sent_and_another_is_the_nearest_and_reported(wire: str, level: Effort) -> None:
+    """S0.42."""
     quirks, exact = EXACT[wire]
     encoded = CODECS[wire].encode(asked(wire, "p", "m", Reasoning(effort=level)), quirks, None)
     told = [loss for loss in encoded.losses if loss.what == "reasoning effort"]

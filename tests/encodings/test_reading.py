@@ -63,6 +63,7 @@ def breaks(choice: Choice, parts: list[Part]) -> bool:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("mode", "parallel"), list(product(MODES, (None, True, False))))
 def test_what_is_written_is_read(encoding: EncodingName, case: str, mode: ChoiceMode, parallel: bool | None) -> None:
+    """S4.10, S4.12."""
     parts, choice = CASES[case], rules(mode, parallel)
     reply = read(ready(encoding, choice=choice), written(encoding, parts))
     assert said(reply) == parts
@@ -153,6 +154,7 @@ def test_what_is_malformed_is_kept_and_told(encoding: EncodingName, case: str) -
 
 
 def test_a_thought_is_reasoning_and_the_final_answer_is_the_text() -> None:
+    """S4.9."""
     reply = read(ready("react"), "Thought: easy.\nIndeed.\n\nFinal Answer: It is\n\n40.")
     assert (reply.reasoning_text, reply.text) == ("easy.\nIndeed.", "It is\n\n40.")
     reply = read(ready("react"), "Thought: hm\nAction: ping\nAction Input: {}")
@@ -237,6 +239,7 @@ def test_an_answer_that_was_cut_off_stays_so(encoding: EncodingName) -> None:
 
 @table
 def test_ids_are_the_same_for_the_same_place_and_no_others(encoding: EncodingName) -> None:
+    """S4.11."""
     ids = [call.id for call in read(ready(encoding), written(encoding, [ADD, ADD])).calls]
     again = [call.id for call in read(ready(encoding), written(encoding, [ADD, ADD])).calls]
     assert ids == again

@@ -67,6 +67,7 @@ def test_a_call_is_one_flat_object_with_the_tool_first() -> None:
     ],
 )
 def test_the_choice_is_in_the_schema(choice: Choice, ways: list[str]) -> None:
+    """S4.12."""
     assert names(envelope(choice)) == ways
 
 
@@ -118,6 +119,7 @@ def test_references_are_legal_on_every_wire(wire: str) -> None:
 
 
 def test_the_prompt_is_short_and_says_what_the_tools_take() -> None:
+    """S4.8."""
     call, answer = '{"tool": "NAME", "arguments": {...}}', '{"answer": "TEXT"}'
     blocks = prepare(asked(tools=TOOLS[:1]), FLAT, encoding="json_schema").ask.transcript.system_blocks
     assert [block.text for block in blocks] == [
@@ -135,6 +137,7 @@ def test_what_is_optional_is_said_and_an_odd_schema_is_shown_whole() -> None:
 
 
 def test_react_stops_before_a_result_is_made_up_where_it_can() -> None:
+    """S4.9."""
     stops = {wire: prepare(asked(wire), FLAT, encoding="react").ask.settings.stop for wire in WIRES}
     assert stops.pop("openai_responses") == ()
     assert set(stops.values()) == {("Observation:",)}

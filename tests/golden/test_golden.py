@@ -57,6 +57,7 @@ def test_every_folder_is_a_case_of_a_wire() -> None:
 
 @pytest.mark.parametrize("case", cases("ask.json"), ids=str)
 def test_an_ask_becomes_its_request_and_reports_its_losses(case: Case) -> None:
+    """S1.4, S1.5, S3.27, S4.7."""
     encoded = case.codec.encode(case.ask, case.quirks, None)
     assert json.loads(encoded.body) == case.json("request.json")
     assert [f"{loss.kind} {loss.what}" for loss in encoded.losses] == case.json("ask.json").get("losses", [])
@@ -65,6 +66,7 @@ def test_an_ask_becomes_its_request_and_reports_its_losses(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("request.json"), ids=str)
 def test_a_request_is_read_back_to_itself_and_is_legal(case: Case) -> None:
+    """S0.3."""
     request = case.json("request.json")
     assert check_request(case.wire, request, dialect=case.dialect) == []
     read = case.codec.read_request(case.bytes("request.json"), case.quirks, case.target)
@@ -80,6 +82,7 @@ ANSWERS = [*((case, True) for case in cases("response.sse")), *((case, False) fo
     ("case", "streamed"), ANSWERS, ids=[f"{case}-{'sse' if streamed else 'json'}" for case, streamed in ANSWERS]
 )
 def test_an_answer_is_understood(case: Case, streamed: bool) -> None:
+    """S1.4, S1.5, S3.27, S4.7, S4.14."""
     if not case.has("error.json"):
         assert told(case.wire, understood(case, streamed=streamed)) == case.json("reply.json")
         return
@@ -90,6 +93,7 @@ def test_an_answer_is_understood(case: Case, streamed: bool) -> None:
 
 @pytest.mark.parametrize("case", cases("response.sse"), ids=str)
 def test_any_chunking_gives_the_same_deltas(case: Case) -> None:
+    """S4.13."""
     stream = case.bytes("response.sse")
     whole = plain(deltas_of(case, [stream]))
     assert plain(deltas_of(case, (bytes((byte,)) for byte in stream))) == whole
@@ -101,6 +105,7 @@ def test_any_chunking_gives_the_same_deltas(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("next.json"), ids=str)
 def test_the_turn_goes_back_as_it_should(case: Case) -> None:
+    """S1.4, S4.27."""
     asked = case.codec.encode(case.ask, case.quirks, None)
     reply = understood(case, streamed=case.has("response.sse"))
     message = Message.from_assistant_response(reply, origin=case.target, binding=asked.binding)

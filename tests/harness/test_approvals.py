@@ -55,7 +55,7 @@ def paused(
 
 
 def test_a_call_that_needs_a_decision_holds_up_the_whole_batch() -> None:
-    """S2.6, S2.68."""
+    """S2.6, S2.68, S4.20."""
     shop = Shop()
     _, result = paused(shop)
     assert (result.stop, shop.done) == ("approval", [])
@@ -191,6 +191,7 @@ def test_a_decision_that_comes_too_late_is_stale_and_it_is_asked_again() -> None
 
 
 def test_another_process_decides_and_another_model_goes_on(tmp_path: Path) -> None:
+    """S2.69, S2.71."""
     shop = Shop()
     _, result = paused(shop, SqliteStore(tmp_path / "runs.db"))
 
@@ -220,6 +221,7 @@ def decided(one: Harness, result: RunResult, decision: Decision) -> RunResult:
 
 
 def test_the_final_answer_waits_to_be_accepted() -> None:
+    """S4.20, S4.21."""
     one, result = interrupted("output", ["first", "second"])
     assert (result.stop, result.text) == ("approval", "first")
     again = decided(one, result, Decision("reject", "Say it better."))
@@ -228,6 +230,7 @@ def test_the_final_answer_waits_to_be_accepted() -> None:
 
 
 def test_each_step_waits_to_be_allowed() -> None:
+    """S4.20, S4.21."""
     one, result = interrupted("step", [calls(LOOK), "done"])
     assert result.stop == "approval"
     second = decided(one, result, ALLOW)
@@ -236,6 +239,7 @@ def test_each_step_waits_to_be_allowed() -> None:
 
 
 def test_a_limit_may_be_extended() -> None:
+    """S4.20, S4.21."""
     one, result = interrupted("limit", [calls(LOOK), "done"], limits=Limits(requests=1))
     assert result.stop == "approval"
     assert "1 of 1 model requests" in result.approvals[0].why
@@ -257,6 +261,7 @@ def test_ten_thousand_paused_runs_cost_nothing_but_their_bytes() -> None:
 
 
 def test_the_log_says_who_decided_what() -> None:
+    """S1.8, S1.24."""
     shop = Shop()
     one, result = paused(shop)
 

@@ -40,6 +40,7 @@ def noting(seen: list[str], event: HookEvent, answer: Answer = None, **more: obj
 
 
 def test_they_are_called_in_order() -> None:
+    """S2.29, S2.42, S2.43."""
     seen: list[str] = []
     events: list[HookEvent] = ["run_end", "after_tool_call", "before_tool_call", "user_prompt_submit", "run_start"]
     one, _ = hooked(*(noting(seen, event) for event in events))
@@ -48,6 +49,7 @@ def test_they_are_called_in_order() -> None:
 
 
 def test_a_prompt_may_get_context_or_be_cancelled() -> None:
+    """S2.43."""
     one, model = hooked(noting([], "user_prompt_submit", AddContext("It is Monday.")))
     one.run_sync("go")
     assert model.asks[0].transcript.messages[0].text == "goIt is Monday."
@@ -57,7 +59,7 @@ def test_a_prompt_may_get_context_or_be_cancelled() -> None:
 
 
 def test_a_call_may_be_cancelled_and_counts_as_a_result() -> None:
-    """S2.59."""
+    """S2.29, S2.43, S2.59."""
     one, model = hooked(noting([], "before_tool_call", Cancel("no looking")))
     result = one.run_sync("go")
     assert (result.ok, RAN) == (True, [])
@@ -68,7 +70,7 @@ def test_a_call_may_be_cancelled_and_counts_as_a_result() -> None:
 
 
 def test_a_result_may_be_rewritten_but_not_its_retry() -> None:
-    """S2.34."""
+    """S2.34, S2.43."""
     one, model = hooked(noting([], "after_tool_call", Rewrite("secret")), script=[calls(ToolCall.of("c", "look", {})), "done"])
     result = one.run_sync("go")
     assert model.asks[1].transcript.messages[-1].blocks[0].text == "secret"  # type: ignore[union-attr]
@@ -77,6 +79,7 @@ def test_a_result_may_be_rewritten_but_not_its_retry() -> None:
 
 
 def test_filters_narrow_a_hook_to_tools() -> None:
+    """S2.42."""
     seen: list[str] = []
     one, _ = hooked(noting(seen, "before_tool_call", tools=("other",)), noting(seen, "after_tool_call", tools=("look",)))
     one.run_sync("go")
@@ -88,6 +91,7 @@ def test_filters_narrow_a_hook_to_tools() -> None:
 
 
 def test_a_limit_is_told_and_run_end_comes_once() -> None:
+    """S2.13, S2.43, S2.44."""
     seen: list[str] = []
     one, _ = hooked(noting(seen, "limit_reached"), noting(seen, "run_end"), limits=Limits(requests=1))
     assert one.run_sync("go").stop == "limit"
@@ -95,6 +99,7 @@ def test_a_limit_is_told_and_run_end_comes_once() -> None:
 
 
 def test_run_end_comes_once_on_errors_and_cancellation() -> None:
+    """S2.13."""
     seen: list[str] = []
     one, _ = hooked(noting(seen, "run_end"), script=[calls(CALL)])
     with pytest.raises(UsageError):
@@ -127,6 +132,7 @@ def test_a_hook_that_raises_is_reported_and_passed_over() -> None:
 
 
 def test_a_hook_without_the_right_is_reported() -> None:
+    """S2.43."""
     one, _ = hooked(noting([], "run_start", Cancel("no")))
     result = one.run_sync("go")
     assert result.ok
@@ -140,6 +146,7 @@ def test_a_fatal_hook_ends_the_run_which_can_be_resumed() -> None:
 
 
 def test_agents_have_hooks_of_their_own() -> None:
+    """S2.42, S2.43."""
     seen: list[str] = []
     child = Harness(ScriptedModel(lambda _: "child"), store="memory")
     agent = Subagent(name="helper", harness=child, description="Helps.")

@@ -9,7 +9,7 @@ import pytest
 from evener import Harness, Limits, MemoryStore, Message, open_model, tool
 from evener import events as ev
 from evener import streaming as st
-from evener.errors import AuthFailed, EvenerError, LimitReached, Overloaded, TruncatedStream, UsageError
+from evener.errors import AuthFailed, BadValue, EvenerError, LimitReached, Overloaded, TruncatedStream, UsageError
 from evener.harness.simple import run
 from evener.testing import FakeServer
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
@@ -44,12 +44,15 @@ def events_of(one: Harness, thread: str) -> list[ev.Event]:
 
 
 def test_a_question_without_tools_is_answered() -> None:
+    """S1.1."""
     result = harness(["hello"]).run_sync("hi")
     assert (result.text, result.stop, result.ok) == ("hello", "done", True)
     assert [message.role for message in result.transcript] == ["user", "assistant"]
 
 
 def test_calls_run_and_their_results_go_back_in_call_order() -> None:
+    """S0.48, S1.1, S2.7, S2.35, S4.28."""
+
     @tool(effect="read")
     async def slow(name: str) -> str:
         """Wait, the longer the earlier it was called."""
@@ -91,6 +94,7 @@ def test_runs_leak_nothing_into_each_other() -> None:
 
 
 def test_a_thread_goes_on_where_it_was() -> None:
+    """S2.2, S3.1."""
     model = ScriptedModel(["one", "two", "three"])
     one = harness(model)
     first = one.run_sync("a")
@@ -135,6 +139,7 @@ def test_a_tool_that_never_gets_it_right_spends_its_retries() -> None:
 
 
 def test_a_run_stops_at_its_requests_and_can_be_resumed() -> None:
+    """S2.57."""
     model = ScriptedModel(lambda ask: calls(called(len(ask.transcript), len(ask.transcript))))
     one = harness(model, limits=Limits(requests=3))
     result = one.run_sync("go")
@@ -147,6 +152,7 @@ def test_a_run_stops_at_its_requests_and_can_be_resumed() -> None:
 
 
 def test_a_batch_beyond_the_tool_limit_is_refused_before_anything_runs() -> None:
+    """S2.12, S2.58."""
     ran: list[int] = []
 
     @tool(effect="read")
@@ -163,7 +169,18 @@ def test_a_batch_beyond_the_tool_limit_is_refused_before_anything_runs() -> None
     assert sorted(ran) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"requests": 0}, {"requests": "5"}, {"cost": Decimal("nan")}, {"cost": Decimal(-1)}, {"seconds": float("nan")}],
+    ids=str,
+)
+def test_a_limit_that_is_none_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadValue, match=r"must be more than 0, or None for no limit"):
+        Limits(**wrong)  # type: ignore[arg-type]
+
+
 def test_little_left_of_a_limit_is_told_once() -> None:
+    """S2.61."""
     model = ScriptedModel(lambda ask: calls(called(len(ask.transcript), len(ask.transcript))))
     harness(model, limits=Limits(requests=5, warn_at=0.6)).run_sync("go")
     told = [
@@ -222,6 +239,7 @@ def test_a_broken_answer_is_asked_for_again_and_counts() -> None:
 
 
 def test_the_next_model_of_the_chain_answers() -> None:
+    """S1.2."""
     broken, whole = Broken(99, error=AuthFailed("no", status=401)), ScriptedModel(["hello"], name="whole:model")
     result = Harness([broken, whole], store="memory").run_sync("go")
     assert (result.text, len(broken.asks), len(whole.asks)) == ("hello", 1, 1)
@@ -231,6 +249,7 @@ def test_the_next_model_of_the_chain_answers() -> None:
 
 
 def test_a_provider_that_says_no_is_raised_and_the_thread_can_be_resumed() -> None:
+    """S2.9."""
     model = Broken(1, error=AuthFailed("bad key", status=401))
     one = harness(model)
     with pytest.raises(AuthFailed) as caught:
@@ -240,6 +259,8 @@ def test_a_provider_that_says_no_is_raised_and_the_thread_can_be_resumed() -> No
 
 
 def test_what_was_shown_and_broke_off_is_retracted() -> None:
+    """S2.15."""
+
     async def watched() -> list[st.StreamEvent]:
         class Cut(ScriptedModel):
             def stream(self, ask: Ask, *, after: object = None):  # type: ignore[no-untyped-def]
@@ -272,6 +293,8 @@ def test_what_was_shown_and_broke_off_is_retracted() -> None:
 
 
 def test_events_come_in_order_and_the_last_carries_the_result() -> None:
+    """S2.14, S2.16, S2.19."""
+
     async def watched() -> tuple[list[st.StreamEvent], str]:
         one = harness([calls(called(1), text="let me"), "three"], name="adder")
         async with one.stream("1+2?") as stream:
@@ -421,6 +444,7 @@ def test_the_simple_run_is_three_lines() -> None:
 
 
 def test_a_script_that_runs_out_says_so() -> None:
+    """S0.49."""
     with pytest.raises(UsageError, match="has 1 lines, and this is request 2"):
         harness([calls(called(1))]).run_sync("go")
 

@@ -42,6 +42,7 @@ def ask(id: str, task: str, name: str = "helper") -> ToolCall:
 
 
 def test_a_task_is_handed_over_and_the_answer_comes_back() -> None:
+    """S2.76."""
     model = ScriptedModel(["the answer"])
     one = parent([calls(ask("c", "find out")), "so it is"], agent(Harness(model, store="memory", system="You help.")))
     result = one.run_sync("go")
@@ -81,6 +82,7 @@ def test_an_agent_that_fails_is_a_result() -> None:
 
 
 def test_nesting_is_bounded() -> None:
+    """S2.76."""
     one = child(["deep down"])
     for level in range(8):
         one = parent(
@@ -102,6 +104,7 @@ def test_nesting_is_bounded() -> None:
 
 
 def test_a_decision_inside_an_agent_bubbles_up() -> None:
+    """S2.68."""
     DONE.clear()
     inner = child([calls(ToolCall.of("p", "pay", {"amount": 5})), "it is paid"], tools=[pay])
     one = parent([calls(ask("c", "pay 5")), "all done"], agent(inner))

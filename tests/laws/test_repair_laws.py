@@ -71,6 +71,7 @@ def test_what_is_settled_never_changes(history: list[Message], rules: RepairRule
 @law
 @given(wild(), here)
 def test_each_call_has_one_result_right_after_it_in_call_order(history: list[Message], rules: RepairRules) -> None:
+    """S3.14-S3.16."""
     assert list(unpaired(repair(history, rules)[0])) == []
 
 
@@ -97,6 +98,7 @@ def test_results_for_calls_that_are_elsewhere_come_once(history: list[Message]) 
 @law
 @given(wild(), rules)
 def test_roles_alternate(history: list[Message], rules: RepairRules) -> None:
+    """S3.11."""
     for before, after in pairwise(repair(history, rules)[0]):
         assert before.role != "assistant" or after.role != "assistant"
         assert not rules.merge or before.role != "user" or after.role != "user"

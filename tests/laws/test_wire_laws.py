@@ -153,6 +153,7 @@ def test_cache_marks_are_all_that_caching_changes(wire: str, data: st.DataObject
 def test_what_a_provider_sealed_goes_to_nobody_else(
     wire: str, data: st.DataObject, history: list[Message], turn: int, scope: Any
 ) -> None:
+    """S0.22, S2.65."""
     others = makers(wire)
     sealed, words = sealed_by(history, others[turn:] + others[:turn])
     ask = data.draw(asks(wire))
@@ -182,6 +183,7 @@ def test_a_users_own_fields_stay_on_their_wire(wire: str) -> None:
 def test_any_history_becomes_a_request_that_is_not_refused(
     wire: str, data: st.DataObject, history: list[Message], turn: int, quirks: Quirks
 ) -> None:
+    """S3.9."""
     others = makers(wire)
     ask = data.draw(asks(wire))
     sealed, _ = sealed_by(history, others[turn:] + others[:turn])

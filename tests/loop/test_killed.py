@@ -76,6 +76,7 @@ def check(world: World, whole: World) -> None:
 
 @pytest.mark.parametrize("moment", moments(made))
 def test_killed_anywhere_it_resumes_to_the_same_end(moment: int) -> None:
+    """S0.48, S4.26."""
     whole = made()
     whole.start()
     whole.drive()

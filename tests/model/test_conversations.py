@@ -79,6 +79,7 @@ def results(conversation: Conversation, outcome: Outcome, answer: Answer) -> Mes
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation.name)
 def test_our_client_completes_the_conversation(conversation: Conversation, wire: str, mode: str) -> None:
+    """S1.1, S4.23, S4.27."""
     name, dialect = named(wire, conversation)
     key = fresh_key()
 

@@ -38,6 +38,8 @@ def script(encoding: EncodingName, *, bytewise: bool) -> list[Any]:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_tool_loop_in_each_encoding(wire: str, encoding: EncodingName, mode: str) -> None:
+    """S4.8-S4.11, S4.27."""
+
     async def play(url: str) -> tuple[list[str], Answer, Answer]:
         async with watched() as watch:
             model = open_model(MODELS[wire], environ=NOWHERE, transport=watch, key=fresh_key(), base_url=url, encoding=encoding)

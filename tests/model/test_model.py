@@ -51,6 +51,7 @@ def hello(server: FakeServer, name: str, *, streamed: bool = True, keep_raw: boo
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("wire", WIRES)
 def test_token_counts_are_exact(wire: str, mode: str) -> None:
+    """S1.4, S1.5, S1.10."""
     with FakeServer(wire, [turn("Hi.", usage=Tokens(input=4020, cached=4000, output=40, reasoning=30))]) as server:
         answer = hello(server, MODELS[wire], streamed=MODES[mode])
     assert (answer.usage.input_total, answer.usage.cache_read, answer.usage.output_total) == (4020, 4000, 40)
@@ -61,6 +62,7 @@ def test_token_counts_are_exact(wire: str, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_first_piece_is_timed_apart_from_the_whole(mode: str) -> None:
+    """S1.4, S1.5."""
     slow = faults.Slow(head=0.05, between=0.02)
     with FakeServer("anthropic_messages", [turn(Text("One two three.", pieces=6), faults=[slow])]) as server:
         answer = hello(server, MODELS["anthropic_messages"], streamed=MODES[mode])
@@ -79,6 +81,7 @@ COSTS = {
 
 @pytest.mark.parametrize("name", COSTS)
 def test_the_price_is_estimated_or_said_to_be_a_lower_bound(name: str) -> None:
+    """S1.3, S1.4."""
     exact, why = COSTS[name]
     with FakeServer("anthropic_messages", [turn("Hi.", usage=Tokens(input=1000, output=1000))]) as server:
         cost = hello(server, name).cost
@@ -109,6 +112,7 @@ def test_what_the_request_could_not_say_is_reported(wire: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("wire", WIRES)
 def test_raw_is_the_body_as_it_was_served(wire: str, mode: str, packed: bool) -> None:
+    """S2.4."""
     spoilt = [faults.Gzip()] if packed else []
     with FakeServer(wire, [turn("Hello, world.", faults=spoilt)]) as server:
         first = hello(server, MODELS[wire], streamed=MODES[mode], keep_raw=True)
@@ -201,7 +205,7 @@ def test_the_last_answer_makes_the_next_call_cheaper_and_no_byte_different(wire:
 @pytest.mark.parametrize("there", WIRES)
 @pytest.mark.parametrize("here", WIRES)
 def test_an_ask_for_another_model_is_turned_to_this_one(here: str, there: str) -> None:
-    """A conversation with thinking and tools goes on elsewhere, and the strict server there takes it."""
+    """A conversation with thinking and tools goes on elsewhere, and the strict server there takes it. (S1.2, S4.27)"""
     script = [turn(Thinking("Let me see."), Call("add", {"a": 1, "b": 2})), turn("3.")]
 
     async def play(first_url: str, second_url: str) -> Answer:
@@ -258,6 +262,7 @@ def found(body: Any, path: str) -> Any:
 
 @pytest.mark.parametrize(("name", "switches", "wanted"), SWITCHES, ids=lambda value: json.dumps(value))
 def test_a_plain_argument_is_the_field_of_the_wire(name: str, switches: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """S0.35, S0.42, S0.46."""
     with FakeServer(WIRE_OF[name.partition(":")[0]], ["Hi."]) as server:
         hello(server, name, **switches)
         assert server.rejected == []
@@ -266,11 +271,13 @@ def test_a_plain_argument_is_the_field_of_the_wire(name: str, switches: dict[str
 
 @pytest.mark.parametrize("most", [1000, 2000])
 def test_a_budget_must_leave_room_for_an_answer(most: int) -> None:
+    """S0.35."""
     with pytest.raises(BadValue, match="must exceed thinking_budget, 2000"):
         open_model("anthropic:claude-sonnet-4-5", environ=NOWHERE, key="k", thinking_budget=2000, max_output_tokens=most)
 
 
 def test_a_budget_without_a_limit_gets_one_that_fits() -> None:
+    """S0.35."""
     with FakeServer("anthropic_messages", ["Hi."]) as server:
         hello(server, "anthropic:claude-sonnet-4-5", thinking_budget=20_000)
         assert server.rejected == []
@@ -305,6 +312,7 @@ def tool_name(wire: str, received: Received) -> str:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_tool_that_had_to_be_renamed_comes_back_under_our_name(wire: str, mode: str) -> None:
+    """S2.40."""
     ours = "look up / weather (\u00fcber all)"
 
     def script(received: Received) -> Turn:
@@ -332,6 +340,8 @@ def test_a_tool_that_had_to_be_renamed_comes_back_under_our_name(wire: str, mode
 
 
 def test_the_plain_completer_asks_with_the_defaults() -> None:
+    """S0.31."""
+
     async def use(model: Model) -> str:
         assert model.completer.name == model.name == MODELS["openai_responses"]
         reply = await model.completer.complete(Transcript([Message.user_text("Hi")], "Be brief."), [ADD])

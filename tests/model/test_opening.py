@@ -23,6 +23,7 @@ QUICK = Retries(3, 0.01, 0.5)
 
 @pytest.mark.parametrize("name", MODELS.values())
 def test_a_missing_key_is_an_early_error_that_says_what_to_do(name: str) -> None:
+    """S0.50."""
     provider = name.partition(":")[0]
     with pytest.raises(MissingKey) as caught:
         open_model(name, environ=NOWHERE)
@@ -55,6 +56,8 @@ def test_a_key_comes_from_the_environment_or_the_key_file(tmp_path: Path) -> Non
 
 
 def test_another_address_needs_no_key_and_may_end_in_a_slash() -> None:
+    """S0.45, S1.15."""
+
     async def play(url: str) -> None:
         async with watched() as watch:
             model = open_model("openai-chat:own-model", environ=NOWHERE, transport=watch, base_url=url + "/")

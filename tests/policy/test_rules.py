@@ -63,6 +63,7 @@ HOUSE = Policy(
 def test_s2_6_the_first_rule_that_matches_decides_and_is_recorded(
     tool: str, arguments: dict[str, object], effect: Effect, verdict: Verdict, rule: str
 ) -> None:
+    """S1.8."""
     decision = decided(HOUSE, tool, arguments, effect=effect)
     assert (decision.verdict, decision.rule) == (verdict, rule)
     assert decision.reason
@@ -91,6 +92,7 @@ def test_s2_6_a_tool_that_wants_approval_asks_unless_a_rule_says_otherwise(
 
 
 def test_without_rules_reading_is_allowed_and_the_rest_asks() -> None:
+    """S1.8, S1.17."""
     assert [decided(Policy(), "t", effect=effect).verdict for effect in EFFECTS] == ["allow", "ask", "ask"]
     assert [decided(OPEN, "t", effect=effect).verdict for effect in EFFECTS] == ["allow"] * 3
     strict = Policy(default=Defaults(write="deny"))

@@ -130,6 +130,7 @@ THIRD_PARTIES = ["minimax", "deepseek-anthropic", "kimi-anthropic", "zai-anthrop
 
 @pytest.mark.parametrize("name", THIRD_PARTIES)
 def test_third_parties_never_get_thinking_that_another_provider_signed(name: str) -> None:
+    """S0.22, S3.18."""
     foreign = origin(ROWS.provider("anthropic"), "claude-opus-4-8")
     encoded = encode(ROWS.provider(name), "some-model", turn(foreign, signature="s"))
     assert thinking(encoded) == []
@@ -138,6 +139,7 @@ def test_third_parties_never_get_thinking_that_another_provider_signed(name: str
 
 @pytest.mark.parametrize("name", THIRD_PARTIES)
 def test_third_parties_get_their_own_thinking_back_as_it_came(name: str) -> None:
+    """S3.19."""
     provider = ROWS.provider(name)
     own = origin(provider, "some-model")
     assert thinking(encode(provider, "some-model", turn(own))) == [{"type": "thinking", "thinking": "hm"}]
@@ -146,6 +148,7 @@ def test_third_parties_get_their_own_thinking_back_as_it_came(name: str) -> None
 
 
 def test_unsigned_reasoning_from_the_vendors_other_endpoint_is_kept() -> None:
+    """S3.19."""
     other = Origin(wire="openai_chat", provider="deepseek", endpoint="https://api.deepseek.com", model="deepseek-v4-pro")
     assert thinking(encode(ROWS.provider("deepseek-anthropic"), "deepseek-v4-pro", turn(other))) != []
     assert thinking(encode(ROWS.provider("anthropic"), "claude-opus-4-8", turn(other))) == []
@@ -153,6 +156,7 @@ def test_unsigned_reasoning_from_the_vendors_other_endpoint_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["bedrock", "foundry", "vertex"])
 def test_a_row_decides_whether_a_cloud_gets_thinking_back(name: str, tmp_path: Path) -> None:
+    """S3.18."""
     provider = ROWS.provider(name)
     own = turn(origin(provider, "claude-opus-4-8"), signature="s")
     assert thinking(encode(provider, "claude-opus-4-8", own, reasoning=Reasoning("high"))) != []

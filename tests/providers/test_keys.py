@@ -65,6 +65,7 @@ def test_one_stored_key_serves_every_row_that_names_its_variable(file: Path) -> 
 
 
 def test_a_missing_key_says_how_to_get_by() -> None:
+    """S0.50."""
     with pytest.raises(MissingKey) as caught:
         require_key(GOOGLE, environ={}, file=None)
     for said in ("GEMINI_API_KEY or GOOGLE_API_KEY", "`evener keys set google`", "local:smollm2", "ollama"):
@@ -73,6 +74,7 @@ def test_a_missing_key_says_how_to_get_by() -> None:
 
 
 def test_where_no_key_is_needed_none_is_missed(file: Path) -> None:
+    """S0.50."""
     assert require_key(OLLAMA, environ={}, file=file) is None
     key = require_key(OLLAMA, environ={"OLLAMA_API_KEY": "x"}, file=file)
     assert key is not None

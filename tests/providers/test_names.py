@@ -30,6 +30,7 @@ UNDERSTOOD = {
 
 @pytest.mark.parametrize("text", UNDERSTOOD)
 def test_a_model_string_names_a_provider_and_a_model(text: str) -> None:
+    """S2.38."""
     assert parse_model(text, rows=ROWS) == ModelName(*UNDERSTOOD[text])
 
 

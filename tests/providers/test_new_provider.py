@@ -32,6 +32,7 @@ STREAM = (
 
 
 def test_one_row_adds_a_provider_with_a_dialect_of_its_own(tmp_path: Path) -> None:
+    """S0.53, S1.15."""
     (tmp_path / "rows.toml").write_text(ROW, encoding="utf-8")
     rows = load_rows(tmp_path / "rows.toml")
     provider, quirks = rows.provider("newcomer"), rows.quirks("newcomer", "m")

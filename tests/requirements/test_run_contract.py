@@ -12,7 +12,7 @@ from evener import streaming as st
 from evener.errors import AuthFailed, Overloaded
 from evener.harness.approvals import Decision
 from evener.hooks import Answer, Cancel, Hook, Moment
-from evener.testing.scripted_model import ScriptedModel, calls, says
+from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.usage import Usage
 
@@ -60,7 +60,8 @@ def kinds(events: list[st.StreamEvent]) -> list[str]:
 
 def test_one_door_to_the_model_counts_tells_and_judges_every_request() -> None:
     """S2.3: first answers, those after tools, those after a failure and corrections are all counted, priced and noticed."""
-    script = [Overloaded("busy", status=529), calls(ADD, usage=USAGE), says("three", usage=USAGE), says('{"sum":3}', usage=USAGE)]
+    wrong, right = says("three", usage=USAGE), says('{"sum":3}', usage=USAGE)
+    script: list[Line] = [Overloaded("busy", status=529), calls(ADD, usage=USAGE), wrong, right]
     model = ScriptedModel(script, price=Decimal("0.01"))
     limits = Limits(requests=4, warn_at=0.75)
     result = Harness(model, tools=[add], output=SHAPE, limits=limits, store="memory", page_output=False).run_sync("1+2?")
@@ -110,13 +111,13 @@ def test_a_provider_that_fails_is_an_error_of_ours_with_its_cause_in_the_log() -
 # Streaming.
 
 
-def agent(script: list[object], **more: object) -> Harness:
+def agent(script: list[Line], **more: object) -> Harness:
     return Harness(ScriptedModel(script), tools=[add, pay], store=MemoryStore(), page_output=False, **more)  # type: ignore[arg-type]
 
 
 def test_running_and_streaming_are_one_loop() -> None:
     """S2.14: the same script gives the same facts in the log, watched or not."""
-    script = [calls(ADD), Overloaded("busy", status=529), "three"]
+    script: list[Line] = [calls(ADD), Overloaded("busy", status=529), "three"]
     alone, seen = agent(script), agent(script)
     result = alone.run_sync("1+2?")
     last = watched(seen, "1+2?")[-1]
@@ -198,21 +199,21 @@ def test_calls_that_a_hook_cancelled_are_told_from_those_that_ran() -> None:
 
 def test_a_pause_holds_everything_and_goes_on_elsewhere(tmp_path: Path) -> None:
     """S2.69, S2.73: batch, usage, records, warnings given and the conversation survive; the batch counts once."""
-    script = [calls(ADD, usage=USAGE), calls(PAY, usage=USAGE)]
     limits = Limits(requests=5, warn_at=0.4)
-    paused = Harness(ScriptedModel(script), tools=[add, pay], store=tmp_path / "runs.db", limits=limits).run_sync("go")
-    assert (paused.stop, paused.pending, paused.usage) == ("approval", (PAY,), USAGE + USAGE)
 
-    async def elsewhere() -> tuple[RunResult, list[ev.Event]]:
+    async def held(model: ScriptedModel, thread: str = "") -> tuple[RunResult, list[ev.Event]]:
         store = SqliteStore(tmp_path / "runs.db")
-        other = Harness(ScriptedModel([says("done", usage=USAGE)], name="other:m"), tools=[add, pay], store=store, limits=limits)
-        await other.decide(paused.thread, {"c2": Decision("allow")})
-        final = await other.resume(paused.thread)
-        events = await store.read(paused.thread)
+        harness = Harness(model, tools=[add, pay], store=store, limits=limits)
+        if thread:
+            await harness.decide(thread, {"c2": Decision("allow")})
+        result = await (harness.resume(thread) if thread else harness.run("go"))
+        events = await store.read(result.thread)
         await store.aclose()
-        return final, events
+        return result, events
 
-    final, events = asyncio.run(elsewhere())
+    paused, _ = asyncio.run(held(ScriptedModel([calls(ADD, usage=USAGE), calls(PAY, usage=USAGE)])))
+    assert (paused.stop, paused.pending, paused.usage) == ("approval", (PAY,), USAGE + USAGE)
+    final, events = asyncio.run(held(ScriptedModel([says("done", usage=USAGE)], name="other:m"), paused.thread))
     assert (final.text, final.run, final.usage) == ("done", paused.run, USAGE + USAGE + USAGE)
     assert [(record.call.id, record.starts) for record in final.records] == [("c1", 1), ("c2", 1)]
     assert [request.model for request in final.requests] == ["scripted:model", "scripted:model", "other:m"]

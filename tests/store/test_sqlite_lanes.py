@@ -160,7 +160,7 @@ def test_several_loops_use_one_store(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_is_gone_stops_nobody(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "evener.db")
+    store = SqliteStore(tmp_path / "evener.db", lease=1.0)
 
     async def prepare() -> None:
         await store.create("a", opened(), holder="me")
@@ -172,7 +172,7 @@ def test_a_loop_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     run(prepare())
     with locked(store.path):
         run(leave())
-    log, _ = run(store.open("a", holder="you", patience=5))
+    log, _ = run(store.open("a", holder="you", patience=20))
     assert [note.key for note in run(log.notes())] == ["k"]
     run(store.aclose())
 

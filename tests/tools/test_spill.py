@@ -21,6 +21,7 @@ def test_small_output_stays_as_it_is() -> None:
 
 
 def test_large_output_keeps_head_and_tail_and_says_how_to_read_the_rest() -> None:
+    """S0.54."""
     blobs = MemoryBlobs()
     short = spill(envelope_of(ToolOutput(TEXT, {"rows": 1})), blobs, limit=1_000)
     id = str(short.metadata["spilled"])
@@ -110,6 +111,7 @@ def test_bytes_that_are_no_text_can_be_paged_as_well() -> None:
 
 
 def test_a_large_result_is_spilled_when_the_call_is_run() -> None:
+    """S0.54."""
     blobs = MemoryBlobs()
 
     @tool(effect="read", output_limit=1_000)

@@ -46,6 +46,7 @@ ADD = ToolCall("1", "add", '{"a":1}')
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_factory_makes_a_role_and_blocks(message: Message, role: str, blocks: tuple[Block, ...]) -> None:  # S0.8, S0.13
+    """S4.6."""
     assert message.role == role
     assert message.blocks == blocks
 

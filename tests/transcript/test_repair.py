@@ -216,6 +216,7 @@ MENDED: dict[str, tuple[list[Said], list[Said], list[str]]] = {
 
 @pytest.mark.parametrize(("history", "legal", "losses"), MENDED.values(), ids=MENDED)
 def test_an_illegal_history_is_mended_and_reported(history: list[Said], legal: list[Said], losses: list[str]) -> None:
+    """S3.11-S3.17."""
     assert shown(history) == (legal, losses)
     assert shown(legal) == (legal, [])
 

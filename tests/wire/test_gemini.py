@@ -368,6 +368,7 @@ STRICT = replace(LOOK, strict=True)
     ],
 )
 def test_tool_choice_is_a_mode(choice: Choice, tools: Any, config: Any, loss: Any) -> None:
+    """S4.12."""
     encoded = encode(ask_of(HI, choice=choice, tools=tools))
     assert json.loads(encoded.body).get("toolConfig", {}).get("functionCallingConfig") == config
     assert losses_of(encoded) == loss

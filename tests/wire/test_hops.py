@@ -25,6 +25,7 @@ def test_every_recorded_conversation_is_legal_on_every_wire_and_nothing_is_lost_
 @needs_corpus
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_damaged_history_is_legal_on_every_wire(source: str, target: str) -> None:
+    """S3.9."""
     assert list(hops.damaged_moves(source, target, count=300, seed=7)) == []
 
 
@@ -49,6 +50,7 @@ def _sealed(maker: Origin, binding: str) -> Message:
 
 
 def test_there_and_back_again_the_seal_is_still_valid_where_the_prefix_is_untouched() -> None:
+    """S2.64, S2.65."""
     anthropic, responses = CODECS["anthropic_messages"], CODECS["openai_responses"]
     bound = hops.quirks_of("anthropic_messages", "claude-fable-5-2")
     assert bound.prefix_bound

@@ -55,6 +55,7 @@ def test_a_reply_has_our_names_again(wire: str) -> None:
 
 @wires
 def test_history_calls_a_tool_by_the_name_it_is_declared_under(wire: str) -> None:
+    """S3.24."""
     said = Message.assistant_tool_call(ToolCall.of("toolu|1", "with dot", {}))
     talk = Transcript([Message.user_text("a"), said, Message.tool_result("toolu|1", "r")])
     encoded = encode(wire, talk, ToolSpec("with dot"))

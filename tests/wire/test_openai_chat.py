@@ -238,6 +238,7 @@ def test_a_message_that_only_calls(form: Any, expected: Json) -> None:
 
 
 def test_results_follow_their_calls_in_their_order() -> None:
+    """S1.9, S4.26."""
     history = (HELLO, called("a", "b", text="looking"), results("b"), results("a"), user("well?"))
     assert messages(*history)[1:] == [
         {"role": "assistant", "content": "looking", "tool_calls": [call("a"), call("b")]},
@@ -368,6 +369,7 @@ def test_details_go_back_as_they_came() -> None:
 
 @pytest.mark.parametrize("field", ["", "reasoning_content", "tags"])
 def test_foreign_reasoning_is_dropped_or_said_as_text(field: Any) -> None:
+    """S2.65."""
     history = (HELLO, said(ReasoningBlock("hm"), "yes", origin=OTHERS), user("go on"))
     dropped = encode(*history, quirks=Quirks(reasoning_field=field))
     assert json.loads(dropped.body)["messages"][1] == {"role": "assistant", "content": "yes"}
@@ -381,6 +383,7 @@ def test_foreign_reasoning_is_dropped_or_said_as_text(field: Any) -> None:
     ("rule", "alone", "calling"), [("none", False, False), ("tools", False, True), ("latest", False, True), ("all", True, True)]
 )
 def test_the_row_says_when_reasoning_goes_back(rule: Any, alone: bool, calling: bool) -> None:
+    """S3.20."""
     quirks = Quirks(reasoning_field="reasoning_content", thinking_replay=rule)
     assert ("reasoning_content" in messages(*TURN, quirks=quirks)[1]) is alone
     assert ("reasoning_content" in messages(*CALLING, quirks=quirks)[1]) is calling
@@ -499,6 +502,7 @@ WALK = ToolSpec("walk")
     ],
 )
 def test_which_tools_may_be_called(choice: Choice, quirks: Quirks, expected: Json, lost: list[str]) -> None:
+    """S4.12."""
     encoded = encode(HELLO, quirks=quirks, tools=(LOOK, WALK), choice=choice)
     sent = json.loads(encoded.body)
     assert {name: sent[name] for name in ("tool_choice", "parallel_tool_calls") if name in sent} == expected
@@ -600,6 +604,7 @@ CONTROL = Quirks(cache_style="control")
 
 
 def test_moving_marks_move_and_nothing_else_does() -> None:
+    """S3.5."""
     history = [HELLO, called("a"), results("a"), said("so"), user("and?"), said("well"), user("go on")]
     prior, before = None, b""
     for end in (1, 3, 5, 7):

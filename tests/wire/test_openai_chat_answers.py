@@ -90,6 +90,7 @@ def test_reasoning_is_read_in_every_spelling(message: Json, quirks: Quirks) -> N
 
 
 def test_reasoning_stands_first_whenever_it_comes() -> None:
+    """S0.38."""
     reply = replied(said({"content": "yes"}), said({"reasoning": "hm"}), said({"content": "!"}))
     assert [block.kind for block in reply.blocks] == ["reasoning", "text"]
     assert reply.text == "yes!"
@@ -168,6 +169,7 @@ A, B = ToolCall("a", "look", '{"x":1}'), ToolCall("b", "walk", "{}")
     ],
 )
 def test_calls_are_put_together_however_they_come(pieces: list[Json]) -> None:
+    """S4.14."""
     for reply in (
         replied(*(said({"tool_calls": [piece]}) for piece in pieces)),
         replied(said({"tool_calls": pieces})),

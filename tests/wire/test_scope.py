@@ -74,6 +74,7 @@ HOSTED = {
 @pytest.mark.parametrize("wire", MADE)
 @pytest.mark.parametrize("stamp", ["", "maker"])
 def test_a_hosted_block_goes_verbatim_to_its_maker_only(wire: str, stamp: str) -> None:
+    """S1.16."""
     role, raw = HOSTED[wire]
     block = HostedBlock(json.dumps(raw), wire, "a search", provider=stamp)
     talk = (Message.user_text("Go."), Message("assistant" if role == "assistant" else "user", (block,), id="h"))

@@ -11,6 +11,7 @@ from evener.cli.prompt import conversation, output_schema, split_words
 from evener.cli.terminal import Cleaner, clean, escape_json, say
 from evener.errors import BadValue
 from evener.local import LocalTransport, locate_weights
+from evener.local.server import check_installed
 from evener.model import Answer, Model, Stream, open_model
 from evener.providers.config import load_config
 from evener.providers.names import LOCAL
@@ -71,6 +72,7 @@ def _announce(model: Model) -> None:
     """Say why it takes long, when weights must be fetched first."""
     facts = model.endpoint.facts
     if facts.provider.vendor == LOCAL:
+        check_installed()
         weights = locate_weights(facts.model)
         if weights.bundle and not weights.path.is_file():
             say(f"evener: Fetching the weights of {weights.bundle.title} ({weights.bundle.size / 1e6:.0f} MB), this once.")

@@ -10,6 +10,7 @@ __all__ = ["parse", "parser"]
 
 WIRES = "anthropic_messages, openai_responses, openai_chat, gemini"
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+APPROVALS = ("ask", "auto", "deny")
 CODES = (
     "exit codes: 0 done, 1 failed, 2 called wrongly, 3 a key is missing, 4 the provider said no, "
     "5 the bytes did not arrive, 130 interrupted"
@@ -34,6 +35,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _complete(commands.add_parser("complete", help="ask a model once"))
     _run(commands.add_parser("run", help="run a prompt with tools, to a stop"))
+    _decide(commands.add_parser("approve", help="allow what a run waits for"), approves=True)
+    _decide(commands.add_parser("reject", help="reject what a run waits for, with a reason"), approves=False)
     _chat(commands.add_parser("chat", help="talk with a model, on a terminal"))
     _models(commands.add_parser("models", help="whom can be asked, what they can, and which keys are there"))
     _keys(commands.add_parser("keys", help="store, list and remove keys"))
@@ -111,6 +114,13 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-cost", default="", metavar="USD", help="stop when this much was spent")
     command.add_argument("--max-turns", type=int, metavar="N", help="stop after so many model requests")
     command.add_argument("--max-seconds", type=float, metavar="S", help="stop after so many seconds of work")
+    command.add_argument("--schema", default="", metavar="FILE|JSON", help="a JSON Schema that the final answer must fit")
+    command.add_argument(
+        "--approval",
+        choices=APPROVALS,
+        default="ask",
+        help="what needs approval: ask on the terminal, or stop where there is none (the default); allow all; reject all",
+    )
     command.add_argument("--json", action="store_true", help="print one JSON object at the end")
     command.add_argument("--stream-json", action="store_true", help="print each event as a line of JSON")
     command.set_defaults(run=_run_run)
@@ -132,8 +142,65 @@ def _run_run(options: argparse.Namespace) -> int:
         max_cost=options.max_cost,
         max_turns=options.max_turns,
         max_seconds=options.max_seconds,
+        schema=options.schema,
+        approval=options.approval,
     )
     return run(wish, form="stream-json" if options.stream_json else "json" if options.json else "text")
+
+
+def _decide(command: argparse.ArgumentParser, *, approves: bool) -> None:
+    command.description = (
+        f"{'Allows' if approves else 'Rejects'} everything that waits to be decided in a thread, once, from any process. "
+        "Give the tools and the store that the run has. No model is asked, unless the run is resumed."
+    )
+    command.epilog = CODES
+    command.add_argument("thread", metavar="THREAD", help="the thread, as `evener run` named it")
+    if approves:
+        command.add_argument("--edit", default="", metavar="JSON", help="run the call with these arguments instead")
+        command.add_argument(
+            "--only", nargs="+", action="extend", default=[], metavar="CALL", help="allow these, and reject the others"
+        )
+    command.add_argument("--why", default="", metavar="TEXT", help="the reason; of a rejected call the model is told it")
+    command.add_argument("--show", action="store_true", help="only print what waits, and decide nothing")
+    command.add_argument("--resume", action="store_true", help="go on with the run at once")
+    command.add_argument("--tools", action="append", default=[], metavar="MODULE:NAME", help="as for run; may be repeated")
+    command.add_argument("--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute")
+    command.add_argument("--store", default="", metavar="FILE", help="where steps are kept; default: the data folder")
+    command.add_argument("-m", "--model", default="", metavar="M", help="with --resume: the model that goes on")
+    command.add_argument("-s", "--system", default="", metavar="TEXT", help="with --resume: the system prompt")
+    command.set_defaults(run=_run_approve if approves else _run_reject, edit="", only=[])
+
+
+def _run_approve(options: argparse.Namespace) -> int:
+    return _run_decide(options, approves=True)
+
+
+def _run_reject(options: argparse.Namespace) -> int:
+    return _run_decide(options, approves=False)
+
+
+def _run_decide(options: argparse.Namespace, *, approves: bool) -> int:
+    from evener.cli import run as running
+    from evener.cli.decide import Wish, run
+
+    resumed = running.Wish(
+        harness=options.harness,
+        tools=tuple(options.tools),
+        store=options.store,
+        model=options.model,
+        system=options.system,
+        resume=options.thread,
+    )
+    wish = Wish(
+        run=resumed,
+        verdict="allow" if approves else "reject",
+        why=options.why,
+        edit=options.edit,
+        only=tuple(options.only),
+        show=options.show,
+        resume=options.resume,
+    )
+    return run(wish)
 
 
 def _chat(command: argparse.ArgumentParser) -> None:

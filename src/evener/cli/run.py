@@ -6,7 +6,7 @@ Ctrl-C ends it at once; the log stays all the same.
 
 import asyncio
 import os
-import signal
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -18,18 +18,21 @@ import msgspec
 
 from evener import streaming as st
 from evener.cli.activity import Activity
+from evener.cli.asking import Approvals, Interrupts, decisions_for, described
 from evener.cli.documents import event_document, result_document
-from evener.cli.prompt import conversation
+from evener.cli.prompt import conversation, output_schema
 from evener.cli.terminal import Cleaner, escape_json, say
-from evener.errors import BadValue, UsageError
-from evener.harness import Harness, RunStream
+from evener.errors import ApprovalStale, BadValue, UsageError
+from evener.harness import Harness, RunStream, Thread
 from evener.harness.finding import find_harness
 from evener.loop.limits import Limits
+from evener.model.seam import Askable
+from evener.providers.config import load_config
 from evener.result import RunResult
 from evener.tools.tool import Tool
 from evener.transcript.message import Message
 
-__all__ = ["Form", "Wish", "run"]
+__all__ = ["Form", "Wish", "harness_of", "run", "same"]
 
 Form = Literal["text", "json", "stream-json"]
 INTERRUPTED = 130
@@ -50,11 +53,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: str = ""
     max_turns: int | None = None
     max_seconds: float | None = None
+    schema: str = ""
+    approval: Approvals = "ask"
 
 
 def run(wish: Wish, *, form: Form) -> int:
     """Run, print, and say how it ended."""
-    harness = _harness(wish)
+    harness = harness_of(wish)
     limits = _limits(wish)
     if wish.resume and wish.words:
         raise UsageError("A run is resumed as it is, without a prompt. Give the prompt with --thread instead of --resume.")
@@ -65,48 +70,84 @@ def run(wish: Wish, *, form: Form) -> int:
 async def _watched(harness: Harness, wish: Wish, prompt: Message | None, limits: Limits | None, form: Form) -> int:
     thread = harness.thread(wish.resume or wish.thread, limits=limits)
     stream = thread.resume_stream() if prompt is None else thread.stream(prompt)
-    stopped = _stop_on_interrupt(stream)
-    show = PRINTERS[form]()
+    interrupts = Interrupts()
+    show = _Value() if wish.schema and form == "text" else PRINTERS[form]()
     try:
-        async with stream:
-            async for event in stream:
-                show.event(event)
-            result = await stream.result()
+        result = await _decided(thread, await _shown(stream, show, interrupts), wish.approval, show, interrupts)
     except asyncio.CancelledError:
-        _how_to_go_on(thread.id, "Stopped at once.")
+        _how_to_go_on(wish, thread.id, "Stopped at once.")
         return INTERRUPTED
     except BaseException:
         show.close()
         if thread.id:
-            _how_to_go_on(thread.id, "The run failed.")
+            _how_to_go_on(wish, thread.id, "The run failed.")
         raise
-    show.close()
     show.result(result)
     if result.ok:
         return 0
-    _how_to_go_on(thread.id, f"Stopped ({result.stop}): {result.detail}")
-    return INTERRUPTED if stopped() else 1
+    if result.stop == "approval":
+        _how_to_decide(wish, result)
+    else:
+        _how_to_go_on(wish, thread.id, f"Stopped ({result.stop}): {result.detail}")
+    return INTERRUPTED if interrupts.pressed else 1
 
 
-def _how_to_go_on(thread: str, what: str) -> None:
-    say(f"evener: {what} Nothing is lost; go on with: evener run --resume {thread}")
+async def _shown(stream: RunStream, show: "Printer", interrupts: Interrupts) -> RunResult:
+    """One go of the run, to its stop."""
+    asked: set[asyncio.Future[None]] = set()
+    interrupts.stop = lambda: asked.add(asyncio.ensure_future(stream.cancel("Ctrl-C was pressed.")))
+    async with stream:
+        async for event in stream:
+            show.event(event)
+        result = await stream.result()
+    interrupts.stop = None
+    show.close()
+    return result
 
 
-def _stop_on_interrupt(stream: RunStream) -> Callable[[], bool]:
-    """Ctrl-C asks the run to stop, and a second one insists. What is returned says whether that happened."""
-    loop, pressed = asyncio.get_running_loop(), []
-    asked: set[asyncio.Task[None]] = set()
-    main = asyncio.current_task()
+async def _decided(
+    thread: Thread, result: RunResult, approvals: Approvals, show: "Printer", interrupts: Interrupts
+) -> RunResult:
+    """Decide what the run waits for, and let it go on, until it waits for nothing or nobody decides."""
+    refused: set[str] = set()
+    while result.stop == "approval" and not interrupts.pressed:
+        decisions = await decisions_for(result, approvals, interrupts)
+        if decisions is None:
+            return result
+        try:
+            await thread.decide(decisions)
+        except ApprovalStale as error:
+            known = {one.id for one in result.approvals}
+            if known <= refused:
+                raise
+            refused |= known
+            say(f"evener: {error}")  # somebody else was quicker, or it took too long: the log knows how to go on
+        result = await _shown(thread.resume_stream(), show, interrupts)
+    return result
 
-    def interrupt() -> None:
-        pressed.append(1)
-        if len(pressed) == 1:
-            asked.add(asyncio.ensure_future(stream.cancel("Ctrl-C was pressed.")))
-        elif main is not None:
-            main.cancel()
 
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    return lambda: bool(pressed)
+def _how_to_go_on(wish: Wish, thread: str, what: str) -> None:
+    say(f"evener: {what} Nothing is lost; go on with: {shlex.join(['evener', 'run', *same(wish), '--resume', thread])}")
+
+
+def _how_to_decide(wish: Wish, result: RunResult) -> None:
+    for one in result.approvals:
+        say(f"evener: {described(one)}")
+    if wish.store == "memory":
+        say("evener: Stopped, for nobody is there to ask. The run is lost, for --store memory ends with this command.")
+        return
+    words = [*same(wish, deciding=True), result.thread]
+    say(f"evener: Stopped until it is decided. Nothing is lost; allow it with: {shlex.join(['evener', 'approve', *words])}")
+    say(f"evener: or reject it with: {shlex.join(['evener', 'reject', *words, '--why', 'REASON'])}")
+    say(f"evener: then go on with: {shlex.join(['evener', 'run', *same(wish), '--resume', result.thread])}")
+
+
+def same(wish: Wish, *, deciding: bool = False) -> list[str]:
+    """The words that make the same harness in another process; fewer are enough to decide about its calls."""
+    words = [("--harness", wish.harness), *(("--tools", tools) for tools in wish.tools), ("--store", wish.store)]
+    if not deciding:
+        words = [("-m", wish.model), ("-s", wish.system), ("--schema", wish.schema), *words]
+    return [part for option, value in words if value for part in (option, value)]
 
 
 # What is printed.
@@ -138,6 +179,8 @@ class _Text:
                 pass
 
     def result(self, result: RunResult) -> None:
+        if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:
+            _print(result.output_text.encode())  # a structured answer that came by another way than words
         for loss in result.losses:
             say(f"loss: {loss}")
 
@@ -154,6 +197,27 @@ class _Text:
     def _end_line(self) -> None:
         if self._last != "\n":
             self._write("\n")
+
+
+class _Value:
+    """The structured answer as JSON, at the end. What the model says on the way to it is not part of it."""
+
+    def __init__(self) -> None:
+        self._activity = Activity()
+
+    def event(self, event: st.StreamEvent) -> None:
+        self._activity.event(event)
+
+    def result(self, result: RunResult) -> None:
+        if result.ok:
+            _print(msgspec.json.format(msgspec.json.encode(result.output), indent=2))
+        elif result.text and result.stop == "output_retries":
+            say(f"evener: What the model said last: {result.text[:500]}")
+        for loss in result.losses:
+            say(f"loss: {loss}")
+
+    def close(self) -> None:
+        self._activity.clear()
 
 
 class _Json:
@@ -182,7 +246,8 @@ class _Lines:
         """Nothing is open."""
 
 
-PRINTERS: dict[Form, Callable[[], _Text | _Json | _Lines]] = {"text": _Text, "json": _Json, "stream-json": _Lines}
+Printer = _Text | _Value | _Json | _Lines
+PRINTERS: dict[Form, Callable[[], Printer]] = {"text": _Text, "json": _Json, "stream-json": _Lines}
 
 
 def _print(document: bytes) -> None:
@@ -193,15 +258,19 @@ def _print(document: bytes) -> None:
 # What is asked for.
 
 
-def _harness(wish: Wish) -> Harness:
+def harness_of(wish: Wish, *, model: Askable | None = None) -> Harness:
+    """The harness that the words describe, with the configured policy; or the one that they name, which has its own."""
     if wish.harness:
-        if wish.model or wish.tools or wish.system or wish.store:
+        if wish.model or wish.tools or wish.system or wish.store or wish.schema:
             raise UsageError(
-                "A harness brings its own model, tools, system prompt and store. Leave --harness out to set them here."
+                "A harness brings its own model, tools, system prompt, schema and store. Leave --harness out to set them here."
             )
         return find_harness(wish.harness)
+    schema = output_schema(wish.schema)
     return Harness(
-        wish.model,
+        model or wish.model,
+        output=schema.schema if schema else None,
+        policy=load_config(environ=os.environ).policy,
         tools=[tool for reference in wish.tools for tool in _tools(reference)],
         system=wish.system or None,
         store=wish.store or None,

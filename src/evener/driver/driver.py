@@ -4,10 +4,11 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
+import asyncio
 from collections.abc import Iterable
 from decimal import Decimal
 from hashlib import sha256
-from time import time
+from time import monotonic, time
 
 import msgspec
 from msgspec.structs import replace
@@ -230,7 +231,13 @@ class Driver:
         self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
-            answer = await self._listener.during(self._asked(model), until=self._is_given_up)
+            async with asyncio.timeout(self._seconds_left) as clock:
+                answer = await self._listener.during(self._asked(model), until=self._is_given_up)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            await self._out_of_time(shown=self._teller.told > shown)
+            return None
         except EvenerError as error:
             self.error = error
             if self._teller.told > shown:
@@ -239,13 +246,26 @@ class Driver:
             return None
         if answer is None:
             if self._teller.told > shown:
-                self.tell(st.Retracted, why="The user spoke.")
+                self.tell(st.Retracted, why="The user spoke." if self.state.cancelled is None else "The run was cancelled.")
             return None
         self.answers = {model.name: answer}
-        await self.record(*replied(answer, self._agent.shape, self._agent.setup.tools))
+        told, *more = replied(answer, self._agent.shape, self._agent.setup.tools)
+        await self.record(told, *more)
         self._over = self._budget.claim_calls(len(self.state.calls))
-        self.tell(st.TurnFinished, message=answer.message, usage=answer.reply.usage)
+        self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
         return answer
+
+    @property
+    def _seconds_left(self) -> float | None:
+        """How long the run may still work, as of the last event; None without a limit."""
+        limit = self._agent.setup.limits.seconds
+        return None if limit is None else max(limit - self.state.used.seconds, 0.0)
+
+    async def _out_of_time(self, *, shown: bool) -> None:
+        why = f"The run has used its {self._agent.setup.limits.seconds:g} seconds, and the model had not answered."
+        if shown:
+            self.tell(st.Retracted, why=why)
+        await self._finish("limit", why)
 
     async def _asked(self, model: Askable) -> Answered:
         transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
@@ -311,7 +331,9 @@ class Driver:
         self.tell(st.ToolFinished, call=step.call, result=done)
 
     async def _called(self, step: RunTool) -> ev.CallFinished:
-        caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress)
+        left = self._seconds_left
+        deadline = None if left is None else monotonic() + left
+        caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress, deadline)
         call = replace(step.call, raw=step.arguments) if step.arguments else step.call
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None:  # the interrupted start did not take effect, so this is the first one that may

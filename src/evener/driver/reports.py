@@ -6,6 +6,7 @@ from time import time
 import msgspec
 
 from evener import events as ev
+from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, ProviderError
 from evener.loop.steps import RefuseCall
 from evener.model.chain import falls_back
@@ -13,6 +14,8 @@ from evener.model.seam import Answered
 from evener.store.log import Note
 from evener.tools.outputs import Correct, Final, OutputShape, judge
 from evener.transcript.blocks import TextBlock
+from evener.transcript.calls import with_unique_ids
+from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
 __all__ = ["events_of", "failed", "refused", "replied", "settled"]
@@ -45,24 +48,28 @@ def failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
     )  # fmt: skip
 
 
-def replied(answer: Answered, shape: OutputShape | None, tools: Collection[str]) -> tuple[ev.Event, ...]:
+def replied(
+    answer: Answered, shape: OutputShape | None, tools: Collection[str]
+) -> tuple[ev.Replied, *tuple[ev.CallFinished, ...]]:
     """The answer, and what is known of its calls of `final_result` at once: they never run."""
     cost = answer.cost
     reply = answer.reply
+    renamed: list[Loss] = []
+    message = with_unique_ids(answer.message, set(), [], renamed)  # a call is known by its id from here on
     problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
     found = judge(reply, answer.output, shape=shape, form=answer.form, tool_names=tools) if shape else None
     output = found.text if isinstance(found, Final) else ""
-    told: tuple[ev.Event, ...] = ()
+    told: tuple[ev.CallFinished, ...] = ()
     if isinstance(found, Correct):
         problems = (found.message,)
         told = tuple(
-            ev.CallFinished(at=time(), call=call, ok=False, content=(TextBlock(found.message),), outcome="failed")
-            for call in found.calls
+            ev.CallFinished(at=time(), call=call.id, ok=False, content=(TextBlock(found.message),), outcome="failed")
+            for call in message.calls
+            if found.calls and call.name == FINAL_RESULT
         )
     replied = ev.Replied(
-        at=time(), message=answer.message, stop=answer.reply.stop, cost=cost.amount, exact=cost.exact, losses=answer.losses,
-        seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=answer.reply.id, problems=problems,
-        output=output,
+        at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact, losses=(*answer.losses, *renamed),
+        seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=reply.id, problems=problems, output=output,
     )  # fmt: skip
     return (replied, *told)
 

@@ -1,6 +1,7 @@
 """Decisions about what waits: made once, from any process, about exactly what was asked."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from time import time
 
 import msgspec
@@ -16,7 +17,7 @@ from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import json_text
 
-__all__ = ["Bench", "Court", "Decision", "decide"]
+__all__ = ["Bench", "Court", "Decision", "decide", "keyed"]
 
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,18 +44,24 @@ Court = Callable[[str], Bench]
 """The bench for the harness of this name: a run inside a call may belong to another one."""
 
 
+def keyed(approvals: Iterable[Approval]) -> dict[str, Approval]:
+    """What waits, by the name under which it is decided: its key, with its thread before it where two keys are the same."""
+    found = tuple(approvals)
+    often = Counter(one.key for one in found)
+    return {one.key if often[one.key] == 1 else f"{one.thread}:{one.key}": one for one in found}
+
+
 async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, court: Court) -> None:
     """Decide everything that waits in this log and in runs inside its calls, by the key of each approval (a call's id).
 
     ApprovalStale when it was decided before, has expired, or is about something that has changed. Nothing is run here.
     """
-    waiting = {one.key: one for one in approvals_of(fold(await store.read(log)), log)}
+    waiting = keyed(approvals_of(fold(await store.read(log)), log))
     _cover(log, waiting, decisions)
     notes: dict[tuple[str, str], list[dict[str, object]]] = {}
-    for key, decision in decisions.items():
-        one = waiting[key]
+    for key, one in waiting.items():  # in the order of the questions: of two who decide, the first to post is the only one
         bench = court(await _harness_of(store, one.thread))
-        notes.setdefault((one.thread, one.id), []).append(_checked(one, decision, bench))
+        notes.setdefault((one.thread, one.id), []).append(_checked(one, decisions[key], bench))
     for (thread, approval), made in notes.items():
         body = msgspec.json.encode({"decisions": made}).decode()
         if not await store.post(thread, Note(f"decide:{approval}", "decide", body)):
@@ -92,12 +99,14 @@ def _checked(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, o
 
 
 def _about_call(waiting: Approval, call: ToolCall, decision: Decision, bench: Bench) -> dict[str, object]:
+    tool = bench.toolbox.get(call.name)
     if bench.judge(call).digest != waiting.digest:
+        if tool is None:
+            raise ApprovalStale(f"There is no tool {call.name!r} here. Decide about it with the tools that the run has.")
         raise ApprovalStale(f"The tool {call.name!r} has changed since. Resume the thread: it is asked again.")
     if decision.arguments is None or decision.verdict == "reject":
         return {}
     edited = msgspec.structs.replace(call, raw=json_text(decision.arguments, "The edited arguments"))
-    tool = bench.toolbox.get(call.name)
     problems = tool.read(edited.raw) if tool else ()
     if isinstance(problems, tuple) and problems:
         raise UsageError(f"The edited arguments do not fit. {told(call.name, problems)}")

@@ -11,13 +11,16 @@ from typing import TypeVar
 import msgspec
 
 from evener import events as ev
+from evener.context.scratchpad import Scratchpad
 from evener.driver import Agent
 from evener.errors import UsageError
 from evener.events import Interrupt
 from evener.harness.approvals import Bench, Decision
 from evener.harness.judging import judge_of
+from evener.harness.pads import LogNotebook, Pad
 from evener.harness.running import RunStream
 from evener.harness.subagents import subagent_tool
+from evener.harness.system import Given, System
 from evener.harness.thread import Prompt, Thread
 from evener.hooks import Answer, Hook, HookEvent, Hooks, Moment
 from evener.loop.gate import Gate, Judgement
@@ -32,14 +35,14 @@ from evener.store.log import Store
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
 from evener.tools.calling import Caller, with_reader
+from evener.tools.notes import scratchpad_tool
 from evener.tools.outputs import OutputShape
 from evener.tools.threads import Threads
 from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
 from evener.transcript.ask import Effort, OutputForm
-from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
-from evener.transcript.transcript import Transcript
 from evener.transport.http import shared_transport
 
 __all__ = ["Harness", "Subagent"]
@@ -56,7 +59,9 @@ class Harness:
     the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
     final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
     `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever). `hooks` are
-    told what runs do. `agents` are other harnesses that this one may hand a task to.
+    told what runs do. `agents` are other harnesses that this one may hand a task to. `system` is a text, blocks, a
+    `SystemPrompt` of five parts, or a function that gives one of these: rendered once a run. `scratchpad` gives the model a
+    tool for working notes; a `Scratchpad` is what a conversation begins with, and says who sees which section.
     """
 
     def __init__(
@@ -64,7 +69,7 @@ class Harness:
         model: ModelLike | Sequence[ModelLike] = "",
         *,
         tools: Iterable[Tool | Callable[..., object]] = (),
-        system: str | Iterable[TextBlock] | None = None,
+        system: Given = None,
         name: str = "",
         store: Store | str | PathLike[str] | None = None,
         limits: Limits | None = None,
@@ -80,6 +85,7 @@ class Harness:
         output_form: OutputForm = "",
         hooks: Iterable[Hook] = (),
         agents: Iterable["Subagent"] = (),
+        scratchpad: bool | Scratchpad = False,
     ) -> None:
         named = (model,) if isinstance(model, str) or not isinstance(model, Sequence) else tuple(model)
         self._models = tuple(
@@ -91,14 +97,16 @@ class Harness:
         if not self._models:
             raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
         self._name = name
-        self._system = Transcript(system=system).system_blocks
+        self._system = System(system, deps=deps)
         self._limits = limits or Limits()
         self._deps = deps
         self._store = _store(store)
         self._hooks = Hooks(hooks)
         self._agents = {agent.name: agent for agent in agents}
         given = Toolbox((*tools, *(self._agent_tool(agent) for agent in self._agents.values())))
-        self._toolbox = with_reader(given, self._store) if page_output else given
+        paged = with_reader(given, self._store) if page_output else given
+        self._pad = Scratchpad() if scratchpad is True else scratchpad or None
+        self._toolbox = paged if self._pad is None else paged.add(scratchpad_tool(LogNotebook()))
         self._threads = Threads()
         self._policy = policy
         self._interrupts = frozenset(interrupts)
@@ -203,16 +211,18 @@ class Harness:
             decide_within=self._decide_within,
             hooks=self._hooks,
         )
-        config = ev.Configured(at=0.0, model=self._models[0].name, system=self._system, tools=self._toolbox.specs)
+        config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)
         return Thread(
             id,
             agent=agent,
             config=config,
+            system=self._system,
             store=store,
             court=self._court,
             name=self._name if name is None else name,
             transport=shared_transport(),
             history=history,
+            pad=None if self._pad is None else Pad(self._pad),
             begin=begin,
         )
 

@@ -4,8 +4,9 @@ Nothing else is kept, so the pad is the same after a crash, in another process, 
 the result of the tool: in the system prompt it would throw away what a provider has cached.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from threading import Lock
 
 from evener import events as ev
 from evener.context.scratchpad import Change, Scratchpad
@@ -18,29 +19,46 @@ NAME = "scratchpad"
 
 
 class Pad:
-    """The pad after the events that were given so far, from what a conversation begins with."""
+    """The pad of one log. `first` is what the conversation begins with."""
 
     def __init__(self, first: Scratchpad) -> None:
         self._first = first
+        self._lock = Lock()  # tools ask from their threads
+        self._now = first
         self._open: set[str] = set()
-        self.now = first
+        self._seen = 0  # how many events of the run under way are folded
 
-    def add(self, events: Iterable[ev.Event]) -> None:
-        """Fold further events. What other tools write into their metadata is their own."""
+    def opened(self, events: Sequence[ev.Event]) -> None:
+        """A run begins, and these are the events of the log since the last one."""
+        with self._lock:
+            self._fold(events)
+            self._seen = 0
+
+    def after(self, events: Sequence[ev.Event]) -> Scratchpad:
+        """The pad after these events of the run under way: all of them so far, each time."""
+        with self._lock:
+            new = events[self._seen :]
+            self._seen += len(new)
+            self._fold(new)
+            return self._now
+
+    def forget(self) -> None:
+        """The log will be read anew."""
+        with self._lock:
+            self._now, self._seen = self._first, 0
+            self._open.clear()
+
+    def _fold(self, events: Iterable[ev.Event]) -> None:
+        """What other tools write into their metadata is their own."""
         for event in events:
             match event:
-                case ev.CallStarted(call=call, tool=tool) if tool == NAME:
-                    self._open.add(call)
+                case ev.CallStarted(call=call, tool=tool):
+                    (self._open.add if tool == NAME else self._open.discard)(call)
                 case ev.CallFinished(call=call) if call in self._open:
                     self._open.remove(call)
-                    self.now = pad_of((event.metadata,), self.now)
+                    self._now = pad_of((event.metadata,), self._now)
                 case _:
                     pass
-
-    def clear(self) -> None:
-        """Nothing was given yet."""
-        self._open.clear()
-        self.now = self._first
 
 
 current_pad: ContextVar[Callable[[], Scratchpad]] = ContextVar("evener_pad")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
 from evener import streaming as st
-from evener.errors import EvenerError
+from evener.errors import EvenerError, UsageError
 from evener.result import RunResult
 
 __all__ = ["RunStream"]
@@ -24,15 +24,24 @@ class RunStream:
     def __init__(self, start: Callable[[Show], Awaitable[RunResult]], say: Say) -> None:
         self._events: deque[st.StreamEvent] = deque()
         self._more = asyncio.Event()
+        self._begun = asyncio.Event()
         self._say = say
-        self._task = asyncio.ensure_future(self._go(start))
-        self._task.add_done_callback(lambda _: self._more.set())  # also when it is cancelled before it begins
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise UsageError("A stream needs a running event loop, and there is none. Use async code, or run_sync.") from None
+        self._task = loop.create_task(self._go(start))
+        self._task.add_done_callback(lambda _: self._wake())  # also when it is cancelled before it begins
 
     async def _go(self, start: Callable[[Show], Awaitable[RunResult]]) -> RunResult:
         return await start(self._show)
 
     def _show(self, event: st.StreamEvent) -> None:
         self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._begun.set()
         self._more.set()
 
     async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
@@ -53,10 +62,12 @@ class RunStream:
 
     async def steer(self, text: str, *, now: bool = False) -> None:
         """Say something to the model while it is busy: with its next request, or `now`, giving up the present one."""
+        await self._begun.wait()  # there is a log to say it to
         await self._say("steer", {"text": text, "now": now})
 
     async def cancel(self, why: str = "") -> None:
         """Ask the run to stop; it ends with a result whose `stop` is `cancelled`."""
+        await self._begun.wait()
         await self._say("cancel", {"why": why})
 
     async def aclose(self) -> None:

@@ -27,7 +27,7 @@ class System:
     def __init__(self, given: Given, *, deps: object = None) -> None:
         function = given if callable(given) else None
         self._function: Callable[[PromptContext], Whole] | None = function
-        self._whole = None if callable(given) else _sound(given)
+        self._whole: Blocks | SystemPrompt = () if callable(given) else _sound(given)
         self._deps = deps
         self._before: Blocks | None = None  # the stable parts, as they were the last time
 

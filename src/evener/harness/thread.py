@@ -11,7 +11,9 @@ from evener.budget import Budget
 from evener.driver import Agent, Driver, surely
 from evener.errors import EvenerError, UsageError
 from evener.harness.approvals import Court, Decision, decide
+from evener.harness.pads import Pad, current_pad
 from evener.harness.running import RunStream, Show
+from evener.harness.system import System
 from evener.hooks import AddContext, Cancel
 from evener.loop.limits import Spent
 from evener.loop.state import State, fold
@@ -38,6 +40,7 @@ NOT_RESUMABLE = ("done", "refusal", "length")
 class Thread:
     """One log. Not to be used for two runs at once: what is said to a busy one steers it.
 
+    `config` is without the system prompt, which `system` renders for each run. `pad` is None where there is no scratchpad.
     `begin`: a log of this id may not be there yet, and is begun then.
     """
 
@@ -47,11 +50,13 @@ class Thread:
         *,
         agent: Agent,
         config: ev.Configured,
+        system: System,
         store: Store,
         court: Court,
         name: str = "",
         transport: Transport | None = None,
         history: Iterable[Message] = (),
+        pad: Pad | None = None,
         begin: bool = False,
     ) -> None:
         self._begin = begin
@@ -62,6 +67,8 @@ class Thread:
         self._id = id
         self._agent = agent
         self._config = config
+        self._system = system
+        self._pad = pad
         self._store = store
         self._name = name
         self._media = Media(store.put_blob, store.get_blob, transport)
@@ -112,7 +119,11 @@ class Thread:
         if not state.run:
             return await self.run(prompt)
         if state.finished is not None:
-            return self._with_output(result_of(state, await self._store.read(self._id), log=self._id))
+            events = await self._store.read(self._id)
+            self._forget()
+            result = self._completed(result_of(state, events, log=self._id), events)
+            self._forget()
+            return result
         return await self.resume()
 
     async def decide(self, decisions: Mapping[str, Decision]) -> None:
@@ -140,11 +151,11 @@ class Thread:
         try:
             beginning = opening(state)
             driver = self._driver = self._driver_of(log, state, beginning, site, show)
-            result = await self._driven(driver, beginning)
+            result = await self._with_pad(driver, beginning)
             self._state, self._length = driver.state, length + len(driver.events)
             return result
         except BaseException:
-            self._state, self._length = None, 0  # an append that was cut off may be in the log: it is read anew next time
+            self._forget()  # an append that was cut off may be in the log: it is read anew next time
             raise
         finally:
             self._driver = None
@@ -153,6 +164,11 @@ class Thread:
                 if site is not None:
                     site.tally.add(driver.state.spent.since(state.spent if driver.state.run == state.run else Spent()))
             await surely(log.aclose())
+
+    def _forget(self) -> None:
+        self._state, self._length = None, 0
+        if self._pad is not None:
+            self._pad.forget()
 
     def _driver_of(
         self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None
@@ -178,6 +194,16 @@ class Thread:
             show=show or (site.show if site else None),
         )
 
+    async def _with_pad(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
+        pad = self._pad
+        if pad is None:
+            return await self._driven(driver, beginning)
+        token = current_pad.set(lambda: pad.after(driver.events))
+        try:
+            return await self._driven(driver, beginning)
+        finally:
+            current_pad.reset(token)
+
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
         resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
         driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed)
@@ -197,7 +223,7 @@ class Thread:
             await driver.record(*_with_hooks(driver, beginning))
             state = await driver.drive()
             earlier = await self._store.read(self._id) if resumed else driver.events
-            result = self._with_output(result_of(state, earlier, log=self._id, warnings=driver.warnings))
+            result = self._completed(result_of(state, earlier, log=self._id, warnings=driver.warnings), driver.events)
             if result.stop == "provider_error" and driver.error is not None:
                 driver.error.thread = self._id
                 raise driver.error
@@ -207,9 +233,14 @@ class Thread:
         driver.tell(st.RunFinished, result=result)
         return result
 
-    def _with_output(self, result: RunResult) -> RunResult:
-        """The structured answer as the type that was asked for; without one, the text is the answer."""
+    def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
+        """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.
+
+        `events` are those since the log was opened.
+        """
         shape = self._agent.shape
+        if self._pad is not None:
+            result = msgspec.structs.replace(result, scratchpad=self._pad.after(events))
         if shape is None:
             return msgspec.structs.replace(result, output=result.text) if result.ok else result
         found = shape.read(result.output_text) if result.ok and result.output_text else None
@@ -220,6 +251,8 @@ class Thread:
         if self._id:
             try:
                 log, new = await self._store.open(self._id, holder=new_claim(), after=self._length)
+                if self._pad is not None:
+                    self._pad.opened(new)
                 return log, fold(new, self._state)
             except NoLog:
                 if not self._begin:
@@ -238,23 +271,27 @@ class Thread:
 
         def opening(state: State) -> tuple[ev.Event, ...]:
             told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
-            return (*self._configured(state), *told, ev.Prompted(at=time(), run=new_id(), message=message))
+            run = new_id()
+            system = self._system.begun(thread=self._id, run=run)
+            return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
 
         return opening
 
     def _resumed(self, state: State) -> tuple[ev.Event, ...]:
         if not state.run:
             raise UsageError(f"Thread {self._id} has no run to resume. Give it a prompt instead.")
+        if state.finished is not None and state.finished.cause in NOT_RESUMABLE:
+            raise UsageError(f"The last run of thread {self._id} came to its end. Give it a prompt to go on.")
+        known = state.config.system if state.config else ()
+        configured = self._configured(state, self._system.resumed(known, thread=self._id, run=state.run))
         if state.finished is not None:
-            if state.finished.cause in NOT_RESUMABLE:
-                raise UsageError(f"The last run of thread {self._id} came to its end. Give it a prompt to go on.")
-            return (*self._configured(state), ev.Continued(at=time(), run=state.run))
+            return (*configured, ev.Continued(at=time(), run=state.run))
         under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
-        return (*self._configured(state), *((ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()))
+        return (*configured, *((ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()))
 
-    def _configured(self, state: State) -> tuple[ev.Event, ...]:
+    def _configured(self, state: State, system: tuple[TextBlock, ...]) -> tuple[ev.Event, ...]:
         known = state.config
-        ours = self._config
+        ours = msgspec.structs.replace(self._config, system=system)
         if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
             return ()
         return (msgspec.structs.replace(ours, at=time()),)

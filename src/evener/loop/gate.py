@@ -57,13 +57,14 @@ def batch(state: State, gate: Gate, now: float) -> tuple[Step, ...] | None:
 def released(pending: Pending, state: State, gate: Gate) -> Step:
     """The step for a call that nothing holds back any more."""
     call = pending.call
-    found = gate.judge(call) if gate.judge else Judgement()
+    waiting = state.waiting_for(call.id)
+    decision = waiting.decision if waiting else None
+    runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
+    found = gate.judge(runs) if gate.judge else Judgement()  # what would run: rules may have changed since it was decided
     if found.verdict == "deny":
         return RefuseCall(
             call, f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {found.why or 'not allowed'}.", found.rule
         )
-    waiting = state.waiting_for(call.id)
-    decision = waiting.decision if waiting else None
     if decision is not None and decision.verdict == "reject":
         why = f": {decision.why}" if decision.why else "."
         return RefuseCall(call, f"ApprovalRejected{why}", found.rule)

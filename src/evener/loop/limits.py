@@ -1,6 +1,7 @@
 """What a run may use up, what it has used, and what the model is told when little is left. Pure."""
 
 from decimal import Decimal
+from math import inf
 
 import msgspec
 
@@ -35,10 +36,16 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def __post_init__(self) -> None:
         for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
             value = self.__getattribute__(name)
-            if value is not None and value <= 0:
+            if value is not None and not _is_amount(value):
                 raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
         if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
             raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, Decimal) and value.is_nan():
+        return False  # it cannot even be compared
+    return isinstance(value, int | float | Decimal) and 0 < value < inf
 
 
 class Spent(msgspec.Struct, frozen=True):

@@ -277,12 +277,9 @@ def _marked(sheet: Sheet) -> Policy:
     """The policy with names that cannot be taken for those of the user's own rules."""
     policy = sheet.policy or Policy()
     file = Path(sheet.page.file).name
-    rules = (_renamed(rule, rule.name if rule.name.endswith(file) else f"{rule.name} ({file})") for rule in policy.rules)
+    names = [rule.name if rule.name.endswith(f" of {file}") else f"{rule.name} ({file})" for rule in policy.rules]
+    rules = (msgspec.structs.replace(rule, name=name) for rule, name in zip(policy.rules, names, strict=True))
     return Policy(tuple(rules), policy.default)
-
-
-def _renamed(rule: Rule, name: str) -> Rule:
-    return msgspec.structs.replace(rule, name=name)
 
 
 def _check(place: Place, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:

@@ -41,11 +41,15 @@ class Shelf(Protocol):
 
 
 class CallSite(msgspec.Struct, frozen=True):
-    """Where a call belongs: its run, its idempotency key, and who hears of its progress (call, text, fraction)."""
+    """Where a call belongs: its run, its idempotency key, and who hears of its progress (call, text, fraction).
+
+    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit.
+    """
 
     run: str
     key: str
     report: Callable[[str, str, float], None]
+    deadline: float | None = None
 
 
 def with_reader(toolbox: Toolbox, shelf: Shelf) -> Toolbox:
@@ -123,7 +127,9 @@ class Caller:
         def report(progress: Progress) -> None:
             site.report(call.id, progress.text, -1.0 if progress.fraction is None else progress.fraction)
 
-        return ToolContext(call_id=call.id, deps=self._deps, run_id=site.run, key=site.key, report=report)
+        return ToolContext(
+            call_id=call.id, deps=self._deps, run_id=site.run, key=site.key, deadline=site.deadline, report=report
+        )
 
     async def _shelved(self, block: ResultContent) -> ResultContent:
         match block:

@@ -1,0 +1,339 @@
+"""Approvals on the command line: `run --approval`, `approve`, `reject`, the configured policy, and `run --schema`.
+
+Real processes, a strict fake on loopback, and a terminal where one is asked for.
+"""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from evener.testing.servers import Call, FakeServer, Text, turn
+from tests.cli.run import Done, Home, command
+from tests.cli.test_complete import SENTINEL, asked, point
+
+SHOP = '''
+from evener import Harness, tool
+
+
+@tool(effect="write", approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    open("paid", "a").write(f"{amount}\\n")
+    return f"paid {amount}"
+
+
+@tool(effect="write")
+def send(to: str) -> str:
+    """Send."""
+    open("sent", "a").write(f"{to}\\n")
+    return "sent"
+
+
+both = [pay, send]
+'''
+HARNESS = """
+from shop import pay
+
+from evener import Harness
+
+agent = Harness("anthropic:claude-opus-4-5", tools=[pay], name="clerk", store="runs.db")
+"""
+PERSON = '{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"]}'
+OPTIONS = ("--tools", "shop:both", "--store", "runs.db")
+
+
+@pytest.fixture
+def shop(home: Home) -> Iterator[FakeServer]:
+    (home.folder / "shop.py").write_text(SHOP, encoding="utf-8")
+    with FakeServer("anthropic_messages", key=SENTINEL) as server:
+        point(home, server, more='model = "anthropic:claude-opus-4-5"')
+        yield server
+
+
+def effects(home: Home, name: str = "paid") -> str:
+    path = home.folder / name
+    return path.read_text() if path.exists() else ""
+
+
+def paused(home: Home, shop: FakeServer, *calls: Call, then: str = "Done.") -> tuple[Done, str]:
+    """A run that stopped because nobody was there to ask, and its thread."""
+    shop.add(turn(*(calls or (Call("pay", {"amount": 5}, id="c1"),))), then)
+    done = home.run("run", *OPTIONS, "Pay 5")
+    assert done.returncode == 1, done.stderr
+    return done, done.stderr.decode().split("--resume ")[-1].strip()
+
+
+# Where nobody can be asked.
+
+
+def test_without_a_terminal_it_stops_and_says_what_to_run(home: Home, shop: FakeServer) -> None:
+    done, thread = paused(home, shop)
+    said = done.stderr.decode()
+    assert "pay wants to run (the tool 'pay' asks before each call):\n  | {\n  |   \"amount\": 5\n  | }" in said
+    [line] = re.findall(r"allow it with: evener (approve .*)", said)
+    assert line == f"approve --tools shop:both --store runs.db {thread}"
+    assert effects(home) == ""
+    approved = home.run(*line.split())
+    assert approved.returncode == 0, approved.stderr
+    [line] = re.findall(r"Go on with: evener (run .*)", approved.stderr.decode())
+    assert effects(home) == "", "deciding runs nothing"
+    again = home.run(*line.split())
+    assert (again.returncode, again.stdout, effects(home)) == (0, b"Done.\n", "5\n"), again.stderr
+
+
+def test_deciding_needs_no_key_and_no_model(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop)
+    home.configure("")
+    del home.environ["ANTHROPIC_API_KEY"]
+    done = home.run("approve", *OPTIONS, thread)
+    assert done.returncode == 0, done.stderr
+
+
+def test_show_prints_what_waits_and_decides_nothing(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop, Call("pay", {"amount": 5, "note": "\x1b[31mred\x1b[0m"}, id="c1"))
+    shown = home.run("approve", "--store", "runs.db", "--show", thread)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.decode().startswith("c1 pay wants to run")
+    assert b"\x1b" not in shown.stdout
+    assert home.run("reject", "--store", "runs.db", "--show", thread).stdout == shown.stdout
+    assert effects(home) == ""
+
+
+def test_approve_can_resume_at_once(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop)
+    done = home.run("approve", *OPTIONS, "--resume", thread)
+    assert (done.returncode, done.stdout, effects(home)) == (0, b"Done.\n", "5\n"), done.stderr
+
+
+def test_a_rejection_tells_the_model_why(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop)
+    silent = home.run("reject", *OPTIONS, thread)
+    assert (silent.returncode, b"--why" in silent.stderr) == (2, True)
+    done = home.run("reject", *OPTIONS, "--why", "Ask Ann first.", "--resume", thread)
+    assert (done.returncode, effects(home)) == (0, ""), done.stderr
+    assert "ApprovalRejected: Ask Ann first." in json.dumps(asked(shop))
+
+
+def test_edited_arguments_run_instead(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop)
+    wrong = home.run("approve", *OPTIONS, "--edit", '{"amount": "much"}', thread)
+    assert (wrong.returncode, b"do not fit" in wrong.stderr) == (2, True), wrong.stderr
+    broken = home.run("approve", *OPTIONS, "--edit", "[3]", thread)
+    assert (broken.returncode, b"one JSON object" in broken.stderr) == (2, True)
+    done = home.run("approve", *OPTIONS, "--edit", '{"amount": 3}', "--resume", thread)
+    assert (done.returncode, effects(home)) == (0, "3\n"), done.stderr
+
+
+def test_only_some_are_allowed_and_the_others_rejected(home: Home, shop: FakeServer) -> None:
+    calls = [Call("pay", {"amount": amount}, id=f"c{amount}") for amount in (1, 2, 3)]
+    _, thread = paused(home, shop, *calls)
+    unknown = home.run("approve", *OPTIONS, thread, "--only", "c9")
+    assert (unknown.returncode, b"c1, c2, c3" in unknown.stderr) == (2, True)
+    several = home.run("approve", *OPTIONS, thread, "--edit", "{}")
+    assert (several.returncode, b"--only" in several.stderr) == (2, True)
+    done = home.run("approve", *OPTIONS, "--resume", thread, "--only", "c1", "c3")
+    assert (done.returncode, sorted(effects(home).split())) == (0, ["1", "3"]), done.stderr
+    assert "Only other calls were approved." in json.dumps(asked(shop))
+
+
+def test_what_is_stale_has_a_clear_line_and_exit_code_one(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop)
+    text = (home.folder / "shop.py").read_text()
+    (home.folder / "shop.py").write_text(text.replace("amount: int", "amount: int, currency: str = 'EUR'"))
+    changed = home.run("approve", *OPTIONS, thread)
+    assert (changed.returncode, b"The tool 'pay' has changed since" in changed.stderr) == (1, True), changed.stderr
+    (home.folder / "shop.py").write_text(text)
+    bare = home.run("approve", "--store", "runs.db", thread)
+    assert (bare.returncode, b"There is no tool 'pay' here" in bare.stderr) == (1, True), bare.stderr
+    assert home.run("approve", *OPTIONS, thread).returncode == 0
+    twice = home.run("reject", *OPTIONS, "--why", "no", thread)
+    assert (twice.returncode, b"was decided before" in twice.stderr) == (1, True), twice.stderr
+    assert home.run("run", *OPTIONS, "--resume", thread).returncode == 0
+    late = home.run("approve", *OPTIONS, thread)
+    assert (late.returncode, b"Nothing waits" in late.stderr) == (1, True)
+    assert home.run("approve", *OPTIONS, "nosuchthread").returncode == 1
+    assert effects(home) == "5\n"
+
+
+def test_a_harness_by_its_name_is_decided_about(home: Home, shop: FakeServer) -> None:
+    (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
+    (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
+    shop.add(turn(Call("pay", {"amount": 5})), "Done.")
+    stopped = home.run("run", "--harness", "clerk", "Pay 5")
+    thread = stopped.stderr.decode().split("--resume ")[-1].strip()
+    assert f"evener approve --harness clerk {thread}" in stopped.stderr.decode()
+    done = home.run("approve", "--harness", "clerk", "--resume", thread)
+    assert (done.returncode, done.stdout, effects(home)) == (0, b"Done.\n", "5\n"), done.stderr
+
+
+# --approval auto and deny.
+
+
+def test_auto_allows_everything_that_would_be_asked(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Text("First."), Call("pay", {"amount": 5})), turn(Call("pay", {"amount": 6})), "Done.")
+    done = home.run("run", *OPTIONS, "--approval", "auto", "Pay")
+    assert (done.returncode, done.stdout, effects(home)) == (0, b"First.\nDone.\n", "5\n6\n"), done.stderr
+
+
+def test_deny_rejects_everything_that_would_be_asked(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("pay", {"amount": 5}), Call("send", {"to": "ann"})), "As you wish.")
+    done = home.run("run", *OPTIONS, "--approval", "deny", "--json", "Pay")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["text"], effects(home), effects(home, "sent")) == (0, "As you wish.", "", "ann\n")
+    assert "ApprovalRejected" in json.dumps(asked(shop))
+
+
+def test_a_policy_in_the_config_file_counts(home: Home, shop: FakeServer) -> None:
+    policy = '[[policy]]\nname = "small"\ntool = "pay"\nverdict = "allow"\narguments.amount = { most = 10 }\n'
+    policy += '[[policy]]\nname = "no mail"\ntool = "send"\nverdict = "deny"\nreason = "Not from here."\n'
+    point(home, shop, more=f'model = "anthropic:claude-opus-4-5"\n{policy}')
+    shop.add(turn(Call("pay", {"amount": 5}), Call("send", {"to": "ann"})), "Done.")
+    done = home.run("run", *OPTIONS, "Pay")
+    assert (done.returncode, effects(home), effects(home, "sent")) == (0, "5\n", ""), done.stderr
+    assert "Not from here." in json.dumps(asked(shop))
+
+
+def test_the_policy_of_a_project_can_forbid_and_not_permit(home: Home, shop: FakeServer) -> None:
+    rules = '[[policy]]\ntool = "pay"\nverdict = "allow"\n[[policy]]\ntool = "send"\nverdict = "deny"\n'
+    (home.folder / "evener.toml").write_text(rules, encoding="utf-8")
+    shop.add(turn(Call("pay", {"amount": 5}), Call("send", {"to": "ann"})), "Done.")
+    done = home.run("run", *OPTIONS, "Pay")
+    assert (done.returncode, effects(home), effects(home, "sent")) == (1, "", ""), "the tool still asks"
+    thread = done.stderr.decode().split("--resume ")[-1].strip()
+    again = home.run("approve", *OPTIONS, "--resume", thread)
+    assert (again.returncode, effects(home), effects(home, "sent")) == (0, "5\n", ""), again.stderr
+
+
+# On a terminal.
+
+
+class Terminal:
+    """A process on a terminal of its own; reads until it shows what is waited for."""
+
+    def __init__(self, home: Home, *words: str) -> None:
+        ours, theirs = pty.openpty()
+        self._ours = ours
+        self.process = subprocess.Popen(
+            command(*words), stdin=theirs, stdout=theirs, stderr=theirs, env={**home.environ, "TERM": "dumb"}, cwd=home.folder,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """The next place where this is shown."""
+        end = time.monotonic() + 20
+        start = len(self.shown)
+        while text not in self.shown[start:]:
+            assert select.select([self._ours], [], [], max(end - time.monotonic(), 0))[0], self.shown
+            piece = self._read()
+            assert piece, self.shown
+            self.shown += piece
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def end(self) -> int:
+        while piece := self._read():
+            self.shown += piece
+        return self.process.wait(20)
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._ours, 1 << 16).decode()
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(20)
+        os.close(self._ours)
+
+
+@contextmanager
+def terminal(home: Home, *words: str) -> Iterator[Terminal]:
+    opened = Terminal(home, *words)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_on_a_terminal_it_asks_with_cleaned_arguments(home: Home, shop: FakeServer) -> None:
+    shop.add(
+        turn(Call("pay", {"amount": 5})), turn(Call("send", {"to": "\x1b]0;evil\x07ann"}), Call("pay", {"amount": 6})), "Ok."
+    )
+    with terminal(home, "run", *OPTIONS, "Pay") as seen:
+        seen.until("Allow it? [y/n] ")
+        assert '"amount": 5' in seen.shown
+        seen.type("perhaps\n")
+        seen.until("Allow it? [y/n] ")
+        seen.type("y\n")
+        seen.until("Allow it? [y/n] ")
+        assert '"amount": 6' in seen.shown
+        assert "\x1b" not in seen.shown
+        seen.type("n\n")
+        seen.until("Why not?")
+        seen.type("too dear\n")
+        assert seen.end() == 0, seen.shown
+    assert seen.shown.endswith("Ok.\r\n")
+    assert (effects(home), effects(home, "sent") != "") == ("5\n", True)
+    assert "ApprovalRejected: too dear" in json.dumps(asked(shop))
+
+
+@pytest.mark.parametrize(("how", "code"), [("\x04", 1), ("interrupt", 130)])
+def test_who_leaves_without_an_answer_has_decided_nothing(how: str, code: int, home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("pay", {"amount": 5})), "Done.")
+    with terminal(home, "run", *OPTIONS, "Pay") as seen:
+        seen.until("Allow it? [y/n] ")
+        if how == "interrupt":
+            seen.process.send_signal(signal.SIGINT)
+        else:
+            seen.type(how)
+        assert seen.end() == code, seen.shown
+    thread = seen.shown.split("--resume ")[-1].strip()
+    done = home.run("approve", *OPTIONS, "--resume", thread)
+    assert (done.returncode, effects(home)) == (0, "5\n"), done.stderr
+
+
+def test_what_was_typed_before_the_question_is_no_answer(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Call("pay", {"amount": 5})), "Done.")
+    with terminal(home, "run", *OPTIONS, "Pay") as seen:
+        seen.type("y\n")
+        seen.until("Allow it? [y/n] ")
+        assert effects(home) == ""
+        seen.type("n\n")
+        seen.until("Why not?")
+        seen.type("\n")
+        assert seen.end() == 0, seen.shown
+    assert effects(home) == ""
+
+
+# --schema.
+
+
+def test_a_structured_answer_is_printed_as_json_alone(home: Home, shop: FakeServer) -> None:
+    shop.add(turn(Text("Let me pay."), Call("pay", {"amount": 5})), '{"name":"Ann","age":30}')
+    (home.folder / "person.json").write_text(PERSON, encoding="utf-8")
+    done = home.run("run", *OPTIONS, "--approval", "auto", "--schema", "person.json", "Who?")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"name": "Ann", "age": 30}), done.stderr
+    assert effects(home) == "5\n"
+
+
+def test_an_answer_that_stays_wrong_ends_with_what_it_said(home: Home, shop: FakeServer) -> None:
+    shop.add(*(['{"name":"Ann"}'] * 3))
+    done = home.run("run", "--schema", PERSON, "Who?", "--store", "runs.db")
+    assert (done.returncode, done.stdout) == (1, b""), done.stderr
+    assert b'{"name":"Ann"}' in done.stderr
+    assert home.run("run", "--schema", "{", "Who?").returncode == 2
+    assert home.run("run", "--schema", PERSON, "--harness", "x:y", "Who?").returncode == 2
