@@ -276,3 +276,8 @@ def test_the_log_says_who_decided_what() -> None:
     [started] = [event for event in events if isinstance(event, ev.CallStarted) and event.call == "c1"]
     assert decision.by == "ann"
     assert decision.digest == started.digest != asked.questions[0].digest
+
+
+def test_a_decision_that_is_neither_is_refused_when_it_is_made() -> None:
+    with pytest.raises(UsageError, match=r"Decision\.verdict"):
+        Decision("maybe")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import pytest
 from evener import Harness
 from evener.errors import UsageError
 from evener.result import RunResult
-from evener.store.log import NoLog
+from evener.store.log import NoLog, Note
 from evener.testing import ScriptedModel
 
 
@@ -48,3 +48,19 @@ def test_speaking_to_a_stream_that_was_closed_at_once_does_not_wait_for_ever() -
 def test_a_stream_without_a_loop_says_what_to_do() -> None:
     with pytest.raises(UsageError, match="needs a running event loop"):
         agent().stream("Hi.")
+
+
+@pytest.mark.parametrize(
+    "note",
+    [Note("1", "steer", "no JSON"), Note("2", "decide", '{"decisions":[{"verdict":"maybe"}]}'), Note("3", "decide", "{}"),
+     Note("4", "decide", '{"decisions":[5]}'), Note("5", "dance", "{}")],
+    ids=lambda note: note.kind + note.key,
+)  # fmt: skip
+def test_a_note_that_nobody_understands_does_not_hold_up_the_thread(note: Note) -> None:
+    async def go() -> RunResult:
+        one = agent()
+        first = await one.run("Hi.")
+        await one.store.post(first.thread, note)
+        return await one.run("Go on.", thread=first.thread)
+
+    assert asyncio.run(go()).text == "Hello."

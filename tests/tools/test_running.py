@@ -589,6 +589,24 @@ def test_a_verify_that_fails_knows_nothing() -> None:
     assert run(verify_call(tool(send), asked, context=context(), threads=Threads(1))) is None
 
 
+def test_arguments_that_cannot_be_made_never_took_effect() -> None:
+    @dataclass
+    class Touchy:
+        x: int
+
+        def __post_init__(self) -> None:
+            raise OSError("touchy")
+
+    def probe(it: object) -> None: ...
+
+    def probed(it: object) -> bool:
+        raise AssertionError(f"asked about {it}")
+
+    probe.__annotations__["it"] = probed.__annotations__["it"] = Touchy
+    asked = ToolCall("c", "probe", '{"it":{"x":1}}')
+    assert run(verify_call(tool(probe, verify=probed), asked, context=context(), threads=Threads(1))) is False
+
+
 def test_a_type_that_raises_when_it_is_made_is_a_result() -> None:
     @dataclass
     class Touchy:

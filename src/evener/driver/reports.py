@@ -7,7 +7,7 @@ import msgspec
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import EvenerError, ProviderError
+from evener.errors import BadValue, EvenerError, ProviderError
 from evener.loop.steps import RefuseCall
 from evener.model.chain import falls_back
 from evener.model.seam import Answered
@@ -27,15 +27,22 @@ UNKNOWN = (
 
 
 def events_of(note: Note) -> tuple[ev.Event, ...]:
-    """What a note means; nothing for one that nobody understands."""
-    body = msgspec.json.decode(note.body, type=dict[str, object])
-    match note.kind, body:
+    """What a note means; nothing for one that nobody understands: it would keep the log from ever going on."""
+    try:
+        return _understood(note.kind, msgspec.json.decode(note.body, type=dict[str, object]))
+    except (msgspec.MsgspecError, BadValue):
+        return ()
+
+
+def _understood(kind: str, body: dict[str, object]) -> tuple[ev.Event, ...]:
+    match kind, body:
         case "steer", {"text": str(text)}:
             return (ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True),)
         case "cancel", _:
             return (ev.Cancelled(at=time(), why=str(body.get("why", ""))),)
-        case "decide", {"decisions": list(decisions)}:
-            return tuple(msgspec.convert({**one, "at": time()}, ev.ApprovalDecided) for one in decisions)
+        case "decide", {"decisions": decisions}:
+            made = msgspec.convert(decisions, list[dict[str, object]])
+            return tuple(msgspec.convert({**one, "at": time()}, ev.ApprovalDecided) for one in made)
         case _:
             return ()
 

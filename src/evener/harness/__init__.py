@@ -1,8 +1,9 @@
 """The friendly front: `Harness("provider:model", tools=[...])`, then `run`."""
 
 from evener.harness.approvals import Decision
+from evener.harness.fan_out import Entry, fan_out, parallel_llm_tool
 from evener.harness.harness import Harness, Subagent
 from evener.harness.running import RunStream
 from evener.harness.thread import Thread
 
-__all__ = ["Decision", "Harness", "RunStream", "Subagent", "Thread"]
+__all__ = ["Decision", "Entry", "Harness", "RunStream", "Subagent", "Thread", "fan_out", "parallel_llm_tool"]

@@ -15,7 +15,7 @@ from evener.store.log import Note, Store
 from evener.tools.problems import told
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
-from evener.transcript.checks import json_text
+from evener.transcript.checks import check_choice, check_text, json_text
 
 __all__ = ["Bench", "Court", "Decision", "decide", "keyed"]
 
@@ -31,6 +31,11 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: Mapping[str, object] | None = None
     digest: str = ""
     by: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice(self.verdict, ("allow", "reject"), "Decision.verdict")
+        for name, text in (("why", self.why), ("digest", self.digest), ("by", self.by)):
+            check_text(text, f"Decision.{name}")
 
 
 class Bench(msgspec.Struct, frozen=True):

@@ -126,6 +126,8 @@ def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: b
         return _unknown(f"The price list has no provider {provider!r}.")
     try:
         linear = _rates(seller or "", "" if seller else url, model, hour_writes=hour_writes)
+        if isinstance(linear, LookupError):
+            raise linear
         if linear is not None and usage.cache_read + usage.cache_write <= usage.input_total < linear.below:
             return Cost(linear.total(usage))
         return Cost(_calculated(usage, seller or "", "" if seller else url, model, hour_writes=hour_writes, at=at))
@@ -157,12 +159,18 @@ MOST = 1 << 60
 
 
 @lru_cache(maxsize=256)
-def _rates(seller: str, url: str, model: str, *, hour_writes: bool) -> _Rates | None:
-    """The rates of a model, asked of the list once: it takes its time. None where they are not the same for all calls."""
+def _rates(seller: str, url: str, model: str, *, hour_writes: bool) -> _Rates | LookupError | None:
+    """The rates of a model, asked of the list once: it takes its time. None where they are not the same for all calls.
+
+    That a model is not in the list is kept, too: as the error that says so.
+    """
     library = _price_list()
     if library is None:
         return None
-    _, found = library.data_snapshot.get_snapshot().find_provider_model(model, None, seller or None, url or None)
+    try:
+        _, found = library.data_snapshot.get_snapshot().find_provider_model(model, None, seller or None, url or None)
+    except LookupError as error:
+        return error.with_traceback(None)
     if not isinstance(found.prices, library.types.ModelPrice):
         return None
     tiered = [value for value in vars(found.prices).values() if isinstance(value, library.types.TieredPrices)]

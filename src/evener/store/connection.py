@@ -59,13 +59,15 @@ def _look(path: Path) -> None:
 
     if path.with_name(path.name + "-journal").exists():
         return  # interrupted while it was made or upgraded: SQLite puts that right first, then it is checked
+    wal = path.with_name(path.name + "-wal")
+    logged = wal.exists()  # before we look, too: whoever closes last puts it into the file and takes it away
     size = path.stat().st_size
     looking = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         if not schema.glance(looking, path) and size:
             raise schema.not_ours(path)  # too short for a database, or an empty one of somebody else
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT or not path.with_name(path.name + "-wal").exists():
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT or not (logged or wal.exists()):
             raise
         # A checkpoint that is under way, or was cut off: half of the pages are in the file. With its log it is whole.
     finally:

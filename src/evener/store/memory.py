@@ -149,7 +149,10 @@ class MemoryStore:
     async def read(self, log: str, *, after: int = 0) -> list[Event]:
         """The events after number `after`."""
         with self._lock:
-            lines = bytes(self._kept(log).lines)
+            kept = self._kept(log)
+            if after >= kept.length:
+                return []
+            lines = bytes(kept.lines)
         return [decode_event(line) for line in lines.split(b"\n")[max(after, 0) : -1]]
 
     async def post(self, log: str, note: Note) -> bool:

@@ -71,7 +71,10 @@ async def verify_call(
     """Whether a call that was interrupted took effect, as the tool's own `verify` says; None when that is not known."""
     if tool.verifier is None:
         return None
-    accepted = tool.read(call.raw)
+    try:
+        accepted = tool.read(call.raw)
+    except Exception:  # a type of the user's may raise anything when it is made, and then the tool has not begun
+        return False
     if isinstance(accepted, tuple):
         return False
     try:

@@ -222,9 +222,17 @@ def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderErr
     """The typed error for an HTTP answer that is not a 200; a proxy's page, or nothing, is quoted as it is."""
     complaint = complaint_of(body, status)
     if complaint is None:
-        text = body[:500].decode(errors="replace").strip()
+        text = _elsewhere(status, headers) or body[:500].decode(errors="replace").strip()
         complaint = Complaint(text or "The provider gave no explanation.", status=status)
     return typed(complaint, headers)
+
+
+def _elsewhere(status: int, headers: Mapping[str, str]) -> str:
+    """What a redirect means; empty for anything else. What follows the path of its target may be a secret."""
+    if not 300 <= status < 400:
+        return ""
+    target = re.split(r"[?#]", headers.get("location", ""))[0][:200]
+    return f"It redirects{f' to {target}' if target else ''}, and redirects are not followed: check the address (base_url)"
 
 
 def _word(code: str | int | None) -> str:
