@@ -137,7 +137,7 @@ THE_BODY = (
     Fault("nothing of no type", (sent_as(""),), e.TruncatedStream, e.WireError),
     Fault("JSON of something else", (sent_as("application/json", b'{"hello": "world"}'),), e.WireError),
     Fault("a text instead of events", (sent_as("text/event-stream", b"Hello, world!"),), e.TruncatedStream),
-    Fault("a redirect", (Redirect(),), e.InvalidRequest, told={"status": 307}),
+    Fault("a redirect", (Redirect(),), e.InvalidRequest, told={"status": 307}, says="redirects are not followed"),
     Fault("a redirect for good", (Redirect(code=308),), e.InvalidRequest, told={"status": 308}),
 )
 NOT_TRIED_AGAIN = (

@@ -204,7 +204,8 @@ class Driver:
         except BaseException:
             self._budget.settle(room, usage=Usage(), cost=Decimal(0))
             raise
-        usage, cost = (answer.reply.usage, answer.cost.amount) if answer else (Usage(), Decimal(0))
+        written = self.state.reply if answer else None
+        usage, cost = (answer.reply.usage, written.cost) if answer and written else (Usage(), Decimal(0))
         self._budget.settle(room, usage=usage, cost=cost)
 
     async def _room(self, model: Askable) -> Reservation | str:

@@ -4,9 +4,10 @@ Only tokens are priced. What is not known costs nothing here, and is marked as a
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache
+from time import time
 from types import ModuleType
 from urllib.parse import urlsplit
 
@@ -125,7 +126,8 @@ def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: b
     if seller is None and not url:
         return _unknown(f"The price list has no provider {provider!r}.")
     try:
-        linear = _rates(seller or "", "" if seller else url, model, hour_writes=hour_writes)
+        quarter = int(time()) // QUARTER
+        linear = None if at else _rates(seller or "", "" if seller else url, model, hour_writes=hour_writes, quarter=quarter)
         if isinstance(linear, LookupError):
             raise linear
         if linear is not None and usage.cache_read + usage.cache_write <= usage.input_total < linear.below:
@@ -138,7 +140,7 @@ def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: b
 
 
 class _Rates(msgspec.Struct, frozen=True):
-    """US dollars a token, where they do not depend on the time; for calls with fewer input tokens than `below`."""
+    """US dollars a token, for calls with fewer input tokens than `below`: larger ones may have a tier of their own."""
 
     uncached: Decimal
     read: Decimal
@@ -156,14 +158,17 @@ class _Rates(msgspec.Struct, frozen=True):
 
 PROBE = 1_000
 MOST = 1 << 60
+QUARTER = 900
+"""Seconds: prices that change with the time of day change at a quarter of an hour."""
 
 
 @lru_cache(maxsize=256)
-def _rates(seller: str, url: str, model: str, *, hour_writes: bool) -> _Rates | LookupError | None:
-    """The rates of a model, asked of the list once: it takes its time. None where they are not the same for all calls.
+def _rates(seller: str, url: str, model: str, *, hour_writes: bool, quarter: int) -> _Rates | LookupError | None:
+    """The rates of a model in this quarter of an hour, asked of the list once: it takes its time.
 
     That a model is not in the list is kept, too: as the error that says so.
     """
+    at = datetime.fromtimestamp(quarter * QUARTER, UTC)
     library = _price_list()
     if library is None:
         return None
@@ -171,12 +176,11 @@ def _rates(seller: str, url: str, model: str, *, hour_writes: bool) -> _Rates | 
         _, found = library.data_snapshot.get_snapshot().find_provider_model(model, None, seller or None, url or None)
     except LookupError as error:
         return error.with_traceback(None)
-    if not isinstance(found.prices, library.types.ModelPrice):
-        return None
-    tiered = [value for value in vars(found.prices).values() if isinstance(value, library.types.TieredPrices)]
+    prices = vars(found.get_prices(at))
+    tiered = [value for value in prices.values() if isinstance(value, library.types.TieredPrices)]
     probes = (Usage(PROBE, PROBE), Usage(PROBE, 0, PROBE), Usage(PROBE, 0, 0, PROBE), Usage(0, 0, 0, 0, PROBE))
     uncached, read, write, output = (
-        _calculated(probe, seller, url, model, hour_writes=hour_writes, at=None) / PROBE for probe in probes
+        _calculated(probe, seller, url, model, hour_writes=hour_writes, at=at) / PROBE for probe in probes
     )
     below: int = min((tier.start for tiers in tiered for tier in tiers.tiers), default=MOST)
     return _Rates(uncached, read, write, output, below)
