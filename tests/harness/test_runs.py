@@ -511,3 +511,34 @@ def test_the_same_agent_goes_on_with_another_model() -> None:
     other = one.with_model(ScriptedModel(["second"], name="other:model"))
     assert other.run_sync("and?", thread=first.thread).text == "second"
     assert one.models[0].name != other.models[0].name
+
+
+def test_a_cancel_that_comes_too_late_is_not_about_the_next_run() -> None:
+    async def late() -> str:
+        thread = harness(["one", "two"]).thread()
+        await thread.run("a")
+        await thread.cancel("late")
+        return (await thread.run("b")).stop
+
+    assert asyncio.run(late()) == "done"
+
+
+def test_a_run_inside_an_async_tool_draws_on_the_same_budget_by_any_door() -> None:
+    inner = ScriptedModel(lambda _: "inner")
+
+    @tool(effect="read")
+    async def ask(number: int) -> str:
+        """Ask another agent."""
+        return Harness(inner, store="memory").run_sync(f"go {number}").stop
+
+    def outer(seen: Ask) -> Line:
+        return calls(ToolCall.of(f"c{len(seen.transcript)}", "ask", {"number": len(seen.transcript)}))
+
+    result = Harness(ScriptedModel(outer), tools=[ask], store="memory", limits=Limits(requests=4)).run_sync("go")
+    assert result.stop == "limit"
+    assert len(inner.asks) <= 2, "four requests for the whole tree"
+
+
+def test_nothing_is_resumed_without_an_id() -> None:
+    with pytest.raises(UsageError, match="no id was given"):
+        harness(["x"]).resume_sync("")

@@ -21,6 +21,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The words as options. Words that are too many are not repeated: one of them might be a key."""
     top = parser()
     options, rest = top.parse_known_args(argv)
+    if rest and "words" in options and not any(word.startswith("-") for word in rest):
+        options.words, rest = [*options.words, *rest], []  # words may stand after an option, too
     if rest:
         names = [word.partition("=")[0] for word in rest if re.match(r"--?[a-z-]+(?:=|$)", word)]
         what = f"unknown: {' '.join(names)}" if names else "there are more words than the command takes"

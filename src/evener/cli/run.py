@@ -296,13 +296,13 @@ def _tools(reference: str) -> Iterable[Tool | Callable[..., object]]:
 
 
 def _limits(wish: Wish) -> Limits | None:
-    if not (wish.max_cost or wish.max_turns or wish.max_seconds):
+    if not wish.max_cost and wish.max_turns is None and wish.max_seconds is None:
         return None
     try:
         cost = Decimal(wish.max_cost) if wish.max_cost else None
     except ArithmeticError:
         raise BadValue(f"--max-cost is {wish.max_cost!r}; it must be a number of US dollars, as in 0.05.") from None
-    return Limits(requests=wish.max_turns or Limits().requests, cost=cost, seconds=wish.max_seconds)
+    return Limits(requests=Limits().requests if wish.max_turns is None else wish.max_turns, cost=cost, seconds=wish.max_seconds)
 
 
 def _prompt(wish: Wish) -> Message:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from copy import copy
 from os import PathLike
 from typing import TypeVar
@@ -318,7 +319,8 @@ def _to_the_end(work: Coroutine[object, object, T]) -> T:
         except BaseException as error:
             failed.append(error)
 
-    thread = threading.Thread(target=go, name="evener-run-sync", daemon=True)
+    within = copy_context()  # a run inside a tool stays one, in another thread, too
+    thread = threading.Thread(target=within.run, args=(go,), name="evener-run-sync", daemon=True)
     thread.start()
     thread.join()
     if failed:

@@ -142,6 +142,8 @@ class Thread:
             self._driver.nudge()
 
     async def _perform(self, opening: Opening, show: Show | None) -> RunResult:
+        if not self._id and opening == self._resumed:
+            raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()
         if site is not None and site.depth > DEEPEST:
             raise UsageError(f"Runs are nested {site.depth} deep, and {DEEPEST} is the most. Let an agent do it itself.")
@@ -150,6 +152,8 @@ class Thread:
         driver = self._driver = None
         try:
             beginning = opening(state)
+            if any(isinstance(event, ev.Prompted) for event in beginning):
+                await _drop_cancels(log)
             driver = self._driver = self._driver_of(log, state, beginning, site, show)
             result = await self._with_pad(driver, beginning)
             self._state, self._length = driver.state, length + len(driver.events)
@@ -295,6 +299,13 @@ class Thread:
         if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
             return ()
         return (msgspec.structs.replace(ours, at=time()),)
+
+
+async def _drop_cancels(log: Log) -> None:
+    """A wish to stop that came too late for its run is not about the next one."""
+    for note in await log.notes():
+        if note.kind == "cancel":
+            await log.settle(note.number)
 
 
 def _with_hooks(driver: Driver, beginning: tuple[ev.Event, ...]) -> tuple[ev.Event, ...]:
