@@ -62,6 +62,14 @@ class Budget:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)
 
+    def charge(self, spent: Spent) -> None:
+        """What a run inside a call had used before this process went on with it: it counts, though it is not ours."""
+        with self._lock:
+            self._requests += spent.requests
+            self._tool_calls += spent.tool_calls
+            self._usage = self._usage + spent.usage
+            self._cost += spent.cost
+
     def reserve(self, *, cost: Decimal) -> Reservation | str:
         """Room for one model request that costs at most so much; or the sentence that says which limit is in the way."""
         limits = self._limits

@@ -195,3 +195,24 @@ def test_results_say_which_agent_stopped_at_the_limit() -> None:
     assert told
     assert "of 6 model requests" in str(told[0].content)
     assert isinstance(result.transcript.messages[-1].blocks[0], ToolResult) or result.stop == "limit"
+
+
+def test_what_an_agent_used_before_it_paused_counts_when_it_goes_on() -> None:
+    DONE.clear()
+
+    def inner(seen: Ask) -> Line:
+        turns = sum(message.role == "assistant" for message in seen.transcript)
+        return calls(ToolCall.of(f"p{turns}", "pay", {"amount": turns})) if turns < 9 else "paid"
+
+    one = parent([calls(ask("c", "pay a lot")), "end"], agent(child(inner, tools=[pay])), limits=Limits(requests=5))
+
+    async def approving() -> RunResult:
+        result = await one.run("go")
+        while result.stop == "approval":
+            await one.decide(result.thread, {approval.key: Decision("allow") for approval in result.approvals})
+            result = await one.resume(result.thread)
+        return result
+
+    result = asyncio.run(approving())
+    assert result.stop == "limit"
+    assert len(DONE) <= 4

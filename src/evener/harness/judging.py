@@ -18,11 +18,12 @@ def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Callabl
 
     def judge(call: ToolCall) -> Judgement:
         tool = toolbox.get(call.name)
-        approval = tool is not None and tool.approval
+        if tool is None:
+            return Judgement(digest=caller.digest(call))  # nobody is asked about what is not there; its result says so
         if policy is None:
-            why = f"the tool {call.name!r} asks before each call" if approval else ""
-            return Judgement("ask" if approval else "allow", why=why, digest=caller.digest(call))
-        found = decide(call, effect=tool.effect if tool else "write", approval=approval, policy=policy)
+            why = f"the tool {call.name!r} asks before each call" if tool.approval else ""
+            return Judgement("ask" if tool.approval else "allow", why=why, digest=caller.digest(call))
+        found = decide(call, effect=tool.effect, approval=tool.approval, policy=policy)
         return Judgement(found.verdict, found.rule, found.reason, caller.digest(call))
 
     return judge

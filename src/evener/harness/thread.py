@@ -119,6 +119,10 @@ class Thread:
         if not state.run:
             return await self.run(prompt)
         if state.finished is not None:
+            site = current_site.get()
+            if site is not None:
+                site.budget.charge(state.spent)
+                site.tally.add(state.spent)
             events = await self._store.read(self._id)
             self._forget()
             result = self._completed(result_of(state, events, log=self._id), events)
@@ -155,6 +159,8 @@ class Thread:
             if any(isinstance(event, ev.Prompted) for event in beginning):
                 await _drop_cancels(log)
             driver = self._driver = self._driver_of(log, state, beginning, site, show)
+            if site is not None and not any(isinstance(one, ev.Prompted) for one in beginning):
+                site.budget.charge(state.spent)
             result = await self._with_pad(driver, beginning)
             self._state, self._length = driver.state, length + len(driver.events)
             return result
@@ -166,7 +172,7 @@ class Thread:
             if driver is not None:
                 self._answers = driver.answers
                 if site is not None:
-                    site.tally.add(driver.state.spent.since(state.spent if driver.state.run == state.run else Spent()))
+                    site.tally.add(driver.state.spent)  # the call is counted once, at its end: with what earlier goes used
             await surely(log.aclose())
 
     def _forget(self) -> None:
