@@ -130,9 +130,13 @@ class RetryScheduled(Shown, frozen=True, tag="retry_scheduled"):
 
 
 class Retracted(Shown, frozen=True, tag="retracted"):
-    """Everything streamed since the last request was started does not count: take it off the screen."""
+    """Everything streamed since the last request was started does not count: take it off the screen.
+
+    `wished`: the user stopped it, and knows.
+    """
 
     why: str
+    wished: bool = False
 
 
 class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):

@@ -32,7 +32,7 @@ from evener.result import RunResult
 from evener.tools.tool import Tool
 from evener.transcript.message import Message
 
-__all__ = ["Form", "Wish", "harness_of", "run", "same"]
+__all__ = ["Form", "Wish", "harness_of", "run", "same", "tools_at"]
 
 Form = Literal["text", "json", "stream-json"]
 INTERRUPTED = 130
@@ -171,10 +171,10 @@ class _Text:
             case st.TurnFinished(message=message):
                 self._write(self._cleaner.close() if self._live else self._cleaner.feed(message.text) + self._cleaner.close())
                 self._end_line()
-            case st.Retracted(why=why):
+            case st.Retracted(why=why, wished=wished):
                 self._write(self._cleaner.close())
                 self._end_line()
-                say(f"evener: What was just shown does not count ({why}) Asking again.")
+                say(f"evener: What was just shown does not count ({why}){'' if wished else ' Asking again.'}")
             case _:
                 pass
 
@@ -271,14 +271,14 @@ def harness_of(wish: Wish, *, model: Askable | None = None) -> Harness:
         model or wish.model,
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
-        tools=[tool for reference in wish.tools for tool in _tools(reference)],
+        tools=[tool for reference in wish.tools for tool in tools_at(reference)],
         system=wish.system or None,
         store=wish.store or None,
         name="run",
     )
 
 
-def _tools(reference: str) -> Iterable[Tool | Callable[..., object]]:
+def tools_at(reference: str) -> Iterable[Tool | Callable[..., object]]:
     """A tool, a function, or several, as `module:name`; modules are looked for in the working folder first."""
     module, _, name = reference.partition(":")
     sys.path.insert(0, os.getcwd())

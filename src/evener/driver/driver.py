@@ -247,7 +247,8 @@ class Driver:
             return None
         if answer is None:
             if self._teller.told > shown:
-                self.tell(st.Retracted, why="The user spoke." if self.state.cancelled is None else "The run was cancelled.")
+                why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
+                self.tell(st.Retracted, why=why, wished=True)
             return None
         self.answers = {model.name: answer}
         told, *more = replied(answer, self._agent.shape, self._agent.setup.tools)

@@ -11,10 +11,11 @@ import sys
 import msgspec
 
 from evener.cli.chat.session import Session
-from evener.cli.run import _tools as tools_at
+from evener.cli.run import tools_at
 from evener.errors import UsageError
 from evener.harness import Harness
 from evener.harness.finding import find_harness
+from evener.providers.config import load_config
 from evener.store.folder import data_folder
 
 __all__ = ["Wish", "run"]
@@ -42,7 +43,14 @@ def run(wish: Wish) -> int:
 def _harness(wish: Wish) -> Harness:
     if not wish.harness:
         tools = [tool for reference in wish.tools for tool in tools_at(reference)]
-        return Harness(wish.model, tools=tools, system=wish.system or None, store=wish.store or None, name="chat")
+        return Harness(
+            wish.model,
+            tools=tools,
+            system=wish.system or None,
+            store=wish.store or None,
+            name="chat",
+            policy=load_config(environ=os.environ).policy,
+        )
     if wish.model or wish.tools or wish.system or wish.store:
         raise UsageError(
             "A harness brings its own model, tools, system prompt and store. Leave --harness out to set them here."

@@ -11,8 +11,6 @@ from evener.cli.terminal import clean
 
 __all__ = ["Answer"]
 
-SPOKEN = "The user spoke."
-"""Why the driver takes back an answer that the user interrupted: it stays to be read, and is marked."""
 FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 PERIOD = 0.1
 LAST = 2000
@@ -62,8 +60,8 @@ class Answer:
                 self._close()
                 self._tally.turn(usage)
                 self._do("")
-            case st.Retracted(why=why):
-                self._take_back(why)
+            case st.Retracted(why=why, wished=wished):
+                self._take_back(why, wished=wished)
             case _:
                 self._beside(event)
 
@@ -130,8 +128,8 @@ class Answer:
             self._screen.say([text_line(f"Thought for {seconds:.0f} s.", DIM)])
         self._thinking, self._thought = 0.0, ""
 
-    def _take_back(self, why: str) -> None:
-        if why == SPOKEN:
+    def _take_back(self, why: str, *, wished: bool) -> None:
+        if wished:  # it stays to be read, and is marked
             self._close()
             self._screen.say([text_line("Interrupted: what stands above is not part of the conversation.", YELLOW)])
             return

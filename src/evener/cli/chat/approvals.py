@@ -7,7 +7,7 @@ import msgspec
 
 from evener.cli.terminal import clean
 from evener.errors import UsageError
-from evener.harness.approvals import Decision
+from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
 from evener.transcript.blocks import ToolCall
 
@@ -48,17 +48,18 @@ class Made(msgspec.Struct, frozen=True):
 
 async def decide(thread: Decides, waiting: Sequence[Approval], *, asker: Asker, always: set[str]) -> None:
     """Ask about each, and decide all at once. Edited arguments that are not taken are asked for again."""
-    made = {one.key: await _ask(one, asker, always) for one in waiting}
+    named = keyed(waiting)
+    made = {name: await _ask(one, asker, always) for name, one in named.items()}
     while True:
         try:
-            await _hand_on(thread, waiting, made)
+            await _hand_on(thread, named, made)
             return
         except UsageError as error:
-            edited = [one for one in waiting if made[one.key].arguments is not None]
+            edited = {name: one for name, one in named.items() if made[name].arguments is not None}
             if not edited:
                 raise
             asker.tell(f"Not taken: {error}", important=True)
-            made |= {one.key: await _ask(one, asker, always) for one in edited}
+            made |= {name: await _ask(one, asker, always) for name, one in edited.items()}
 
 
 async def _ask(one: Approval, asker: Asker, always: set[str]) -> Made:
@@ -111,14 +112,14 @@ def _pretty(raw: str) -> str:
         return clean(raw)
 
 
-async def _hand_on(thread: Decides, waiting: Sequence[Approval], made: Mapping[str, Made]) -> None:
+async def _hand_on(thread: Decides, named: Mapping[str, Approval], made: Mapping[str, Made]) -> None:
     decisions = {
-        one.key: Decision(
-            verdict="allow" if made[one.key].allowed else "reject",
-            why=made[one.key].why,
-            arguments=made[one.key].arguments,
+        name: Decision(
+            verdict="allow" if made[name].allowed else "reject",
+            why=made[name].why,
+            arguments=made[name].arguments,
             digest=one.digest,
         )
-        for one in waiting
+        for name, one in named.items()
     }
     await thread.decide(decisions)
