@@ -1,11 +1,9 @@
 """Prices are reckoned with rates that were asked for once; they are those of the price list, for every model it has."""
 
-import pytest
+import genai_prices
 
 from evener.observe.cost import SELLERS, _calculated, _rates, price
 from evener.transcript.usage import Usage
-
-genai_prices = pytest.importorskip("genai_prices")
 
 USAGES = (Usage(1_000, 700, 200, 100, 50), Usage(300_000, 100_000, 200_000, 0, 5_000), Usage(10, 10))
 

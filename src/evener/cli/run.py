@@ -29,6 +29,7 @@ from evener.loop.limits import Limits
 from evener.model.seam import Askable
 from evener.providers.config import load_config
 from evener.result import RunResult
+from evener.store.log import NoLog
 from evener.tools.tool import Tool
 from evener.transcript.message import Message
 
@@ -77,9 +78,9 @@ async def _watched(harness: Harness, wish: Wish, prompt: Message | None, limits:
     except asyncio.CancelledError:
         _how_to_go_on(wish, thread.id, "Stopped at once.")
         return INTERRUPTED
-    except BaseException:
+    except BaseException as error:
         show.close()
-        if thread.id:
+        if thread.id and not isinstance(error, NoLog):
             _how_to_go_on(wish, thread.id, "The run failed.")
         raise
     show.result(result)

@@ -24,7 +24,7 @@ from evener.policy.matchers import MISSING, OPAQUE, Answer, Condition, Matcher, 
 from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import as_tuple, check_choice, check_text, check_type, json_object
-from evener.transcript.scan import repeated_key
+from evener.transcript.scan import inside, is_deeper, repeated_key
 
 __all__ = ["OPEN", "Decision", "Defaults", "Policy", "Rule", "Verdict", "decide", "decide_hosted", "strictest"]
 
@@ -232,25 +232,7 @@ def _arguments(call: ToolCall) -> Seen:
         found = json_object(call.raw, "The arguments")
     except (BadValue, ValueError):
         return None
-    return None if _too_deep(found) or repeated_key(call.raw) is not None else found
-
-
-def _too_deep(value: object) -> bool:
-    level: list[object] = [value]
-    for _ in range(MOST_DEEP):
-        level = [part for item in level for part in _parts(item)]
-        if not level:
-            return False
-    return True
-
-
-def _parts(value: object) -> list[object]:
-    match value:
-        case dict():
-            return list(value.values())
-        case list():
-            return value
-    return []
+    return None if is_deeper(found, MOST_DEEP) or repeated_key(call.raw) is not None else found
 
 
 def _path(path: str) -> list[str]:
@@ -272,7 +254,7 @@ def _below(value: object, step: str) -> list[object]:
         case dict() if step != "*":
             return [value.get(step)]
         case dict() | list() if step == "*":
-            return _parts(value) or [None]
+            return inside(value) or [None]
     return [OPAQUE]
 
 

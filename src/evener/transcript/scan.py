@@ -9,7 +9,7 @@ import re
 
 from evener.errors import BadDocument
 
-__all__ = ["checked_bytes", "path_at", "repeated_key", "short"]
+__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "short"]
 
 BOM = b"\xef\xbb\xbf"
 HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
@@ -132,3 +132,23 @@ def _lone_surrogate(where: str, path: str) -> BadDocument:
         f"{place} holds a lone surrogate, which is no character. Replace it in the text that the document was made from.",
         path=path,
     )
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether a decoded value is nested deeper than so many levels. Looks level by level, never by recursion."""
+    level: list[object] = [value]
+    for _ in range(levels):
+        level = [inner for item in level for inner in inside(item)]
+        if not level:
+            return False
+    return True
+
+
+def inside(value: object) -> list[object]:
+    """What an object or a list holds; nothing for anything else."""
+    match value:
+        case dict():
+            return list(value.values())
+        case list():
+            return value
+    return []

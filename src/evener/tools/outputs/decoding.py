@@ -7,7 +7,7 @@ import msgspec
 
 from evener.tools.arguments import MOST_BYTES, MOST_DEEP
 from evener.tools.problems import Problem
-from evener.transcript.scan import path_at, repeated_key
+from evener.transcript.scan import is_deeper, path_at, repeated_key
 
 __all__ = ["Accepted", "decoded"]
 
@@ -33,7 +33,7 @@ def decoded(text: str) -> Accepted | tuple[Problem, ...]:
         return (Problem("", TOO_DEEP),)
     except (msgspec.DecodeError, UnicodeError, ValueError) as error:
         return (_malformed(text, error),)
-    if _is_too_deep(value):
+    if is_deeper(value, MOST_DEEP):
         return (Problem("", TOO_DEEP),)
     twice = repeated_key(text)
     return Accepted(value) if twice is None else (Problem(twice, "this key stands twice in its object"),)
@@ -49,22 +49,3 @@ def _malformed(text: str, error: Exception) -> Problem:
     if body[byte : byte + 8].lstrip(b"-").startswith((b"NaN", b"Inf")):
         why = f"NaN and Infinity are not JSON (byte {byte})"
     return Problem(path_at(body, byte), f"not JSON: {why}")
-
-
-def _is_too_deep(value: object) -> bool:
-    """Level by level, never by recursion."""
-    level: list[object] = [value]
-    for _ in range(MOST_DEEP):
-        level = [inner for item in level for inner in _inside(item)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: object) -> list[object]:
-    match value:
-        case dict():
-            return list(value.values())
-        case list():
-            return value
-    return []
