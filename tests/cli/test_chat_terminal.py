@@ -172,7 +172,7 @@ def test_a_switch_in_the_middle_shows_what_is_lost_and_goes_on(place: Home, clau
         assert "What it will not get as it was:\n  dropped reasoning" in screen
         chat.say("And another?")
         chat.until("Oolong.")
-        assert chat.screen.text.rstrip().splitlines()[-1].startswith(GPT)
+        chat.until(f"{GPT} \N{MIDDLE DOT}")
         assert gpt.rejected == []
         assert "Green tea." in json.dumps(asked(gpt))
         chat.say("/model nobody:knows")

@@ -531,6 +531,7 @@ def test_cancelling_a_call_before_its_thread_begins_keeps_it_from_beginning(gate
         second = asyncio.ensure_future(call(mark, threads=threads))
         await asyncio.sleep(0)
         second.cancel()
+        await asyncio.wait((second,))
         gate.set()
         await first
 
