@@ -29,7 +29,7 @@ CLIENTS = (
 MODULES = {
     "httptools": "asyncio, ssl, httptools",
     "pyreqwest": "asyncio, pyreqwest.client",
-    "evener": "evener.transport.http, aiohttp",
+    "evener": "evener.transport.http",
 }
 BARS = {("aiohttp", "request, plain"): 2.0, ("aiohttp", "request, TLS"): 2.0}
 REQUESTS = 100

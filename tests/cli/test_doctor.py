@@ -24,7 +24,7 @@ def test_a_fresh_machine_is_fine(home: Home) -> None:
     done = home.run("doctor", "--offline", "--json")
     found = findings(done)
     assert done.returncode == 0
-    for package in ("python", "evener", "msgspec", "aiohttp"):
+    for package in ("python", "evener", "msgspec"):
         assert found[package]["state"] == "ok"
     assert found["config"]["text"].startswith("no file")
     assert "none yet" in found["key file"]["text"]

@@ -23,7 +23,7 @@ __all__ = ["Finding", "State", "config_findings", "key_findings", "keyed", "loca
 State = Literal["ok", "note", "problem"]
 
 # What is installed, and what for. The first ones must be there; the others come with an extra.
-NEEDED = ("msgspec", "aiohttp")
+NEEDED = ("msgspec",)
 EXTRAS = (
     ("genai-prices", "prices", "estimated costs"),
     ("xllamacpp", "local", "models on this machine, such as local:smollm2"),

@@ -5,7 +5,9 @@ that nobody disturbs costs no task. One listener belongs to one run.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
+from types import coroutine
 from typing import TypeVar
 
 from evener.errors import EvenerError
@@ -125,17 +127,39 @@ async def pause(seconds: float) -> bool:
 
 
 async def surely(work: Coroutine[object, object, None]) -> None:
-    """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again."""
-    task = asyncio.ensure_future(work)
+    """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again.
+
+    It begins at once, in the caller's task. What a log in memory does is done then; what waits goes on in a task of its own.
+    """
     try:
-        await asyncio.sleep(0)  # a log in memory has done it by then
-        await (asyncio.shield(task) if not task.done() else task)
+        waits_for = work.send(None)
+    except StopIteration:
+        return
+    task = asyncio.ensure_future(_rest(work, waits_for))
+    try:
+        await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
             await asyncio.wait((task,))
         if not task.cancelled():
             task.exception()
         raise
+
+
+@coroutine
+def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator[object, object, None]:
+    """What is left of a coroutine that was begun elsewhere, and waits."""
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, sent)
+        try:
+            waits_for = step()
+        except StopIteration:
+            return
 
 
 async def together(work: list[Coroutine[object, object, None]]) -> bool:

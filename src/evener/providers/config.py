@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from os.path import isfile
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -96,7 +97,7 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
             _refuse_redirection(sheet, sheets)
             sheet = msgspec.structs.replace(sheet, foreign=True)
         sheets.append(sheet)
-    return _config(sheets)
+    return _config(sheets) if sheets else _plain()
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:
@@ -236,6 +237,12 @@ def _loopback(url: str) -> bool:
 
 
 # All files together.
+
+
+@cache
+def _plain() -> Config:
+    """Without any file."""
+    return _config([])
 
 
 def _config(sheets: list[Sheet]) -> Config:

@@ -173,19 +173,27 @@ def _given_up(job: Job, context: ToolContext[object], threads: Threads) -> bool:
 
 
 async def _as_task(invoke: Callable[[], object], context: ToolContext[object], threads: Threads, grace: float) -> Ended:
-    task: asyncio.Task[object] = asyncio.get_running_loop().create_task(_awaited(invoke))
+    """In a task of its own, which can be left to itself. It wakes us by itself, without a detour through its callbacks."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    task: asyncio.Task[object] = loop.create_task(_awaited(invoke, ended))
+    left = context.seconds_left
+    timer = None if left is None else loop.call_later(left, _wake, ended)
     try:
-        await asyncio.wait((task,), timeout=context.seconds_left)
+        await ended
     except asyncio.CancelledError:
         await _stopped(task, context, threads, grace)
         raise
+    finally:
+        if timer is not None:
+            timer.cancel()
     if not task.done():
         await _stopped(task, context, threads, grace)
         raise _TimeOver(begun=True)
     return _outcome(task)
 
 
-async def _awaited(invoke: Callable[[], object]) -> object:
+async def _awaited(invoke: Callable[[], object], ended: "asyncio.Future[None]") -> object:
     """The coroutine of a tool. What asyncio would end the program with ends the tool instead."""
     try:
         made = invoke()
@@ -194,6 +202,13 @@ async def _awaited(invoke: Callable[[], object]) -> object:
         raise
     except BaseException as error:
         return Raised(error)
+    finally:
+        _wake(ended)
+
+
+def _wake(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def _outcome(task: "asyncio.Task[object]") -> Ended:

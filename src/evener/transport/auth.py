@@ -6,6 +6,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from evener.transport.exchange import Request
+from evener.transport.secrets import note_secret
 
 __all__ = ["Auth", "bearer", "header", "query"]
 
@@ -21,6 +22,7 @@ def bearer(key: str) -> Auth:
 def header(name: str, value: str) -> Auth:
     """A header with this value, in place of any that has its name."""
     lower = name.lower()
+    note_secret(value.rpartition(" ")[2])
 
     def sign(request: Request) -> Request:
         kept = tuple(pair for pair in request.headers if pair[0].lower() != lower)
@@ -31,6 +33,7 @@ def header(name: str, value: str) -> Auth:
 
 def query(name: str, value: str) -> Auth:
     """A parameter of the address."""
+    note_secret(value)
 
     def sign(request: Request) -> Request:
         mark = "&" if "?" in request.url else "?"

@@ -1,17 +1,28 @@
 """What went wrong with a connection, as an error of ours: what happened, what was expected, what to do next.
 
-No sentence here has a query, a header, a body or the credentials of an address in it: those may be secrets. The library's own
-errors carry the request's headers, so they are never chained to ours.
+No sentence here has a query, a header, a body or the credentials of an address in it: those may be secrets.
 """
 
 import errno
+import re
+import socket
 import ssl
 from typing import Literal
 from urllib.parse import urlsplit
 
-from evener.errors import BadValue, ConnectFailed, EvenerError, TimedOut, TruncatedStream, WireError
+from evener.errors import ConnectFailed, EvenerError, TimedOut, TruncatedStream, WireError
 
-__all__ = ["Deadline", "body_failure", "broken_off", "head_failure", "malformed", "place_of", "timed_out"]
+__all__ = [
+    "Deadline",
+    "broken_off",
+    "closed_early",
+    "dial_failure",
+    "malformed",
+    "not_http",
+    "place_of",
+    "proxy_refused",
+    "timed_out",
+]
 
 Deadline = Literal["connect", "idle", "total"]
 
@@ -20,6 +31,7 @@ MEANT: dict[Deadline, str] = {
     "idle": "nothing came from {place} for {seconds} seconds",
     "total": "the exchange with {place} was not over after {seconds} seconds",
 }
+NUMBER = re.compile(r"\[Errno (\d+)\]")
 REASONS = {
     errno.ECONNREFUSED: "nothing listens there",
     errno.EHOSTUNREACH: "there is no route to it",
@@ -43,52 +55,47 @@ def timed_out(deadline: Deadline, seconds: float, place: str) -> TimedOut:
     return TimedOut(f"The {deadline} deadline passed: {what}. Raise it with Deadlines({deadline}=...), or try again later.")
 
 
-def head_failure(error: Exception, place: str) -> EvenerError | None:
-    """An error before the answer's head had come; None for one that is no failure of the connection."""
-    import aiohttp
-
+def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
+    """Why no connection stands. `proxy`: it was the way to a proxy that failed."""
     match error:
-        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
+        case ssl.SSLCertVerificationError():
             return _untrusted(error, place)
-        case aiohttp.ClientConnectorSSLError() | ssl.SSLError():
+        case ssl.SSLError():
             return ConnectFailed(
                 f"No secure connection to {place} could be made: the TLS handshake failed. "
                 "Check that the address is right and that https:// is spoken on this port."
             )
-        case aiohttp.ClientHttpProxyError(status=status):
-            return _proxy_refused(status, place)
-        case aiohttp.ClientProxyConnectionError(os_error=cause):
+        case _ if proxy:
             return ConnectFailed(
-                f"The proxy on the way to {place} could not be reached: {_reason(cause)}. "
+                f"The proxy on the way to {place} could not be reached: {_reason(error)}. "
                 "Check `proxy` or the variables HTTP_PROXY and HTTPS_PROXY, or name the host in NO_PROXY."
             )
-        case aiohttp.ClientConnectorDNSError():
+        case socket.gaierror():
             return ConnectFailed(
                 f"The name in {place} is not known: no address was found. Check its spelling, and the network's name servers."
             )
-        case aiohttp.ClientConnectorError(os_error=cause):
-            return ConnectFailed(
-                f"No connection to {place} could be made: {_reason(cause)}. Check the address, and that the server runs."
-            )
-        case aiohttp.ClientResponseError():
-            return WireError(f"What came from {place} is not HTTP. Check the address, its port, and whether it wants https://.")
-        case ValueError():
-            return BadValue(
-                f"The request to {place} cannot be sent: its address or one of its headers has characters that HTTP forbids."
-            )
-        case aiohttp.ClientError() | OSError():
-            return TruncatedStream(f"{place} closed the connection before it answered. Send the request again.")
-    return None
+    return ConnectFailed(
+        f"No connection to {place} could be made: {_reason(error)}. Check the address, and that the server runs."
+    )
 
 
-def body_failure(error: Exception, place: str) -> EvenerError | None:
-    """An error while the body came; None for one that is no failure of the connection."""
-    import aiohttp
+def not_http(place: str) -> WireError:
+    """Something came that is no answer."""
+    return WireError(f"What came from {place} is not HTTP. Check the address, its port, and whether it wants https://.")
 
-    match error:
-        case aiohttp.ClientError() | OSError():
-            return broken_off(place)
-    return None
+
+def closed_early(place: str) -> TruncatedStream:
+    """Nothing came."""
+    return TruncatedStream(f"{place} closed the connection before it answered. Send the request again.")
+
+
+def proxy_refused(status: int, place: str) -> ConnectFailed:
+    """A proxy that opens no tunnel."""
+    if status == 407:
+        advice = "It wants credentials: write them into its address, as in http://user:password@host:port."
+    else:
+        advice = "Check that it may reach this host, or name the host in NO_PROXY."
+    return ConnectFailed(f"The proxy on the way to {place} answered HTTP {status} instead of connecting. {advice}")
 
 
 def broken_off(place: str) -> TruncatedStream:
@@ -103,22 +110,16 @@ def malformed(place: str) -> WireError:
     )
 
 
-def _untrusted(error: Exception, place: str) -> ConnectFailed:
-    why = getattr(error, "certificate_error", error)
-    said = getattr(why, "verify_message", "") or "it could not be verified"
+def _untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
     return ConnectFailed(
-        f"The certificate of {place} is not trusted: {said}. If this server is yours, name its authority's certificate "
-        "with `ca_file`; if not, something stands between you and the provider."
+        f"The certificate of {place} is not trusted: {error.verify_message or 'it could not be verified'}. If this server is "
+        "yours, name its authority's certificate with `ca_file`; if not, something stands between you and the provider."
     )
 
 
-def _proxy_refused(status: int, place: str) -> ConnectFailed:
-    if status == 407:
-        advice = "It wants credentials: write them into its address, as in http://user:password@host:port."
-    else:
-        advice = "Check that it may reach this host, or name the host in NO_PROXY."
-    return ConnectFailed(f"The proxy on the way to {place} answered HTTP {status} instead of connecting. {advice}")
-
-
-def _reason(cause: OSError) -> str:
-    return REASONS.get(cause.errno or 0, f"the operating system said {type(cause).__name__}")
+def _reason(error: OSError) -> str:
+    """What the system said; where several addresses were tried, what it said of the first."""
+    number = error.errno
+    if number is None and (found := NUMBER.search(str(error))):
+        number = int(found[1])
+    return REASONS.get(number or 0, f"the operating system said {type(error).__name__}")

@@ -6,30 +6,29 @@ Every wait has a deadline and every buffer a bound. It never looks into what it 
 import asyncio
 import re
 from functools import cache, lru_cache
-from io import BytesIO
 from os import environ
 from os.path import isfile
 from threading import Lock
-from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
+from typing import Self
 
 from evener import __version__
-from evener.errors import BadValue, EvenerError, WireError
+from evener.errors import BadValue, WireError
+from evener.transport.connection import Connection, Terms
+from evener.transport.dialing import Route, dial, route_of
 from evener.transport.exchange import Request, Response
-from evener.transport.failures import head_failure, place_of, timed_out
+from evener.transport.failures import place_of, timed_out
+from evener.transport.framing import head_bytes
 from evener.transport.inflate import OFFERED
-from evener.transport.pool import Pool, address, open_pool, timeout
+from evener.transport.pool import Pool
 from evener.transport.proxies import Proxy, proxy_for, proxy_from
-from evener.transport.response import Exchange, HttpResponse
-
-if TYPE_CHECKING:
-    import aiohttp
+from evener.transport.response import HttpResponse
 
 __all__ = ["HttpTransport", "read_all", "shared_transport"]
 
 USUAL_HEADERS = (("user-agent", f"evener/{__version__}"), ("accept-encoding", OFFERED))
-URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+URL = re.compile(r"(?P<scheme>https?)://(?P<host>[!\"$-.0->@-~]+)(?P<target>[/?#][!-~]*)?", re.IGNORECASE)
 LARGE = 256 * 1024
+SWITCHING = 101
 SLOWEST = 16 * 1024
 """Bytes a second: a request that goes out slower than this counts as idle."""
 
@@ -59,11 +58,27 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
-        place = _place(request.url)
+        base, target, place = _parts(request.url)
+        route = route_of(base, self._proxy_of(base))
+        head = _head(request, route, base, target)
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
-        exchange = Exchange(place, request.deadlines, loop.time() + request.deadlines.total)
-        return await _Sending(request, self._proxy_of(request.url), exchange).run(pool)
+        terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
+        await _turn(pool, terms)
+        try:
+            connection = pool.take(route)
+            if connection is None:
+                connection = await dial(route, terms, self._ca_file)
+                pool.add(connection)
+        except BaseException:
+            pool.slots.release()
+            raise
+        try:
+            await _exchange(connection, terms, head, request.body)
+            return HttpResponse(connection, pool, route, terms.place)
+        except BaseException:
+            pool.give(route, connection)
+            raise
 
     async def aclose(self) -> None:
         """Close this loop's connections. Those of other loops close with their loops; sending again opens new ones."""
@@ -79,7 +94,8 @@ class HttpTransport:
         await self.aclose()
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Pool:
-        pool = await open_pool(self._connections, self._ca_file)
+        pool = Pool(loop, self._connections)
+        await pool.watch()
         with self._lock:
             for old in [old for old in self._pools if old.is_closed()]:
                 del self._pools[old]
@@ -88,121 +104,68 @@ class HttpTransport:
             await pool.aclose()
         return kept
 
-    def _proxy_of(self, url: str) -> Proxy | None:
+    def _proxy_of(self, base: str) -> Proxy | None:
         if self._proxy is not None or not self._trust_env:
             return self._proxy
-        base = _base(url)
         if base not in self._proxies:
             self._proxies[base] = proxy_for(base, environ)
         return self._proxies[base]
 
 
-class _Sending:
-    """One request on its way to an answer's head."""
-
-    def __init__(self, request: Request, proxy: Proxy | None, exchange: Exchange) -> None:
-        self._request = request
-        self._proxy = proxy
-        self._exchange = exchange
-
-    async def run(self, pool: Pool) -> Response:
-        try:
-            await self._turn(pool)
-            try:
-                return await self._answered(pool)
-            except BaseException:
-                pool.slots.release()
-                raise
-        except TimeoutError as error:
-            failure = self._late(error)
-        except EvenerError:
-            raise
-        except Exception as error:
-            found = head_failure(error, self._exchange.place)
-            if found is None:
-                raise
-            failure = found
-        raise failure  # outside the handler: the library's error has the request's headers and must not be its context
-
-    async def _turn(self, pool: Pool) -> None:
-        """Wait for a free connection, which may take until the end."""
-        if pool.slots.locked():
-            async with asyncio.timeout_at(self._exchange.end):
-                await pool.slots.acquire()
-        else:
+async def _turn(pool: Pool, terms: Terms) -> None:
+    """Wait for a free connection, which may take until the end."""
+    if not pool.slots.locked():
+        await pool.slots.acquire()
+        return
+    try:
+        async with asyncio.timeout_at(terms.end):
             await pool.slots.acquire()
+            return
+    except TimeoutError:
+        failure = timed_out("total", terms.deadlines.total, terms.place)
+    raise failure  # outside the handler: a timeout says nothing that this does not say
 
-    async def _answered(self, pool: Pool) -> Response:
-        deadlines = self._exchange.deadlines
-        patience = deadlines.connect + deadlines.idle + len(self._request.body) / SLOWEST
-        now = asyncio.get_running_loop().time()
-        async with asyncio.timeout_at(min(self._exchange.end, now + patience)):
-            response = await self._head(pool)
-        if response.status == 101:
-            response.close()
-            raise WireError(f"{self._exchange.place} wants to speak another protocol than HTTP. Check the address.")
-        try:
-            return HttpResponse(response, pool, self._exchange)
-        except EvenerError:
-            response.close()
-            raise
 
-    async def _head(self, pool: Pool) -> "aiohttp.ClientResponse":
-        request, proxy, deadlines = self._request, self._proxy, self._exchange.deadlines
-        headers = [*_usual(request), *request.headers]
-        credentials = {"proxy-authorization": proxy.authorization} if proxy is not None and proxy.authorization else None
-        if credentials and request.url[:5].lower() == "http:":
-            headers += credentials.items()  # no tunnel: the proxy reads the request itself
-        return await pool.session.request(
-            request.method,
-            address(request.url),
-            data=_payload(request.body),
-            headers=headers,
-            allow_redirects=False,
-            timeout=timeout(deadlines.connect, deadlines.idle),
-            proxy=None if proxy is None else proxy.url,
-            proxy_headers=credentials,
-        )
+async def _exchange(connection: Connection, terms: Terms, head: bytes, body: bytes) -> None:
+    """Send, and wait until the answer's head is there."""
+    connection.begin(terms, sending=len(body) / SLOWEST)
+    if len(body) <= LARGE:
+        connection.write(head + body)
+    else:
+        connection.write(head)
+        for start in range(0, len(body), LARGE):
+            connection.write(body[start : start + LARGE])
+            await connection.written()
+    answer = await connection.head()
+    if answer.status == SWITCHING:
+        raise WireError(f"{terms.place} wants to speak another protocol than HTTP. Check the address.")
 
-    def _late(self, error: TimeoutError) -> EvenerError:
-        """Which deadline it was: only that of connecting has a type of its own."""
-        import aiohttp
 
-        place, deadlines = self._exchange.place, self._exchange.deadlines
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return timed_out("connect", deadlines.connect, place)
-        if asyncio.get_running_loop().time() >= self._exchange.end:
-            return timed_out("total", deadlines.total, place)
-        return timed_out("idle", deadlines.idle, place)
+def _head(request: Request, route: Route, base: str, target: str) -> bytes:
+    given = {name.lower() for name, _ in request.headers}
+    headers = [("host", base.partition("://")[2])] if "host" not in given else []
+    headers += [(name, value) for name, value in USUAL_HEADERS if name not in given]
+    headers += request.headers
+    if (request.body or request.method != "GET") and "content-length" not in given:
+        headers.append(("content-length", str(len(request.body))))
+    if route.proxy is not None and not route.tunnelled:  # no tunnel: the proxy reads the request itself
+        target = base + target
+        if route.proxy.authorization:
+            headers.append(("proxy-authorization", route.proxy.authorization))
+    return head_bytes(request.method, target, headers)
 
 
 @lru_cache(64)
-def _place(url: str) -> str:
-    """Whom a request goes to. Raises BadValue for an address that no request can have."""
-    if not URL.fullmatch(url):
+def _parts(url: str) -> tuple[str, str, str]:
+    """The address without its path, which chooses route and proxy; what is asked for there; its name. Raises BadValue."""
+    found = URL.fullmatch(url)
+    if found is None:
         raise BadValue(
             f"A request to {place_of(url)!r} cannot be sent: its address must begin with http:// or https:// and have "
             "only printable ASCII characters. Encode the others, as in %20 for a space."
         )
-    return place_of(url)
-
-
-@lru_cache(64)
-def _base(url: str) -> str:
-    """The address without its path: what a proxy is chosen by."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _usual(request: Request) -> list[tuple[str, str]]:
-    """The headers that a request has unless it brings its own."""
-    given = {name.lower() for name, _ in request.headers}
-    return [(name, value) for name, value in USUAL_HEADERS if name not in given]
-
-
-def _payload(body: bytes) -> bytes | BytesIO | None:
-    """A large body goes out in pieces, so that the loop can do other things meanwhile."""
-    return BytesIO(body) if len(body) > LARGE else body or None
+    target = (found["target"] or "").partition("#")[0]
+    return f"{found['scheme'].lower()}://{found['host']}", target if target[:1] == "/" else f"/{target}", place_of(url)
 
 
 async def read_all(response: Response, cap: int) -> bytes:

@@ -1,109 +1,98 @@
-"""The connections of one event loop, and when they close: with the loop. The HTTP library is loaded by the first pool."""
+"""The connections of one event loop, kept between exchanges, and closed with the loop. Opens none itself."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Callable
-from functools import lru_cache
-from math import inf
-from typing import TYPE_CHECKING
 
-from evener.errors import BadValue
+from evener.transport.connection import Connection
 
-if TYPE_CHECKING:
-    import aiohttp
-    import yarl
-
-__all__ = ["Pool", "address", "open_pool", "timeout"]
-
-BUFFER = 64 * 1024
-"""Bytes: a body that nobody reads stops coming at about twice as many."""
-
-LINE, LINES = 16 * 1024, 128
-"""Of an answer's head: the longest line, and how many."""
+__all__ = ["Pool"]
 
 KEPT_SECONDS = 30.0
 """How long an unused connection is kept; servers commonly close theirs after a minute or more."""
-
-AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+TURNS = 16
+"""Turns of the loop that closed connections have to say so."""
 
 
 class Pool:
-    """A session of the library. `slots` bounds the exchanges that are open at once; whoever took one gives it back.
+    """`slots` bounds the exchanges that are open at once; whoever took one gives it back.
 
     `answers` ends those that are still open when the pool closes, one function each.
     """
 
-    def __init__(self, session: "aiohttp.ClientSession", slots: asyncio.Semaphore) -> None:
-        self.session = session
-        self.slots = slots
+    def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
+        self.slots = asyncio.Semaphore(slots)
         self.answers: set[Callable[[], None]] = set()
-        self._keeper = _keeper(session, self.answers)
+        self._loop = loop
+        self._idle: dict[object, list[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._keeper = self._kept()
 
     async def watch(self) -> None:
-        """Have the loop close the session when it shuts down: it finishes every generator that was begun in it."""
+        """Have the loop close the connections when it shuts down: it finishes every generator that was begun in it."""
         await anext(self._keeper)
 
     async def aclose(self) -> None:
         await self._keeper.aclose()
 
+    def take(self, route: object) -> Connection | None:
+        """A connection for this route that nobody uses, the one used last."""
+        idle = self._idle.get(route)
+        oldest = self._loop.time() - KEPT_SECONDS
+        while idle:
+            found = idle.pop()
+            if not found.lost and found.idle_since > oldest:
+                return found
+            self.drop(found)
+        return None
 
-async def open_pool(connections: int, ca_file: str | None) -> Pool:
-    """Connections for the running loop. Opens none yet."""
-    import aiohttp
+    def give(self, route: object, connection: Connection) -> None:
+        """One whose exchange is over, with its slot. It is kept if it may carry another."""
+        self.slots.release()
+        if not connection.end():
+            self.drop(connection)
+            return
+        self._idle.setdefault(route, []).append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._swept)
 
-    connector = aiohttp.TCPConnector(
-        ssl=True if ca_file is None else _trust(ca_file), limit=0, keepalive_timeout=KEPT_SECONDS, ttl_dns_cache=60
-    )
-    session = aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        skip_auto_headers=AUTOMATIC,
-        auto_decompress=False,
-        trust_env=False,
-        read_bufsize=BUFFER,
-        max_line_size=LINE,
-        max_field_size=LINE,
-        max_headers=LINES,
-    )
-    pool = Pool(session, asyncio.Semaphore(connections))
-    await pool.watch()
-    return pool
+    def add(self, connection: Connection) -> None:
+        """A new one, to be closed with the others."""
+        self._open.add(connection)
 
+    def drop(self, connection: Connection) -> None:
+        """One that is of no more use."""
+        connection.abort()
+        self._open.discard(connection)
 
-async def _keeper(session: "aiohttp.ClientSession", answers: set[Callable[[], None]]) -> AsyncGenerator[None]:
-    try:
-        yield
-    finally:
-        for end in tuple(answers):
-            end()
-        await session.close()
-        await asyncio.sleep(0)  # the closed connections say so once more before the loop may end
+    def _swept(self) -> None:
+        self._sweep = None
+        now = self._loop.time()
+        for route in tuple(self._idle):
+            kept = []
+            for connection in self._idle.pop(route):
+                if connection.lost or connection.idle_since <= now - KEPT_SECONDS:
+                    self.drop(connection)
+                else:
+                    kept.append(connection)
+            if kept:
+                self._idle[route] = kept
+        if self._idle:
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._swept)
 
-
-@lru_cache(64)
-def address(url: str) -> "yarl.URL":
-    """The address as it was written: what was signed must be what is sent."""
-    import yarl
-
-    return yarl.URL(url, encoded=True)
-
-
-@lru_cache(64)
-def timeout(connect: float, idle: float) -> "aiohttp.ClientTimeout":
-    """The two deadlines that the library keeps; to it zero means none."""
-    import aiohttp
-
-    least = 0.001
-    return aiohttp.ClientTimeout(total=None, connect=max(connect, least), sock_read=max(idle, least), ceil_threshold=inf)
-
-
-@lru_cache(16)
-def _trust(ca_file: str) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    try:
-        context.load_verify_locations(cafile=ca_file)
-    except (OSError, ssl.SSLError):
-        raise BadValue(
-            f"No certificate could be read from {ca_file!r}: `ca_file` must name a file of PEM certificates."
-        ) from None
-    return context
+    async def _kept(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            for end in tuple(self.answers):
+                end()
+            if self._sweep is not None:
+                self._sweep.cancel()
+            self._idle.clear()
+            closing = tuple(self._open)
+            for connection in closing:
+                self.drop(connection)
+            for _ in range(TURNS):
+                if all(connection.gone for connection in closing):
+                    break
+                await asyncio.sleep(0)

@@ -1,17 +1,30 @@
-"""Keeps credentials out of what people see. Pure; knows only the secrets it is given, and never stores one."""
+"""Keeps credentials out of what people see and out of what is stored. Secrets stay in memory; none is ever written or shown.
+
+`scrub` knows only the secrets it is given. The secrets that this process has used are noted beside it, for whoever stores.
+"""
 
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable
 from hashlib import sha256
+from threading import Lock
 from urllib.parse import quote, quote_plus
 
-__all__ = ["REDACTED", "fingerprint", "scrub"]
+__all__ = ["REDACTED", "SHORTEST", "credential", "fingerprint", "forms_of", "known_secrets", "note_secret", "scrub"]
 
 REDACTED = "[secret]"
 SHORTEST = 6
 """A shorter text is in so many places by chance that hiding it would tell more than it hides."""
+
+MOST_KNOWN = 64
+STAND_IN = re.compile(r"[a-z]+(?:[-_][a-z]+)*")
+LONGEST_STAND_IN = 15
+CREDENTIALS = re.compile(r"(?i).*(?:authorization|key|token|secret)")
+SCHEMES = frozenset({"bearer", "basic", "token", "key"})
+
+_lock = Lock()
+_known: tuple[str, ...] = ()
 
 
 def fingerprint(secret: str) -> str:
@@ -24,14 +37,47 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
     Secrets of fewer than 6 characters are left alone.
     """
-    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _forms(secret)}
+    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
     if not forms:
         return text
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
     return re.sub("|".join(re.escape(form) for form in longest_first), REDACTED, text)
 
 
-def _forms(secret: str) -> set[str]:
+def note_secret(*secrets: str) -> None:
+    """Remember that this process uses these, so that they are kept out of every store. The last 64 are known.
+
+    Not taken: fewer than 6 characters, and a plain word of up to 15 letters such as `not-needed`. Such a word stands in for
+    a key where none is needed, and hiding it would change names and sentences that are no secret.
+    """
+    global _known
+    recent = _known[-MOST_KNOWN // 2 :]
+    wanted = dict.fromkeys(secret for secret in secrets if secret not in recent and _is_secret(secret))
+    if not wanted:
+        return
+    with _lock:
+        _known = (*(secret for secret in _known if secret not in wanted), *wanted)[-MOST_KNOWN:]
+
+
+def known_secrets() -> tuple[str, ...]:
+    """What was noted. The same object until another secret is noted."""
+    return _known
+
+
+def credential(name: str, value: str) -> str:
+    """What in a header is a secret for longer than its request: a key or token. Empty for anything else, as a signature."""
+    if not CREDENTIALS.fullmatch(name):
+        return ""
+    scheme, _, rest = value.rpartition(" ")
+    return rest if not scheme or scheme.lower() in SCHEMES else ""
+
+
+def _is_secret(text: str) -> bool:
+    return len(text) >= SHORTEST and not (len(text) <= LONGEST_STAND_IN and STAND_IN.fullmatch(text))
+
+
+def forms_of(secret: str) -> set[str]:
+    """A secret in every form that we look for: as it is, and as it looks in an address, in JSON and in base64."""
     content = secret.encode("utf-8", "surrogatepass")
     quoted = {quote(content, safe=""), quote(content), quote_plus(content)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), form) for form in quoted}

@@ -1,0 +1,151 @@
+"""HTTP/1.1 without a socket: the same answer however its bytes are cut, and nothing is taken for HTTP that is not."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from evener.errors import BadValue
+from evener.transport.framing import Framing, NotHttp, head_bytes
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+
+def fed(*pieces: bytes, tunnel: bool = False) -> tuple[Framing, bytes]:
+    answer = Framing(tunnel=tunnel)
+    body = b"".join(part for piece in pieces for part in answer.feed(piece))
+    return answer, body
+
+
+def chunked(pieces: list[bytes], extension: bytes = b"", trailer: bytes = b"") -> bytes:
+    filled = [piece for piece in pieces if piece]
+    return b"".join(b"%x%b\r\n%b\r\n" % (len(piece), extension, piece) for piece in filled) + b"0\r\n" + trailer + b"\r\n"
+
+
+@given(
+    some.lists(some.binary(max_size=300), max_size=8),
+    some.sampled_from(["length", "chunks", "extended", "trailed", "close"]),
+    some.lists(some.integers(0, 3000), max_size=12),
+    some.booleans(),
+)
+def test_cut_anywhere_an_answer_is_the_same(pieces: list[bytes], how: str, cuts: list[int], interim: bool) -> None:
+    body = b"".join(pieces)
+    wire = {
+        "length": OK + b"content-length: %d\r\nx-a: 1\r\nX-A:2\r\n\r\n" % len(body) + body,
+        "chunks": CHUNKED + chunked(pieces),
+        "extended": CHUNKED + chunked(pieces, b' ;name="value"'),
+        "trailed": CHUNKED + chunked(pieces, trailer=b"x-checked: yes\r\n"),
+        "close": OK + b"\r\n" + body,
+    }[how]
+    wire = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" + wire if interim else wire
+    places = sorted({min(cut, len(wire)) for cut in cuts})
+    parts = [wire[start:end] for start, end in zip([0, *places], [*places, len(wire)], strict=True)]
+    answer, got = fed(*parts)
+    assert (answer.status, got) == (200, body)
+    assert answer.ended is (how != "close")
+    assert answer.reusable is (how != "close")
+    assert answer.finish()
+    if how == "length":
+        assert answer.headers["x-a"] == "1, 2"
+
+
+@given(some.binary(max_size=200), some.integers(0, 200))
+def test_whatever_comes_it_is_read_or_refused(noise: bytes, keep: int) -> None:
+    """Noise behind any beginning of a real answer ends in a status or in NotHttp, never in another error."""
+    start = (CHUNKED + chunked([b"hello", b"world"]))[:keep]
+    answer = Framing()
+    try:
+        for at in range(0, len(start + noise), 7):
+            answer.feed((start + noise)[at : at + 7])
+        answer.finish()
+    except NotHttp:
+        return
+    assert answer.status in range(1000)
+
+
+REFUSED = {
+    "another protocol": b"SSH-2.0-x\r\n\r\n",
+    "the first byte": b"\x16",
+    "HTTP/2": b"HTTP/2 200\r\n\r\n",
+    "no status": b"HTTP/1.1 \r\n\r\n",
+    "a status of four digits": b"HTTP/1.1 2000 OK\r\n\r\n",
+    "a status below 100": b"HTTP/1.1 099 OK\r\n\r\n",
+    "digits of another script": "HTTP/1.1 \uff12\uff10\uff10 OK\r\n\r\n".encode(),
+    "a folded header": OK + b"a: b\r\n c\r\n\r\n",
+    "a space before the colon": OK + b"a : b\r\n\r\n",
+    "a header without a name": OK + b": b\r\n\r\n",
+    "a header without a colon": OK + b"ab\r\n\r\n",
+    "a bare line feed": OK + b"a: b\nc: d\r\n\r\n",
+    "a null": OK + b"a: \0\r\n\r\n",
+    "two lengths": OK + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
+    "a signed length": OK + b"content-length: +1\r\n\r\n",
+    "no length": OK + b"content-length:\r\n\r\n",
+    "a length beyond reason": OK + b"content-length: 9999999999999999\r\n\r\n",
+    "a coding that was not asked for": OK + b"transfer-encoding: gzip, chunked\r\n\r\n",
+    "a chunk of no size": CHUNKED + b"\r\n",
+    "a chunk with a prefix": CHUNKED + b"0x5\r\nhello\r\n",
+    "a chunk with a sign": CHUNKED + b"-5\r\n",
+    "a chunk with an underscore": CHUNKED + b"1_0\r\n",
+    "a chunk beyond reason": CHUNKED + b"f" * 16 + b"\r\n",
+    "a chunk that is longer than it says": CHUNKED + b"2\r\nabc\r\n",
+    "a line without end": CHUNKED + b"1" * 5000,
+    "trailers without end": CHUNKED + b"0\r\n" + b"a: b\r\n" * 200,
+    "a head without end": OK + b"a: b\r\n" * 20_000,
+    "too many headers": OK + b"".join(b"a%d: b\r\n" % number for number in range(130)) + b"\r\n",
+    "interim answers without end": b"HTTP/1.1 100 Continue\r\n\r\n" * 100,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_http_is_refused(name: str) -> None:
+    with pytest.raises(NotHttp):
+        fed(REFUSED[name])
+
+
+@pytest.mark.parametrize(
+    ("head", "reusable"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 200\r\ncontent-length: 0, 0\r\n\r\n", True),
+        (b"HTTP/1.1 204 No Content\r\ncontent-length: 9\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: Close\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nmore", False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n", False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n0\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nHTTP/1.1 200", False),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", False),
+    ],
+)
+def test_a_connection_is_kept_only_when_both_sides_know_where_the_answer_ended(head: bytes, reusable: bool) -> None:
+    answer, body = fed(head)
+    assert (answer.ended, body, answer.reusable) == (True, b"", reusable)
+
+
+def test_a_tunnel_has_no_body_when_it_stands() -> None:
+    assert fed(b"HTTP/1.0 200 Connection established\r\n\r\n", tunnel=True)[0].ended
+    assert not fed(b"HTTP/1.1 407 No\r\ncontent-length: 5\r\n\r\n", tunnel=True)[0].ended
+
+
+@pytest.mark.parametrize("cut", [b"5\r\nhel", b"5\r\nhello", b"5\r\nhello\r\n", b"5\r\nhello\r\n0\r\n"])
+def test_a_body_that_stops_early_is_not_whole(cut: bytes) -> None:
+    answer, _ = fed(CHUNKED + cut)
+    assert not answer.finish()
+
+
+def test_a_request_is_written_as_given() -> None:
+    said = head_bytes("POST", "/v1?x=1", [("host", "a"), ("X-Latin", "é")])
+    assert said == b"POST /v1?x=1 HTTP/1.1\r\nhost: a\r\nX-Latin: \xe9\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [("a", "b\r\nc: d"), ("a", "b\nc"), ("a", "b\0"), ("a b", "c"), ("", "c"), ("a:", "c"), ("a\r\nb", "c"), ("a", "\u2028")],
+)
+def test_a_header_that_would_be_more_than_one_is_refused_without_its_value(header: tuple[str, str]) -> None:
+    with pytest.raises(BadValue, match="cannot be sent") as failed:
+        head_bytes("POST", "/", [("x-key", "secret-value"), header])
+    assert not re.search("secret-value", str(failed.value))
