@@ -132,10 +132,11 @@ def _harness(wire: str, base: str, store: Store, done: list[str]) -> Harness:
 async def loop(wire: str, base: str) -> Action:
     """A run on a memory log, to its end. Counts tool calls."""
     done: list[str] = []
+    harness = _harness(wire, base, MemoryStore(), done)
 
     async def act() -> int:
         done.clear()
-        await _harness(wire, base, MemoryStore(), done).run(PROMPT)
+        await harness.run(PROMPT)
         return len(done)
 
     return act

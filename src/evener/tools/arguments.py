@@ -73,9 +73,10 @@ def parsed(raw: str) -> dict[str, object] | tuple[Problem, ...]:
         return (_malformed(raw, error),)
     if not isinstance(value, dict):
         return (Problem("", f"expected a JSON object, found {_start(raw)}"),)
-    if _too_deep(value):
+    keys = _keys(value)
+    if keys is None:
         return (Problem("", f"they are nested deeper than {MOST_DEEP} levels"),)
-    twice = repeated_key(raw)
+    twice = repeated_key(raw) if raw.count(":") != keys else None  # as many colons as keys: none was there twice
     return value if twice is None else (Problem(twice, "this key stands twice in its object"),)
 
 
@@ -98,20 +99,22 @@ def _start(raw: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def _too_deep(value: object) -> bool:
-    """Whether a value is nested deeper than anyone means. Level by level, never by recursion."""
+def _keys(value: object) -> int | None:
+    """How many keys a value has, all levels together; None when it is nested deeper than anyone means. Never recursive."""
     level: list[object] = [value]
+    keys = 0
     for _ in range(MOST_DEEP):
         onward: list[object] = []
         for item in level:
             if isinstance(item, dict):
+                keys += len(item)
                 onward += item.values()
             elif isinstance(item, list):
                 onward += item
         if not onward:
-            return False
+            return keys
         level = onward
-    return True
+    return None
 
 
 def converter(kind: object, where: str) -> Convert:

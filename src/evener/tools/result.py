@@ -66,9 +66,10 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             force_setattr(self, "content", (TextBlock(self.content),) if self.content else ())
         for block in self.content:
             check_type(block, CONTENTS, "Each of Envelope.content")
-        if isinstance(self.meta, Mapping):
+        if type(self.meta) is not str and isinstance(self.meta, Mapping):
             force_setattr(self, "meta", json_text(self.meta, "Envelope.meta"))
-        check_object(self.meta, "Envelope.meta")
+        if self.meta != "{}":
+            check_object(self.meta, "Envelope.meta")
         check_type(self.retry, (bool,), "Envelope.retry")
         check_choice(self.outcome, OUTCOMES, "Envelope.outcome")
 

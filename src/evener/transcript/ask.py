@@ -206,17 +206,21 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Who holds the past: `replay` sends it, `chain` names the previous response, `conversation` a stored conversation.
 
-    `store` None leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works.
+    `id` is the provider's name for what it holds; empty: nothing yet. `after` is the last message of the transcript that is
+    part of it: only what follows goes out. Without it, every message of the transcript is new to the provider. `store` None
+    leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works.
     """
 
     mode: StateMode = "replay"
     id: str = ""
     store: bool | None = False
     sealed: bool = True
+    after: str = ""
 
     def __post_init__(self) -> None:
         check_choice(self.mode, STATE_MODES, "State.mode")
         check_text(self.id, "State.id")
+        check_text(self.after, "State.after")
         check_type(self.store, (bool, type(None)), "State.store")
 
 

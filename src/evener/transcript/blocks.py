@@ -208,7 +208,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
     cache: CacheTtl = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.raw, Mapping):
+        if type(self.raw) is not str and isinstance(self.raw, Mapping):
             force_setattr(self, "raw", json_text(self.raw, "The arguments of a tool call"))
         check_text(self.raw, "ToolCall.raw")
         check_text(self.id, "ToolCall.id")
@@ -257,7 +257,8 @@ class ToolResult(
         elif type(self.content) is not tuple:
             force_setattr(self, "content", as_tuple(self.content, "ToolResult.content"))
         for block in self.content:
-            check_type(block, CONTENTS, "Each of ToolResult.content")
+            if type(block) not in CONTENTS:
+                check_type(block, CONTENTS, "Each of ToolResult.content")
         check_type(self.is_error, (bool,), "ToolResult.is_error")
         _check_marks(self)
 

@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -16,6 +17,12 @@ NO_RESULT = "No result: the call was interrupted before a result was recorded. I
 
 Names = list[tuple[str, str]]
 """The calls of a turn in order: the id that each was made with, and the id it goes under."""
+
+
+class Used(Container[str], Protocol):
+    """Ids that are taken."""
+
+    def add(self, name: str, /) -> None: ...
 
 
 class Expected:
@@ -57,7 +64,7 @@ class Expected:
         return left > 0 or (self._elsewhere and left == 0 and call_id != "")
 
 
-def with_unique_ids(message: Message, used: set[str], names: Names, losses: list[Loss]) -> Message:
+def with_unique_ids(message: Message, used: Used, names: Names, losses: list[Loss]) -> Message:
     """The message with ids that no call before has; they are added to `used` and `names`."""
     blocks: list[Block] = []
     for place, block in enumerate(message.blocks):

@@ -66,6 +66,8 @@ def check_object(text: object, where: str) -> None:
 
 def as_tuple(values: Iterable[T], where: str) -> tuple[T, ...]:
     """Any collection but a text or a mapping, frozen."""
+    if type(values) is tuple:
+        return values
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise BadValue(f"{where} must be a collection of values, not a {type(values).__name__}. Put it into a tuple.")
     return tuple(values)

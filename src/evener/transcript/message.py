@@ -57,15 +57,25 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         if type(self.blocks) is not tuple:
             force_setattr(self, "blocks", as_tuple(self.blocks, "Message.blocks"))
         for block in self.blocks:
-            check_type(block, BLOCKS, "Each of Message.blocks")
+            if type(block) not in BLOCKS:
+                check_type(block, BLOCKS, "Each of Message.blocks")
         check_text(self.id, "Message.id")
         check_text(self.parent_id, "Message.parent_id")
         if not self.id:
             raise BadValue("Message.id must name the message; it is empty. Leave it out to have one made.")
-        if self.created_at is not None:
+        if self.created_at is not None and (type(self.created_at) is not datetime or self.created_at.tzinfo is not UTC):
             force_setattr(self, "created_at", _in_utc(self.created_at))
         check_type(self.origin, (Origin, type(None)), "Message.origin")
         check_type(self.usage, (Usage, type(None)), "Message.usage")
+
+    def after(self, parent: str) -> "Message":
+        """The same message with another one before it."""
+        if self.parent_id == parent:
+            return self
+        check_text(parent, "Message.parent_id")
+        made: Message = self.__copy__()  # type: ignore[attr-defined]  # every Struct has one; it checks nothing again
+        force_setattr(made, "parent_id", parent)
+        return made
 
     @classmethod
     def user_text(cls, text: str) -> "Message":
@@ -99,8 +109,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Reasoning with neither text nor seal is nothing and is left out; an empty reply is one empty text.
         """
         origin = origin or Origin()
-        said = (block for block in reply.blocks if block != ReasoningBlock())
-        blocks = tuple(_stamped(block, origin, binding) for block in said) or (TextBlock(""),)
+        said = [block for block in reply.blocks if type(block) is not ReasoningBlock or block.text or block.seal]
+        blocks = tuple([_stamped(block, origin, binding) for block in said]) or (TextBlock(""),)
         return cls("assistant", blocks, origin=origin, usage=reply.usage)
 
     @property
@@ -111,7 +121,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
 
 
 def _led_by(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:

@@ -32,12 +32,15 @@ from evener.transcript.blocks import (
     ToolResult,
 )
 from evener.transcript.calls import Expected, Names, answered, fresh_id, with_unique_ids
+from evener.transcript.grown import Growing, Grown
 from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.usage import Usage
 
 __all__ = ["Exchange", "Repair", "RepairRules", "repair"]
+
+NOTHING = Grown()
 
 ALLOWED: dict[str, tuple[type, ...]] = {
     "user": (TextBlock, ImageBlock, DocumentBlock, ToolResult, HostedBlock),
@@ -68,24 +71,20 @@ class Exchange(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
 
 
-Seen = str | tuple[str, str, tuple[Block, ...]]
-"""An id that a message has, or what makes a message the same as one before: its id, its role and all that it says."""
-
-
 class Repair(msgspec.Struct, frozen=True):
     """The state of the fold between two messages: the exchange that is still open, and what is known of those before it.
 
-    `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run; `named` are the names that
-    providers gave to sealed things.
+    `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run; `seen` are the messages by
+    their ids, `named` the names that providers gave to sealed things.
     """
 
     rules: RepairRules = RepairRules()
     open: tuple[Message, ...] = ()
     held: tuple[Message, ...] = ()
     losses: tuple[Loss, ...] = ()
-    seen: frozenset[Seen] = frozenset()
-    named: frozenset[str] = frozenset()
-    used_ids: frozenset[str] = frozenset()
+    seen: Grown = NOTHING
+    named: Grown = NOTHING
+    used_ids: Grown = NOTHING
     awaited: frozenset[str] = frozenset()
 
     def feed(self, messages: Iterable[Message], known: Exchange | None = None) -> tuple["Repair", list[Exchange]]:
@@ -94,11 +93,22 @@ class Repair(msgspec.Struct, frozen=True):
         Feeding messages one by one or all at once gives the same exchanges. `known` is what `finish` gave in this state: it
         saves work, no more.
         """
+        fold = self._fed(messages, known)
+        return fold.state(), fold.settled
+
+    def advance(
+        self, messages: Iterable[Message], known: Exchange | None = None
+    ) -> tuple["Repair", list[Exchange], Exchange | None]:
+        """`feed`, and what `finish` would say then: cheaper than one after the other."""
+        fold = self._fed(messages, known)
+        return fold.state(), fold.settled, fold.finished()
+
+    def _fed(self, messages: Iterable[Message], known: Exchange | None) -> "_Fold":
         fold = _Fold(self)
         fold.known = known if known is not None and self._is_certain() else None
         for message in messages:
             fold.add(message)
-        return fold.state(), fold.settled
+        return fold
 
     def _is_certain(self) -> bool:
         """Whether the open exchange is what it will be when the assistant speaks: nothing is held, no hosted tool runs."""
@@ -107,15 +117,12 @@ class Repair(msgspec.Struct, frozen=True):
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
-        fold = _Fold(replace(self, seen=frozenset(), named=frozenset()))  # of no use when nothing is added
-        fold.let_go()
-        return fold.exchange(None) if fold.open or fold.losses else None
+        return _Fold(self).finished()
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
     """A legal history, and what it took."""
-    state, exchanges = Repair(rules or RepairRules()).feed(messages)
-    last = state.finish()
+    _, exchanges, last = Repair(rules or RepairRules()).advance(messages)
     if last:
         exchanges.append(last)
     legal = [message for exchange in exchanges for message in (exchange.assistant, *exchange.back) if message]
@@ -128,16 +135,21 @@ class _Fold:
     def __init__(self, state: Repair) -> None:
         self.rules = state.rules
         self.open, self.held, self.losses = list(state.open), list(state.held), list(state.losses)
-        self.seen, self.named = set[Seen](state.seen), set(state.named)
-        self.used, self.awaited = set(state.used_ids), set(state.awaited)
+        self.seen, self.named, self.used = Growing(state.seen), Growing(state.named), Growing(state.used_ids)
+        self.awaited = set(state.awaited)
         self.expected = Expected(self.open, elsewhere=self.rules.past_elsewhere)
         self.settled: list[Exchange] = []
         self.known: Exchange | None = None  # the open exchange, as long as nothing was added to it
 
     def state(self) -> Repair:
         open_, held, losses = tuple(self.open), tuple(self.held), tuple(self.losses)
-        seen, named, used = frozenset(self.seen), frozenset(self.named), frozenset(self.used)
+        seen, named, used = self.seen.done(), self.named.done(), self.used.done()
         return Repair(self.rules, open_, held, losses, seen, named, used, frozenset(self.awaited))
+
+    def finished(self) -> Exchange | None:
+        """The open exchange as it would be sent now. The fold is of no use afterwards: take its state first."""
+        self.let_go()
+        return self.exchange(None) if self.open or self.losses else None
 
     def add(self, message: Message) -> None:
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
@@ -172,7 +184,9 @@ class _Fold:
         """The open exchange, if it is known. The ids of its calls are used from now on."""
         known, self.known = self.known, None
         if known is not None and known.assistant is not None:
-            self.used |= {block.id for block in known.assistant.blocks if isinstance(block, ToolCall)}
+            for block in known.assistant.blocks:
+                if isinstance(block, ToolCall):
+                    self.used.add(block.id)
         return known
 
     def exchange(self, coming: Message | None) -> Exchange:
@@ -183,7 +197,7 @@ class _Fold:
         made = None
         if said:
             said[-1] = _without_trailing_reasoning(said[-1], self.losses)
-            used = self.used if self.rules.unique_ids else set()
+            used = self.used if self.rules.unique_ids else Growing(NOTHING)
             said = [_merged([with_unique_ids(message, used, names, self.losses) for message in said], self.losses)]
         if names:
             back, made = answered(said[0], back, names, self.losses)
@@ -194,17 +208,25 @@ class _Fold:
 
     def _once(self, message: Message, losses: list[Loss]) -> Message | None:
         """What may stay of a message; None when it stood before or nothing does."""
-        same = (message.id, message.role, message.blocks)
-        if same in self.seen:
-            losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
-            return None
-        fresh = fresh_id(message.id, self.seen)
-        if fresh != message.id:
+        if message.id not in self.seen:
+            self.seen.add(message.id, message)
+        else:
+            if self._stands(message):
+                losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
+                return None
+            fresh = fresh_id(message.id, self.seen)
             losses.append(Loss("renamed", "message id", f"another message has it; here it is {fresh!r}", message.id))
+            self.seen.add((message.id, message.role, message.blocks))
+            self.seen.add(fresh)
             message = replace(message, id=fresh)
-        self.seen |= {same, fresh}
         cleaned = _cleaned(message, self.named, losses)
         return self.expected.only(cleaned, losses) if cleaned and cleaned.role == "user" else cleaned
+
+    def _stands(self, message: Message) -> bool:
+        """Whether the same was said before under this id: by the first who had it, or by one who was renamed."""
+        first = self.seen.get(message.id)
+        same = isinstance(first, Message) and (first.role, first.blocks) == (message.role, message.blocks)
+        return same or (message.id, message.role, message.blocks) in self.seen
 
     def _open(self, message: Message, losses: list[Loss]) -> None:
         self.losses += losses
@@ -229,7 +251,7 @@ def _is_plain(block: Block, allowed: tuple[type, ...]) -> bool:
     return isinstance(block, allowed) and not isinstance(block, HostedBlock) and block.seal is None and not _is_empty(block)
 
 
-def _cleaned(message: Message, named: set[str], losses: list[Loss]) -> Message | None:
+def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | None:
     allowed = ALLOWED[message.role]
     if message.blocks and all([_is_plain(block, allowed) for block in message.blocks]):
         return message
@@ -241,7 +263,8 @@ def _cleaned(message: Message, named: set[str], losses: list[Loss]) -> Message |
             losses.append(Loss("repaired", "text", "it was empty", message.id))
         elif once:
             kept.append(once)
-    named |= {_name(block) for block in kept} - {""}
+    for name in {_name(block) for block in kept} - {""}:
+        named.add(name)
     if all(_is_empty(block) for block in kept):
         losses.append(Loss("repaired", "message", f"nothing was left of a {message.role} message", message.id))
         return None
@@ -260,11 +283,12 @@ def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None
     return block
 
 
-def _once(block: Block, message: Message, named: set[str], losses: list[Loss]) -> Block | None:
+def _once(block: Block, message: Message, named: Growing, losses: list[Loss]) -> Block | None:
     """The block, or what may stand for it when the provider's name for it was used before. Parts of one text share a name."""
     name = _name(block)
     if name not in named:
-        named |= {name} - {""} if not isinstance(block, TextBlock) else set()
+        if name and not isinstance(block, TextBlock):
+            named.add(name)
         return block
     why = "the same sealed thing stands twice; the second goes without its seal"
     losses.append(Loss("repaired", block.kind, why, message.id))

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import replace
-
 from evener.errors import BadValue
 from evener.transcript.blocks import TextBlock
 from evener.transcript.checks import as_tuple, check_type
@@ -141,9 +139,7 @@ def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
     for message in as_tuple(messages, "Transcript messages"):
         if not isinstance(message, Message):
             raise BadValue(f"A transcript holds messages, not {type(message).__name__}. Use Message.user_text(...).")
-        if head is not None and message.parent_id != head.message.id:
-            message = replace(message, parent_id=head.message.id)
-        head = Node(message, head)
+        head = Node(message if head is None else message.after(head.message.id), head)
     return head
 
 

@@ -22,6 +22,10 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     reasoning: int = 0
 
     def __post_init__(self) -> None:
+        if type(self.input_total) is type(self.uncached) is type(self.cache_read) is type(self.cache_write) is int and (
+            type(self.output_total) is type(self.reasoning) is int
+        ):
+            return  # at a glance: a usage is made for every sum
         check_type(self.input_total, (int,), "Usage.input_total")
         check_type(self.uncached, (int,), "Usage.uncached")
         check_type(self.cache_read, (int,), "Usage.cache_read")

@@ -114,12 +114,11 @@ class HttpTransport:
 
 async def _turn(pool: Pool, terms: Terms) -> None:
     """Wait for a free connection, which may take until the end."""
-    if not pool.slots.locked():
-        await pool.slots.acquire()
+    if pool.slots.taken():
         return
     try:
         async with asyncio.timeout_at(terms.end):
-            await pool.slots.acquire()
+            await pool.slots.wait()
             return
     except TimeoutError:
         failure = timed_out("total", terms.deadlines.total, terms.place)

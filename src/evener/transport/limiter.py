@@ -45,6 +45,7 @@ class Limiter:
 
     def __init__(self, rate: Rate, *, minute: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
         self._rate = rate
+        self._unlimited = rate == Rate()
         self._minute = minute
         self._clock = clock
         self._lock = Lock()
@@ -77,9 +78,13 @@ class Limiter:
         """Take the lower of both rates from now on."""
         with self._lock:
             self._rate = self._rate.tightened(rate)
+            self._unlimited = self._rate == Rate()
 
     async def _enter(self, tokens: int, within: float) -> "_Begun":
         with self._lock:
+            if self._unlimited and not self._paused_until:
+                self._active += 1
+                return _Begun(0.0, tokens)
             if not self._queue:  # nobody waits, so that there may be room at once
                 begun, wait = self._look(tokens)
                 if begun is not None:
@@ -109,14 +114,16 @@ class Limiter:
     def _leave(self) -> None:
         with self._lock:
             self._active -= 1
-            self._wake()
+            if self._queue:
+                self._wake()
 
     def _settle(self, begun: "_Begun", tokens: int) -> None:
         with self._lock:
             if begun.counted:
                 self._tokens += tokens - begun.tokens
             begun.tokens = tokens
-            self._wake()
+            if self._queue:
+                self._wake()
 
     # All of these are called with the lock held.
 

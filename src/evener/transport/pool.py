@@ -1,6 +1,7 @@
 """The connections of one event loop, kept between exchanges, and closed with the loop. Opens none itself."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from evener.transport.connection import Connection
@@ -13,6 +14,43 @@ TURNS = 16
 """Turns of the loop that closed connections have to say so."""
 
 
+class Slots:
+    """So many at once; who waits has their turn in order."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def taken(self) -> bool:
+        """Take one, if there is one and nobody waits."""
+        if not self._free or self._waiting:
+            return False
+        self._free -= 1
+        return True
+
+    async def wait(self) -> None:
+        """Take one when it is our turn."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()  # it was ours already
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def release(self) -> None:
+        """Give one back: to the first who waits, or to whoever comes."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 class Pool:
     """`slots` bounds the exchanges that are open at once; whoever took one gives it back.
 
@@ -20,7 +58,7 @@ class Pool:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
-        self.slots = asyncio.Semaphore(slots)
+        self.slots = Slots(slots)
         self.answers: set[Callable[[], None]] = set()
         self._loop = loop
         self._idle: dict[object, list[Connection]] = {}

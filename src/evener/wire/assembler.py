@@ -25,6 +25,9 @@ from evener.transcript.usage import Usage
 __all__ = ["Assembler", "assemble"]
 
 
+NONE_YET = Usage()
+
+
 class _Part(msgspec.Struct):
     """A block under construction."""
 
@@ -43,7 +46,7 @@ class Assembler:
     def __init__(self) -> None:
         self._parts: dict[int, _Part] = {}
         self._notices: list[tuple[str, str]] = []
-        self._usage = Usage()
+        self._usage = NONE_YET
         self._stop: Stop | None = None
         self._id = ""
         self._model = ""
@@ -105,7 +108,7 @@ class Assembler:
         """The whole answer."""
         if self._stop is None:
             raise WireError("The answer has no end. Feed the decoder's `close()` and check for a truncated stream.")
-        blocks = tuple(_block(self._parts[index]) for index in sorted(self._parts))
+        blocks = tuple([_block(self._parts[index]) for index in sorted(self._parts)])
         return Reply(blocks, self._stop, self._usage, self._id, self._model, tuple(self._notices))
 
     def _part(self, index: int, kind: str) -> _Part:

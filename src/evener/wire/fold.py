@@ -70,7 +70,7 @@ def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Rende
     fits = prior is not None and prior.writer is writer and prior.key == key and transcript.extends(prior.node)
     start = prior if prior is not None and fits else Fold(key, Repair(key.rules), key.seed, writer)
     chain, drawn = start.chain, start.open
-    state, settled = start.repair.feed(transcript.since(start.node), drawn[0] if drawn else None)
+    state, settled, last = start.repair.advance(transcript.since(start.node), drawn[0] if drawn else None)
     fresh: list[Fragment] = []
     for exchange in settled:  # the first of them most often went out as it is when it was open
         fragment = drawn[1] if drawn is not None and drawn[0] == exchange else render(exchange, chain)
@@ -78,14 +78,13 @@ def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Rende
         chain, drawn = chained(chain, fragment.data), None
     count = len(start.fragments)
     marked = (*start.marked, *(count + number for number, fragment in enumerate(fresh) if asks_marks(fragment)))
-    last = state.finish()
     open_ = (last, render(last, chain)) if last is not None else None
     return Fold(key, state, chain, writer, transcript.head, (*start.fragments, *fresh), marked, open_)
 
 
 def asks_marks(fragment: Fragment) -> bool:
     """Whether a cache mark was asked for somewhere in it."""
-    return any(ttl for _, ttl in fragment.marks)
+    return any([ttl for _, ttl in fragment.marks])
 
 
 def opened(fold: Fold) -> Fragment | None:

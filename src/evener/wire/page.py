@@ -102,20 +102,25 @@ class Page:
 
     def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
         """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
-        marks = tuple(mark for mark in self.marks[:-1] if mark[1]) + tuple(self.marks[-1:])
+        marks = (*[mark for mark in self.marks[:-1] if mark[1]], *self.marks[-1:])
         first = exchange.assistant or (exchange.back[0] if exchange.back else None)
         losses = (*exchange.losses, *self.losses)
-        traits = _traits(exchange, self.ask.target, thought=self.thought) | self.traits
+        traits = frozenset(_traits(exchange, self.ask.target, thought=self.thought) | self.traits)
         return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
 
 
-def _traits(exchange: Exchange, target: Origin, *, thought: bool) -> frozenset[str]:
-    said = exchange.assistant
-    told = {
-        "assistant_first": said is not None,
-        "assistant_last": said is not None and not exchange.back,
-        "asks": any(not isinstance(block, ToolResult) for message in exchange.back for block in message.blocks),
-        "paused": said is not None and isinstance(said.blocks[-1], HostedBlock) and said.blocks[-1].is_for(target),
-        "bare_calls": said is not None and bool(said.calls) and not thought,
-    }
-    return frozenset(name for name, true in told.items() if true)
+def _traits(exchange: Exchange, target: Origin, *, thought: bool) -> set[str]:
+    traits: set[str] = set()
+    said, back = exchange.assistant, exchange.back
+    if said is not None:
+        traits.add("assistant_first")
+        if not back:
+            traits.add("assistant_last")
+        last = said.blocks[-1]
+        if isinstance(last, HostedBlock) and last.is_for(target):
+            traits.add("paused")
+        if not thought and said.calls:
+            traits.add("bare_calls")
+    if any([not isinstance(block, ToolResult) for message in back for block in message.blocks]):
+        traits.add("asks")
+    return traits

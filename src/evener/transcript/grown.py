@@ -1,0 +1,81 @@
+"""A set of names that only grows, and is shared by all who grew it: to add to the newest costs only what is added. Pure.
+
+What one sees of it never changes. Grown twice from the same point, as by two branches, the second growth copies.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from threading import Lock
+from typing import Any
+
+__all__ = ["Growing", "Grown"]
+
+
+class Grown:
+    """What there is: the first `size` of the names that are shared, each with what it stands for."""
+
+    __slots__ = ("_lock", "_shared", "_size")
+
+    def __init__(self) -> None:
+        self._shared: dict[Hashable, tuple[int, object]] = {}
+        self._size = 0
+        self._lock = Lock()
+
+    def __contains__(self, name: Hashable) -> bool:
+        found = self._shared.get(name)
+        return found is not None and found[0] < self._size
+
+    def get(self, name: Hashable) -> object:
+        """What a name stands for; None for one that is not there."""
+        found = self._shared.get(name)
+        return found[1] if found is not None and found[0] < self._size else None
+
+    def plus(self, names: Mapping[Any, object]) -> "Grown":
+        """It with more names. Those that are there already stay what they are."""
+        if not names:
+            return self
+        made = Grown.__new__(Grown)
+        made._shared, made._lock, made._size = self._shared, self._lock, self._size
+        with self._lock:
+            if len(self._shared) != self._size:  # somebody else grew it further
+                made._shared = {name: found for name, found in self._shared.items() if found[0] < self._size}
+                made._lock = Lock()
+            for name, value in names.items():
+                made._shared.setdefault(name, (len(made._shared), value))
+            made._size = len(made._shared)
+        return made
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return (name for name, found in tuple(self._shared.items()) if found[0] < self._size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grown):
+            return NotImplemented
+        return self._size == other._size and all(other.get(name) == self.get(name) for name in self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Grown: {self._size} names>"
+
+
+class Growing:
+    """A Grown while names are added."""
+
+    __slots__ = ("_base", "new")
+
+    def __init__(self, base: Grown) -> None:
+        self._base = base
+        self.new: dict[Hashable, object] = {}
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self.new or name in self._base
+
+    def get(self, name: Hashable) -> object:
+        return self.new[name] if name in self.new else self._base.get(name)
+
+    def add(self, name: Hashable, value: object = True) -> None:
+        self.new[name] = value
+
+    def done(self) -> Grown:
+        """All there is now."""
+        return self._base.plus(self.new)
