@@ -12,6 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+from bench import store_threads, store_writers
 from bench.clock import cheapest
 from bench.table import Figure
 from evener.events import Cancelled, Opened, encode_event
@@ -27,6 +28,9 @@ SMALL = Cancelled(at=1_700_000_000.25, why="x" * 150)
 LOGS = 100
 LEAST_RATE = 5_000
 IDLE = 1.2
+WRITERS = 16
+LONGEST_WAIT = 2.0
+"""Seconds that an append may wait for other processes: a fifth of what a store waits before it says that the file is busy."""
 INSERT = "INSERT INTO events (log, seq, version, at, kind, digest, chain, payload) VALUES (1, ?, 1, 1.0, 'cancelled', ?, ?, ?)"
 
 
@@ -45,7 +49,20 @@ def figures(appends: int, passes: int) -> list[Figure]:
         Figure(f"store: an append of 1 kB, {LOGS} logs at once", each * 1e6, 1e6 / LEAST_RATE, most=1.0, note=many),
         Figure("store: an append in memory", append * 1e6, encode * 1e6, note="beside encoding the event; CPU"),
         Figure("store: an event of an idle log in memory", kept, size, "B", most=IDLE, note="beside its bytes"),
+        *store_threads.figures(appends * 20, passes),
+        _waits(appends),
     ]
+
+
+def _waits(appends: int) -> Figure:
+    """The longest wait of many processes that write to one file. One that was refused or lost an event has no figure."""
+    name = f"store: the longest wait of {WRITERS} processes"
+    with TemporaryDirectory() as folder:
+        report = store_writers.run_apart(WRITERS, max(10, appends // 2), Path(folder))
+    if report.refused or report.lost or report.findings:
+        return Figure(name, most=1.0, note=f"{len(report.refused)} refused, {report.lost} lost, {report.findings[:3]}")
+    note = f"99 of 100 within {report.most_of_all * 1e3:,.0f} ms; the slowest had {report.slowest:.0%} when the first was done"
+    return Figure(name, report.longest * 1e3, LONGEST_WAIT * 1e3, "ms", most=1.0, note=note)
 
 
 async def _one(folder: Path, appends: int) -> tuple[float, float]:

@@ -6,9 +6,10 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from time import monotonic
 
 from evener.errors import StoreError
-from evener.store import LeaseLost, SqliteStore
+from evener.store import LeaseLost, Log, SqliteStore
 from tests.store.stores import opened, said
 
 ROUNDS = 100_000
@@ -80,6 +81,34 @@ async def fill_up(path: str, most: str) -> None:
     await store.aclose()
 
 
+async def contend(path: str, name: str, turns: str) -> None:
+    """Append to a log of its own, one after the other, as fast as it goes; say how long the longest took."""
+    store = SqliteStore(path)
+    log = await store.create(name, opened(), holder=name)
+    tell("ready")
+    sys.stdin.readline()
+    longest = 0.0
+    for number in range(int(turns)):
+        start = monotonic()
+        await log.append(said(f"{name}.{number}"))
+        longest = max(longest, monotonic() - start)
+    tell("longest", f"{longest:.3f}")
+    await store.aclose()
+
+
+async def flood(path: str, name: str) -> None:
+    """Append from many tasks at once, without a pause, until somebody ends this process."""
+    store = SqliteStore(path)
+    logs = [await store.create(f"{name}.{number}", opened(), holder=name) for number in range(10)]
+    tell("ready")
+
+    async def fill(log: Log) -> None:
+        for number in range(ROUNDS):
+            await log.append(said(str(number)))
+
+    await asyncio.gather(*map(fill, logs))
+
+
 async def leave(path: str, many: str) -> None:
     """Queue appends and end without waiting for them or closing anything."""
     store = SqliteStore(path)
@@ -96,6 +125,8 @@ ACTS: dict[str, Callable[..., Awaitable[None]]] = {
     "share": share,
     "fill_up": fill_up,
     "leave": leave,
+    "contend": contend,
+    "flood": flood,
 }
 
 

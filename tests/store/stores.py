@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import struct
 from collections.abc import Callable, Coroutine
 from contextlib import closing
 from hashlib import sha256
@@ -57,13 +58,16 @@ def flaws(path: Path) -> list[str]:
     """What is wrong with the chains in a file, found with nothing but SQLite and SHA-256."""
     found = []
     with closing(sqlite3.connect(path)) as connection:
-        logs = connection.execute("SELECT number, log, length, head FROM logs").fetchall()
-        for number, log, length, head in logs:
-            chain, count = sha256(b"evener log " + log.encode()).digest(), 0
-            rows = connection.execute("SELECT seq, digest, chain, payload FROM events WHERE log = ? ORDER BY seq", (number,))
-            for seq, digest, link, payload in rows:
+        logs = connection.execute("SELECT number, log, base, length, head FROM logs").fetchall()
+        for number, log, base, length, head in logs:
+            chain, count = sha256(b"evener log " + log.encode()).digest(), base
+            rows = connection.execute(
+                "SELECT seq, version, at, kind, digest, chain, payload, rule FROM events WHERE log = ? ORDER BY seq", (number,)
+            )
+            for seq, version, at, kind, digest, link, payload, rule in rows:
                 count += 1
-                chain = sha256(chain + sha256(payload).digest()).digest()
+                place = struct.pack(">QId", count, version, at) + kind.encode() if rule == 2 else b""
+                chain = sha256(chain + sha256(payload).digest() + place).digest()
                 if (seq, digest, link) != (count, sha256(payload).digest(), chain):
                     found.append(f"{log}: event {count}")
             if (count, chain) != (length, head):

@@ -14,7 +14,7 @@ import pytest
 
 from evener.errors import StoreError
 from evener.events import Opened
-from evener.store import LeaseHeld, SqliteStore, schema
+from evener.store import LeaseHeld, SqliteStore, rows, schema
 from evener.store.faults import told
 from evener.store.folder import data_folder, default_path
 from tests.store.stores import flaws, opened, run, said
@@ -51,10 +51,13 @@ def test_nobody_else_can_read_it_whatever_the_umask(tmp_path: Path, mask: int) -
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "deep" / "er" / "evener.db")
         await store.create("a", opened(), holder="me")
-        assert modes(tmp_path / "deep" / "er") == {"evener.db": 0o600, "evener.db-wal": 0o600, "evener.db-shm": 0o600}
+        assert modes(tmp_path / "deep" / "er") == {
+            f"evener.db{ending}": 0o600 for ending in ("", "-wal", "-shm", ".lock", ".next")
+        }
         assert modes(tmp_path) == {"deep": 0o700}
         assert modes(tmp_path / "deep") == {"er": 0o700}
         await store.aclose()
+        assert modes(tmp_path / "deep" / "er") == {f"evener.db{ending}": 0o600 for ending in ("", ".lock", ".next", ".heads")}
 
     with umask(mask):
         run(scenario())
@@ -123,13 +126,18 @@ def test_it_is_durable_at_each_commit_and_its_chain_holds(tmp_path: Path) -> Non
 def test_a_log_remembers_its_parent(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "evener.db")
-        await store.create("b", Opened(at=1.0, thread="t", parent="a", parent_seq=3, parent_hash="ff"), holder="me")
+        log = await store.create("a", opened(), holder="me")
+        await log.append(said("one"), said("two"))
+        point = await store.link("a")
+        first = Opened(at=1.0, thread="t", parent="a", parent_seq=point.seq, parent_hash=point.hash)
+        await store.create("b", first, holder="me")
         await store.aclose()
 
     run(scenario())
     with closing(sqlite3.connect(tmp_path / "evener.db")) as connection:
-        row = connection.execute("SELECT thread, parent, parent_seq, parent_hash FROM logs").fetchone()
-    assert row == ("t", "a", 3, "ff")
+        (head,) = connection.execute("SELECT head FROM logs WHERE log = 'a'").fetchone()
+        row = connection.execute("SELECT thread, parent, parent_seq, parent_hash, base FROM logs WHERE log = 'b'").fetchone()
+    assert row == ("t", "a", 3, head.hex(), 3)
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA user_version = 99", "UPDATE meta SET value = '99' WHERE key = 'schema'"])
@@ -137,11 +145,11 @@ def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path, statement: str) 
     path = tmp_path / "evener.db"
     run(made(path))
     rewrite(path, statement)
-    before = path.read_bytes()
+    before, files = path.read_bytes(), modes(tmp_path)
     with pytest.raises(StoreError, match=r"schema version 99.*Update Evener"):
         run(SqliteStore(path).read("a"))
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["evener.db"]
+    assert modes(tmp_path) == files
 
 
 def foreign_database(path: Path) -> None:
@@ -181,19 +189,20 @@ def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_an_older_file_is_brought_forward_in_one_step_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "evener.db"
     run(made(path))
-    good = (*schema.STEPS, ("ALTER TABLE logs ADD COLUMN title TEXT NOT NULL DEFAULT ''",))
-    bad = (*good, ("CREATE TABLE tags (tag TEXT)", "CREATE TABLE tags (tag TEXT)"))
+    now, next_one = schema.VERSION, schema.VERSION + 1
+    good = (*schema.STEPS, ("ALTER TABLE logs ADD COLUMN colour TEXT NOT NULL DEFAULT ''",))
+    bad = (*good, ("CREATE TABLE colours (tag TEXT)", "CREATE TABLE colours (tag TEXT)"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with pytest.raises(sqlite3.OperationalError):
             schema.upgrade(connection, path, bad)
-        assert schema.check(connection, path) == 1
+        assert schema.check(connection, path) == now
         schema.upgrade(connection, path, good)
         schema.upgrade(connection, path, good)
-        assert schema.check(connection, path, 2) == 2
-        assert connection.execute("SELECT log, length, title FROM logs").fetchall() == [("a", 4, "")]
-        with pytest.raises(StoreError, match="schema version 2"):
+        assert schema.check(connection, path, next_one) == next_one
+        assert connection.execute("SELECT log, length, colour FROM logs").fetchall() == [("a", 4, "")]
+        with pytest.raises(StoreError, match=f"schema version {next_one}"):
             schema.check(connection, path)
-    with pytest.raises(StoreError, match="schema version 2"):
+    with pytest.raises(StoreError, match=f"schema version {next_one}"):
         run(SqliteStore(path).logs())
 
 
@@ -219,6 +228,16 @@ DAMAGE = {
     "a missing tail": "DELETE FROM events WHERE seq = 4",
     "a swap": "; ".join(f"UPDATE events SET seq = {new} WHERE seq = {old}" for old, new in ((2, 99), (3, 2), (99, 3))),
     "another head": "UPDATE logs SET head = zeroblob(32)",
+    "another version": "UPDATE events SET version = 0 WHERE seq = 3",
+    "another kind": "UPDATE events SET kind = 'opened' WHERE seq = 3",
+    "another time": "UPDATE events SET at = 7 WHERE seq = 3",
+    "another rule": "UPDATE events SET rule = 1 WHERE seq = 3",
+    "a spoiled link": "UPDATE events SET chain = zeroblob(32) WHERE seq = 3",
+    "a feigned erasure": "UPDATE events SET erased = 1 WHERE seq = 3",
+    "a new base": "UPDATE logs SET base = 1",
+    "a payload as text": "UPDATE events SET payload = CAST(payload AS TEXT) WHERE seq = 3",
+    "a time as text": "UPDATE events SET at = 'noon' WHERE seq = 3",
+    "a version as text": "UPDATE events SET version = 'one' WHERE seq = 3",
 }
 
 
@@ -247,11 +266,20 @@ def test_a_log_under_another_name_is_noticed(tmp_path: Path) -> None:
         run(SqliteStore(path).read("b"))
 
 
-def test_an_event_of_a_newer_evener_is_not_guessed_at(tmp_path: Path) -> None:
+def test_an_event_of_a_newer_evener_is_not_guessed_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "evener.db"
+    with monkeypatch.context() as newer:
+        newer.setattr(rows, "VERSION", 99)
+        run(made(path))
+    with pytest.raises(StoreError, match=r"version 99.*Update Evener"):
+        run(SqliteStore(path).read("a"))
+
+
+def test_an_event_linked_by_a_newer_rule_is_not_guessed_at(tmp_path: Path) -> None:
     path = tmp_path / "evener.db"
     run(made(path))
-    rewrite(path, "UPDATE events SET version = 99 WHERE seq = 4")
-    with pytest.raises(StoreError, match="version 99"):
+    rewrite(path, "UPDATE events SET rule = 3 WHERE seq = 4")
+    with pytest.raises(StoreError, match=r"rule 3.*Update Evener"):
         run(SqliteStore(path).read("a"))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evener.errors import StoreError
-from evener.store import Note, SqliteStore, rows
+from evener.store import Note, SqliteStore
 from evener.store.connection import connect
 from evener.store.faults import StoreBusy
 from evener.store.lane import Group, Lane, writes
@@ -28,6 +28,10 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
         yield other
         if other.in_transaction:
             other.execute("ROLLBACK")
+
+
+def listed(connection: sqlite3.Connection) -> list[object]:
+    return connection.execute("SELECT log FROM logs").fetchall()
 
 
 async def until_all_wait(store: SqliteStore, first: "asyncio.Task[object]") -> None:
@@ -177,7 +181,7 @@ def test_a_loop_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     run(store.aclose())
 
 
-def test_closing_gives_leases_back_does_what_waits_and_leaves_one_file(tmp_path: Path) -> None:
+def test_closing_gives_leases_back_does_what_waits_and_leaves_nothing_of_sqlite_s_behind(tmp_path: Path) -> None:
     before = set(threading.enumerate())
 
     async def scenario() -> None:
@@ -191,7 +195,8 @@ def test_closing_gives_leases_back_does_what_waits_and_leaves_one_file(tmp_path:
         _, events = await again.open("a", holder="you")
         assert len(events) == 21
         await again.aclose()
-        assert [path.name for path in tmp_path.iterdir()] == ["evener.db"]
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {"evener.db", "evener.db.lock", "evener.db.next", "evener.db.heads"}
 
     run(scenario())
     assert set(threading.enumerate()) - before == set()
@@ -219,9 +224,9 @@ def test_a_lane_that_cannot_connect_says_so_each_time_and_then_works(tmp_path: P
     async def scenario() -> None:
         for _ in range(2):
             with pytest.raises(StoreError, match="not a store of Evener"):
-                await lane.run(rows.summaries)
+                await lane.run(listed)
         path.unlink()
-        assert await lane.run(rows.summaries) == []
+        assert await lane.run(listed) == []
         await lane.end()
 
     run(scenario())

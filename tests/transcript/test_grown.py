@@ -29,6 +29,12 @@ def test_growing_the_newest_shares_and_growing_an_older_one_copies() -> None:
     assert second != other
 
 
+def test_an_empty_one_is_shared_by_all_and_keeps_nothing() -> None:
+    nothing = Grown()
+    assert nothing.plus({"a": 1}).get("a") == 1
+    assert not nothing._shared
+
+
 def test_threads_that_grow_from_one_point_do_not_see_each_other() -> None:
     base = Grown().plus({"a": 0})
     made: list[Grown] = []

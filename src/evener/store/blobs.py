@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from evener.store import refusals
+from evener.store.guard import Guard
 
 if TYPE_CHECKING:
     import sqlite3
@@ -11,24 +12,24 @@ if TYPE_CHECKING:
 __all__ = ["get", "name_of", "put"]
 
 
-def name_of(connection: "sqlite3.Connection", content: bytes) -> tuple[str, bool]:
+def name_of(connection: "sqlite3.Connection", content: bytes, guard: Guard) -> tuple[str, bool]:
     """The name of the content, and whether it is stored, whole."""
     digest = sha256(content).hexdigest()
-    return digest, _stored(connection, digest) == content
+    return digest, _stored(connection, digest, guard) == content
 
 
-def put(connection: "sqlite3.Connection", digest: str, content: bytes) -> None:
+def put(connection: "sqlite3.Connection", digest: str, content: bytes, guard: Guard) -> None:
     """Keep the content; what was there under its name and has been damaged is mended."""
     connection.execute(
         "INSERT INTO blobs (digest, size, content) VALUES (?, ?, ?)"
         " ON CONFLICT (digest) DO UPDATE SET size = excluded.size, content = excluded.content",
-        (digest, len(content), content),
+        (digest, len(content), guard.seal("blob", digest, content)),
     )
 
 
-def get(connection: "sqlite3.Connection", digest: str) -> bytes:
+def get(connection: "sqlite3.Connection", digest: str, guard: Guard) -> bytes:
     """The content of that name."""
-    content = _stored(connection, digest)
+    content = _stored(connection, digest, guard)
     if content is None:
         raise refusals.no_blob(digest)
     if sha256(content).hexdigest() != digest:
@@ -36,6 +37,6 @@ def get(connection: "sqlite3.Connection", digest: str) -> bytes:
     return content
 
 
-def _stored(connection: "sqlite3.Connection", digest: str) -> bytes | None:
+def _stored(connection: "sqlite3.Connection", digest: str, guard: Guard) -> bytes | None:
     found = connection.execute("SELECT content FROM blobs WHERE digest = ?", (digest,)).fetchone()
-    return None if found is None else bytes(found[0])
+    return None if found is None else guard.open("blob", digest, bytes(found[0]))

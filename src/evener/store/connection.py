@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evener.errors import StoreError
 from evener.store import schema
+from evener.store.cipher import Cipher, agree
 from evener.store.faults import told
 from evener.store.folder import made_private, prepared
 
@@ -26,12 +27,13 @@ SETTINGS = (
     "PRAGMA fullfsync = ON",  # where a plain fsync does not reach the disk (macOS)
     "PRAGMA checkpoint_fullfsync = ON",
     "PRAGMA foreign_keys = ON",
+    "PRAGMA secure_delete = ON",  # what is erased is overwritten
     f"PRAGMA journal_size_limit = {LARGEST_LEFT_OVER}",
 )
 _one_at_a_time = Lock()
 
 
-def connect(path: Path, patience: float) -> "sqlite3.Connection":
+def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlite3.Connection":
     """A connection to the store at `path`, which is made if it is not there. Waits up to `patience` seconds for locks."""
     import sqlite3
 
@@ -39,11 +41,12 @@ def connect(path: Path, patience: float) -> "sqlite3.Connection":
         prepared(path)
         try:
             _look(path)
-            connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+            connection = _dial(str(path), timeout=patience)
         except sqlite3.Error as error:
             raise told(error, path) from None
         try:
             _set_up(connection, path, patience)
+            _agree(connection, path, cipher)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error):
@@ -51,6 +54,13 @@ def connect(path: Path, patience: float) -> "sqlite3.Connection":
             raise
         made_private(path)
         return connection
+
+
+def _dial(target: str, *, timeout: float = 0.0, uri: bool = False) -> "sqlite3.Connection":
+    """The only place where a connection is made."""
+    import sqlite3
+
+    return sqlite3.connect(target, timeout=timeout, isolation_level=None, uri=uri)
 
 
 def _look(path: Path) -> None:
@@ -62,7 +72,7 @@ def _look(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
     logged = wal.exists()  # before we look, too: whoever closes last puts it into the file and takes it away
     size = path.stat().st_size
-    looking = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    looking = _dial(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     try:
         if not schema.glance(looking, path) and size:
             raise schema.not_ours(path)  # too short for a database, or an empty one of somebody else
@@ -79,6 +89,15 @@ def _set_up(connection: "sqlite3.Connection", path: Path, patience: float) -> No
         connection.execute(setting)
     schema.upgrade(connection, path)
     _use_wal(connection, path, monotonic() + patience)
+
+
+def _agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) -> None:
+    """The store and whoever opens it have the same cipher, or none. With one there may be something to write."""
+    connection.execute("BEGIN" if cipher is None else "BEGIN IMMEDIATE")
+    try:
+        agree(connection, path, cipher)
+    finally:
+        connection.execute("COMMIT")
 
 
 def _use_wal(connection: "sqlite3.Connection", path: Path, deadline: float) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from evener.errors import StoreError
+from evener.store.log import Damaged
 
 __all__ = ["StoreBusy", "StoreFull", "told"]
 
@@ -35,7 +36,7 @@ TABLE: dict[int, tuple[type[StoreError], str, str]] = {
         "Check the mode of the file and its folder, and how the disk is mounted.",
     ),
     10: (StoreError, "could not be read or written by the system", "Check the disk, then try again."),
-    11: (StoreError, "is damaged", "Copy the file away before anything else, run `evener verify`, restore a backup if needed."),
+    11: (Damaged, "is damaged", "Copy the file away before anything else, run `evener verify`, restore a backup if needed."),
     13: (StoreFull, "has no room left", "Free some space and try again."),
     14: (StoreError, "cannot be opened", "Check that its folder exists and can be written."),
     18: (StoreError, "cannot hold a value that large", "Keep the content as a file and store its name."),

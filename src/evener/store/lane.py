@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evener.errors import StoreError
 from evener.store import refusals
-from evener.store.faults import told
+from evener.store.faults import StoreBusy, told
+from evener.store.interlock import Interlock
+from evener.store.presence import Identity, Presence
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Lane", "Request", "reads", "writes"]
+__all__ = ["Group", "Lane", "Perform", "Request", "freely", "in_turn", "reads", "writes"]
 
 MOST_IN_A_GROUP = 512
 LONGEST_FAREWELL = 5.0
@@ -75,8 +77,18 @@ Perform = Callable[["sqlite3.Connection", Group, Path], bool]
 class Lane:
     """The thread and its queue. It starts with the first job. Whoever made it stops it."""
 
-    def __init__(self, path: Path, connect: Callable[[], "sqlite3.Connection"], perform: Perform) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], "sqlite3.Connection"],
+        perform: Perform,
+        presence: Presence | None = None,
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
+        self.path = path
+        self._presence = presence or Presence(path)
+        self._at_end = at_end
+        self._wal: Identity | None = None
         self._connect = connect
         self._perform = perform
         self._queue: SimpleQueue[Request[Any] | None] = SimpleQueue()
@@ -87,6 +99,11 @@ class Lane:
         self._ended = False
         self._farewells: Group = []
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._stopped
+
     async def run(self, job: Job[T], after: Callable[[T], None] | None = None) -> T:
         """Have the job done, and its result. When the wait is cancelled, the job is done all the same."""
         request = Request(job, asyncio.get_running_loop(), after)
@@ -94,10 +111,10 @@ class Lane:
         assert request.future is not None
         return await request.future
 
-    def send(self, job: Job[object]) -> None:
+    def send(self, job: Job[T], after: Callable[[T], None] | None = None) -> None:
         """Have the job done, without an answer. Nothing happens when the lane has stopped."""
         with suppress(StoreError):
-            self._put(Request(job, None, None))
+            self._put(Request(job, None, after))
 
     async def end(self) -> None:
         """Take no more jobs, do those that wait, and close the connection."""
@@ -148,6 +165,8 @@ class Lane:
             del group  # it holds on to the store, which may be dropped while we wait
         if connection is not None:
             connection.close()
+        if self._at_end is not None:
+            self._at_end()
         with self._lock:
             self._ended = True
             _answer(self._farewells)
@@ -167,15 +186,36 @@ class Lane:
 
     def _do(self, connection: "sqlite3.Connection | None", group: Group) -> "sqlite3.Connection | None":
         try:
-            connection = connection or self._connect()
-            sound = self._perform(connection, group, self._path)
+            connection = self._connected(connection)
+            sound = self._perform(connection, group, self.path)
         except Exception as error:
-            _fail(group, error, self._path)
+            _fail(group, error, self.path)
             sound = False
         if connection is not None and not sound:
             connection.close()
             return None
         return connection
+
+    def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
+        """A connection to the file that was there at first, or StoreGone."""
+        if connection is not None:
+            self._presence.check_wal(self._wal)
+            return connection
+        self._presence.check()
+        made = self._connect()
+        self._wal = self._presence.opened()
+        return made
+
+
+def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Each request by itself, without a transaction: for what cannot be done within one."""
+    for request in group:
+        try:
+            request.perform(connection)
+            request.keep()
+        except Exception as error:
+            _fail([request], error, path)
+    return True
 
 
 def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
@@ -197,6 +237,19 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return True
 
 
+def in_turn(interlock: Interlock) -> Perform:
+    """The same, when it is this process's turn to write."""
+
+    def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+        with interlock:
+            try:
+                return writes(connection, group, path)
+            except Exception as error:
+                raise _named(told(error, path), interlock.last()) from None
+
+    return perform
+
+
 def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     """Each request sees the store as it is at one moment."""
     sound = True
@@ -216,6 +269,11 @@ def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
 
 def _nothing(connection: "sqlite3.Connection") -> None:
     pass
+
+
+def _named(error: StoreError, process: str) -> StoreError:
+    """A store that is busy says who had it last."""
+    return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
 def _alone(connection: "sqlite3.Connection", request: Request[Any], path: Path) -> bool:

@@ -1,6 +1,13 @@
-"""The seam to the store: logs of events, leases, inboxes and blobs. Values and protocols; no I/O."""
+"""The seam to the store: logs of events, leases, inboxes and blobs. Values and protocols; no I/O.
 
-from collections.abc import Sequence
+A log is one branch. Its first event may name a parent log and the last event that both share: then it is a fork, and its events
+are numbered on from there. So the events on the way from the root to the end of any log are numbered 1, 2, 3 without a gap,
+whichever log they lie in, and every number here counts along that path. A thread is the tree of its logs; it has the id of the
+first, and a head: the log that it stands on.
+"""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Protocol
 
 import msgspec
@@ -8,7 +15,21 @@ import msgspec
 from evener.errors import StoreError
 from evener.events import Event
 
-__all__ = ["Lease", "LeaseHeld", "LeaseLost", "Log", "NoLog", "Note", "Store", "Summary"]
+__all__ = [
+    "Damaged",
+    "Erased",
+    "Finding",
+    "Found",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "Link",
+    "Log",
+    "NoLog",
+    "Note",
+    "Store",
+    "Summary",
+]
 
 
 class LeaseHeld(StoreError):
@@ -23,6 +44,14 @@ class LeaseLost(StoreError):
 
 class NoLog(StoreError):
     """There is no log of that id in this store."""
+
+
+class Damaged(StoreError):
+    """Something is not what was written. Nothing was changed; `verify` tells how much is affected."""
+
+
+class Erased(StoreError):
+    """The log was there, and what it said has been erased. Only its skeleton is left."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -42,8 +71,19 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: int = 0  # given by the store, in the order of arrival
 
 
+class Link(msgspec.Struct, frozen=True):
+    """One event and all before it, by its hash: the log it lies in, its number on the path, and the chain there, in hex."""
+
+    log: str
+    seq: int
+    hash: str
+
+
 class Summary(msgspec.Struct, frozen=True):
-    """One log in a list."""
+    """One log in a list. `events` counts along the path; `head`: its thread stands on it; `held`: somebody writes to it.
+
+    Title and tags are the thread's.
+    """
 
     log: str
     thread: str
@@ -52,6 +92,32 @@ class Summary(msgspec.Struct, frozen=True):
     began: float
     changed: float
     head: bool = True
+    parent: str = ""
+    parent_seq: int = 0
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    held: bool = False
+    erased: float = 0.0  # when everything in it was erased
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Where a search found its words: the log, the number of the event (0: the title or a tag), and some text around them."""
+
+    summary: Summary
+    seq: int
+    excerpt: str
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What `verify` found at an event of a log (0: at the log; no log: at the store).
+
+    `damage`: something is not as it was written; else it only cannot be told.
+    """
+
+    log: str
+    seq: int
+    what: str
+    damage: bool = True
 
 
 class Log(Protocol):
@@ -90,26 +156,65 @@ class Store(Protocol):
     """Keeps logs. All methods are safe from several tasks; logs of one store are independent of each other."""
 
     async def create(self, log: str, first: Event, *, holder: str) -> Log:
-        """A new log with its first event, held by us."""
+        """A new log with its first event, held by us. One whose `Opened` names a parent is a fork: nothing is copied.
+
+        StoreError when the parent has no event of that number and hash, or is of another thread.
+        """
         ...
 
     async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[Log, list[Event]]:
-        """Take the log over, and its events after number `after`.
+        """Take the log over, and the events of its path after number `after`.
 
         LeaseHeld when somebody who is alive holds it for longer than `patience`, in seconds.
         """
         ...
 
-    async def read(self, log: str, *, after: int = 0) -> list[Event]:
-        """The events after number `after`, without a lease."""
+    async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """The events of the log's path after number `after`, up to `until` and with it, without a lease."""
+        ...
+
+    async def link(self, log: str, seq: int | None = None) -> Link:
+        """The event of that number on the log's path, with its hash; without a number the last one. What a fork names."""
+        ...
+
+    async def head(self, thread: str) -> str:
+        """The log that the thread stands on: its first, until the head is moved. The id of a fork stands for itself."""
+        ...
+
+    async def move_head(self, thread: str, log: str) -> None:
+        """Let the thread stand on another of its logs. Durable when this returns."""
         ...
 
     async def post(self, log: str, note: Note) -> bool:
         """Say something to the log. False when a note of that key was there before: the first one counts."""
         ...
 
-    async def logs(self) -> Sequence[Summary]:
-        """Every log, the one that changed last first."""
+    async def logs(self, *, thread: str = "") -> Sequence[Summary]:
+        """Every log, or those of one thread, the one that changed last first."""
+        ...
+
+    async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
+        """Give the thread a title, or tags in place of those it had. What is not given stays."""
+        ...
+
+    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+        """Where all words of the text occur: in prompts, answers, results, titles and tags."""
+        ...
+
+    async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
+        """Erase what events of the log's path say, for good; how many. Their numbers, kinds and hashes stay.
+
+        Without numbers: everything of the log, with its inbox. The id of a thread stands for all its logs, its title and tags,
+        and the blobs that nobody else names. LeaseHeld while somebody runs it.
+        """
+        ...
+
+    async def verify(self, log: str = "") -> Sequence[Finding]:
+        """What is not as it was written, in the log and those before it on its path, or in the whole store. Changes nothing."""
+        ...
+
+    async def backup(self, path: str | PathLike[str]) -> None:
+        """Write a consistent copy while others write. Refuses to write over a file."""
         ...
 
     async def put_blob(self, content: bytes) -> str:

@@ -1,10 +1,9 @@
-"""Keeps logs in memory, for tests and for runs without a file. Nothing outlives the process; the rules are those of SQLite.
+"""Keeps logs in memory, for tests and for runs without a file. Nothing outlives the process; the rules are those of SQLite."""
 
-The events of a log are one run of bytes, a line each (their JSON has no line breaks), so an idle log costs about its bytes.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from os import PathLike
+from pathlib import Path
 from threading import RLock
 from time import time
 from weakref import finalize
@@ -13,30 +12,17 @@ import msgspec
 
 from evener.events import Event, Opened, decode_event, encode_event
 from evener.store import refusals
-from evener.store.log import Lease, Note, Summary
+from evener.store.catalog import label_of
+from evener.store.erasing_kept import erase_events, erase_logs
+from evener.store.funnel import Funnel
+from evener.store.kept import Kept
+from evener.store.log import Finding, Found, Lease, Link, Note, Summary
+from evener.store.moving import Cargo, Record, Whole
+from evener.store.moving_memory import branch_of, records_of, taken_in
 from evener.store.patience import persist
+from evener.store.searching import found_in, parse
 
 __all__ = ["MemoryStore"]
-
-
-class Kept:
-    """All there is of one log. `unsettled` has the open notes by number, `keys` every key ever used."""
-
-    __slots__ = ("began", "changed", "epoch", "harness", "holder", "keys", "length", "lines", "thread", "unsettled", "until")
-
-    def __init__(self, log: str, first: Event) -> None:
-        self.thread, self.harness = (first.thread, first.harness) if isinstance(first, Opened) else (log, "")
-        self.lines = bytearray()
-        self.length = 0
-        self.began = self.changed = first.at
-        self.epoch = 0
-        self.holder = ""
-        self.until = 0.0
-        self.keys: set[str] = set()
-        self.unsettled: dict[int, Note] = {}
-
-    def summary(self, log: str) -> Summary:
-        return Summary(log, self.thread, self.harness, self.length, self.began, self.changed)
 
 
 class MemoryLog:
@@ -62,7 +48,7 @@ class MemoryLog:
 
     async def append(self, *events: Event) -> None:
         """Add events: all or none."""
-        lines = _lines(events)
+        lines = self._store._lines(events)
         with self._store._lock:
             self._check()
             self._extend(events, lines)
@@ -74,7 +60,7 @@ class MemoryLog:
 
     async def settle(self, number: int, *events: Event) -> None:
         """Append events and mark the note as settled, in one step."""
-        lines = _lines(events)
+        lines = self._store._lines(events)
         with self._store._lock:
             self._check()
             if number not in self._kept.unsettled:
@@ -109,24 +95,27 @@ class MemoryLog:
             kept.changed = events[-1].at
 
 
-def _lines(events: Sequence[Event]) -> bytes:
-    return b"".join([encode_event(event) + b"\n" for event in events])
-
-
 class MemoryStore:
-    """Keeps logs in memory. `lease` is how many seconds a holder has until others may take over; `clock` tells the time."""
+    """Keeps logs in memory. `lease` is how many seconds a holder has until others may take over; `clock` tells the time.
 
-    def __init__(self, *, lease: float = 30.0, clock: Callable[[], float] = time) -> None:
+    `funnel` takes secrets out of what is kept; without one: all that this process has used.
+    """
+
+    def __init__(self, *, lease: float = 30.0, clock: Callable[[], float] = time, funnel: Funnel | None = None) -> None:
         self._lock = RLock()  # a log that is dropped by the garbage collector may call in while we hold it
         self._seconds = lease
         self._clock = clock
+        self._funnel = funnel or Funnel()
         self._logs: dict[str, Kept] = {}
+        self._heads: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        self._tags: dict[str, tuple[str, ...]] = {}
         self._blobs: dict[str, bytes] = {}
         self._closed = False
 
     async def create(self, log: str, first: Event, *, holder: str) -> MemoryLog:
-        """A new log with its first event, held by us."""
-        kept = Kept(log, first)
+        """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
+        kept = Kept(log, decode_event(self._funnel.clean(encode_event(first))), self._parent(first))
         made = MemoryLog(self, kept, Lease(log, 1, holder))
         kept.epoch, kept.holder = 1, holder
         await made.append(first)
@@ -146,39 +135,72 @@ class MemoryStore:
         held = await persist(attempt, patience)
         return held, await self.read(log, after=after)
 
-    async def read(self, log: str, *, after: int = 0) -> list[Event]:
-        """The events after number `after`."""
+    async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """The events of its path after number `after` up to `until`."""
         with self._lock:
-            kept = self._kept(log)
-            if after >= kept.length:
+            kept = self._whole(log)
+            last = kept.length if until is None else min(until, kept.length)
+            if after >= last:
                 return []
-            lines = bytes(kept.lines)
-        return [decode_event(line) for line in lines.split(b"\n")[max(after, 0) : -1]]
+            lines = kept.path(max(after, 0), last)
+        return [decode_event(line) for line in lines]
+
+    async def link(self, log: str, seq: int | None = None) -> Link:
+        """The event of that number on the log's path, or the last, with its hash."""
+        with self._lock:
+            kept = self._whole(log)
+            return kept.link(kept.length if seq is None else seq)
+
+    async def head(self, thread: str) -> str:
+        """The log that the thread stands on."""
+        with self._lock:
+            self._check()
+            if thread in self._heads or thread in self._logs:
+                return self._heads.get(thread, thread)
+            for log, kept in self._logs.items():
+                if kept.thread == thread and kept.parent is None:
+                    return log
+        raise refusals.no_log(thread)
+
+    async def move_head(self, thread: str, log: str) -> None:
+        """Let the thread stand on another of its logs."""
+        with self._lock:
+            owner = self._kept(log).thread
+            if owner != thread:
+                raise refusals.another_thread(log, owner, thread)
+            self._heads[thread] = log
 
     async def post(self, log: str, note: Note) -> bool:
         """Say something to the log. False when a note of that key was there before."""
         with self._lock:
-            kept = self._kept(log)
+            kept = self._whole(log)
             if note.key in kept.keys:
                 return False
+            body = self._funnel.clean(note.body.encode()).decode()
             kept.keys.add(note.key)
             number = len(kept.keys)
-            kept.unsettled[number] = msgspec.structs.replace(note, number=number)
+            kept.unsettled[number] = msgspec.structs.replace(note, number=number, body=body)
             return True
 
-    async def logs(self) -> Sequence[Summary]:
-        """Every log, the one that changed last first."""
+    async def has_note(self, log: str, key: str) -> bool:
+        """Whether a note of that key was ever said to the log, settled or not."""
+        with self._lock:
+            return key in self._whole(log).keys
+
+    async def logs(self, *, thread: str = "") -> Sequence[Summary]:
+        """Every log, or those of one thread, the one that changed last first."""
         with self._lock:
             self._check()
-            found = [kept.summary(log) for log, kept in self._logs.items()]
+            found = [self._summary(kept) for kept in self._logs.values() if not thread or kept.thread == thread]
         return sorted(found, key=lambda summary: summary.changed, reverse=True)
 
     async def put_blob(self, content: bytes) -> str:
         """Keep bytes; their SHA-256 in hex names them."""
-        digest = sha256(content).hexdigest()
+        kept = self._funnel.blob(bytes(content))
+        digest = sha256(kept).hexdigest()
         with self._lock:
             self._check()
-            self._blobs[digest] = bytes(content)
+            self._blobs[digest] = kept
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
@@ -192,6 +214,87 @@ class MemoryStore:
             raise refusals.spoiled_blob(digest)
         return content
 
+    async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
+        """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
+        with self._lock:
+            self._check()
+            if seqs is not None:
+                return erase_events(self._logs, self._kept(log), set(seqs), self._blobs)
+            erased = erase_logs(self._logs, log, self._clock(), self._blobs)
+            self._titles.pop(log, None)
+            self._tags.pop(log, None)
+            return erased
+
+    async def verify(self, log: str = "") -> Sequence[Finding]:
+        """Nothing: what lies in memory does not change by itself."""
+        with self._lock:
+            if log and not any(log in (name, kept.thread) for name, kept in self._logs.items()):
+                raise refusals.no_log(log)
+        return []
+
+    async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
+        """Give the thread a title, or tags in place of those it had."""
+        label = label_of(title, tags, self._funnel)
+        log = await self.head(thread)
+        with self._lock:
+            owner = self._whole(log).thread
+            if label.title is not None:
+                self._titles[owner] = label.title
+            if label.tags is not None:
+                self._tags[owner] = label.tags
+
+    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+        """Where all words of the text occur: in titles and tags, then in events, the newest first."""
+        query = parse(text)
+        with self._lock:
+            self._check()
+            logs = sorted(self._logs.values(), key=lambda kept: kept.changed, reverse=True)
+            summaries = [self._summary(kept) for kept in logs]
+            lines = [kept.said() for kept in logs]
+        return found_in(query, zip(summaries, lines, strict=True))[:limit]
+
+    async def backup(self, path: str | PathLike[str]) -> None:
+        """Write what is kept as the file of a `SqliteStore`. Refuses to write over a file."""
+        from evener.store.filing import write_file
+
+        await write_file(self, Path(path).absolute())
+
+    @property
+    def encrypted(self) -> bool:
+        """Nothing lies on a disk."""
+        return False
+
+    async def outline(self, thread: str) -> Whole:
+        """A thread but for its events, for an export."""
+        with self._lock:
+            owner = self._logs[thread].thread if thread in self._logs else thread
+            branches = tuple(branch_of(kept) for kept in self._logs.values() if kept.thread == owner)
+        head = await self.head(owner)
+        return Whole(owner, head, self._titles.get(owner, ""), self._tags.get(owner, ()), branches)
+
+    async def records(self, log: str, *, after: int, until: int) -> list[Record]:
+        """The log's own events, for an export."""
+        with self._lock:
+            return [record for record in records_of(self._kept(log)) if after < record.seq <= until]
+
+    async def blobs_among(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that a blob has."""
+        with self._lock:
+            return sorted(self._blobs.keys() & names)
+
+    async def adopt(self, whole: Whole, cargo: Cargo) -> None:
+        """Take in a thread from an export, whole or not at all."""
+        label = label_of(whole.title, whole.tags, self._funnel)
+        with self._lock:
+            self._check()
+            for kept in self._logs.values():
+                if kept.thread == whole.thread or kept.log in {branch.log for branch in whole.branches}:
+                    raise refusals.already_there(kept.log)
+            logs, self._blobs = taken_in(whole, cargo, self._funnel, self._blobs)
+            self._logs |= {kept.log: kept for kept in logs}
+            self._heads[whole.thread] = whole.head
+            self._titles[whole.thread], self._tags[whole.thread] = label.title or "", label.tags or ()
+
     async def aclose(self) -> None:
         """Let go of everything: after this the store is empty and of no use."""
         with self._lock:
@@ -203,7 +306,7 @@ class MemoryStore:
 
     def _take(self, log: str, holder: str) -> MemoryLog:
         with self._lock:
-            kept = self._kept(log)
+            kept = self._whole(log)
             left = kept.until - self._clock()
             if left > 0:
                 raise refusals.held(log, kept.holder, left)
@@ -215,6 +318,43 @@ class MemoryStore:
         with self._lock:
             if kept.epoch == epoch:
                 kept.holder, kept.until = "", 0.0
+
+    def _parent(self, first: Event) -> Kept | None:
+        """The log that a fork goes on from. Refuses what it cannot go on from."""
+        if not isinstance(first, Opened) or not first.parent:
+            return None
+        with self._lock:
+            parent = self._whole(first.parent)
+            if parent.thread != first.thread:
+                raise refusals.another_thread(first.parent, parent.thread, first.thread)
+            found = parent.link(first.parent_seq)
+        if found.log != first.parent:
+            raise refusals.no_event(first.parent, first.parent_seq)
+        if found.hash != first.parent_hash:
+            raise refusals.another_hash(first.parent, first.parent_seq)
+        return parent
+
+    def _summary(self, kept: Kept) -> Summary:
+        head = self._heads.get(kept.thread)
+        return Summary(
+            kept.log, kept.thread, kept.harness, kept.length, kept.began, kept.changed,
+            head=kept.parent is None if head is None else head == kept.log,
+            parent=kept.parent.log if kept.parent else "", parent_seq=kept.base,
+            title=self._titles.get(kept.thread, ""), tags=self._tags.get(kept.thread, ()),
+            held=kept.until > self._clock(), erased=kept.erased or 0.0,
+        )  # fmt: skip
+
+    def _lines(self, events: Sequence[Event]) -> bytes:
+        clean = self._funnel.clean
+        if len(events) == 1:  # nearly always
+            return clean(encode_event(events[0])) + b"\n"
+        return b"".join([clean(encode_event(event)) + b"\n" for event in events])
+
+    def _whole(self, log: str) -> Kept:
+        kept = self._kept(log)
+        if kept.erased is not None:
+            raise refusals.erased(log, kept.erased)
+        return kept
 
     def _kept(self, log: str) -> Kept:
         self._check()

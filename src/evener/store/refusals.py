@@ -1,9 +1,26 @@
 """What both stores refuse, in the same words. Only builds errors; nothing is stored or changed when one is raised."""
 
-from evener.errors import StoreError
-from evener.store.log import LeaseHeld, LeaseLost, NoLog
+from datetime import UTC, datetime
 
-__all__ = ["already_there", "closed", "given_back", "held", "lost", "no_blob", "no_log", "no_note", "spoiled_blob"]
+from evener.errors import StoreError
+from evener.store.log import Damaged, Erased, LeaseHeld, LeaseLost, NoLog
+
+__all__ = [
+    "already_there",
+    "another_hash",
+    "another_thread",
+    "closed",
+    "damaged",
+    "erased",
+    "given_back",
+    "held",
+    "lost",
+    "no_blob",
+    "no_event",
+    "no_log",
+    "no_note",
+    "spoiled_blob",
+]
 
 
 def no_log(log: str) -> NoLog:
@@ -51,8 +68,40 @@ def no_blob(digest: str) -> StoreError:
     )
 
 
-def spoiled_blob(digest: str) -> StoreError:
-    return StoreError(
+def spoiled_blob(digest: str) -> Damaged:
+    return Damaged(
         f"The blob {digest!r} is not what was stored: its bytes have another SHA-256. "
         "Put the same content again to mend it, or restore the store from a backup."
+    )
+
+
+def no_event(log: str, seq: int) -> StoreError:
+    return StoreError(
+        f"The log {log!r} has no event {seq} of its own, so nothing was done. Ask `link` for the log in which that event lies."
+    )
+
+
+def another_hash(log: str, seq: int) -> StoreError:
+    return StoreError(
+        f"Event {seq} of the log {log!r} has another hash than the fork names, so nothing was written. "
+        "Ask `link` for the hash of the event."
+    )
+
+
+def another_thread(log: str, owner: str, thread: str) -> StoreError:
+    return StoreError(
+        f"The log {log!r} belongs to the thread {owner!r} and not to {thread!r}, so nothing was written. "
+        "Give a log of the thread, or the thread of the log."
+    )
+
+
+def erased(log: str, when: float) -> Erased:
+    day = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return Erased(f"The log {log!r} was erased on {day}: what it said is gone for good. Begin a new thread.")
+
+
+def damaged(log: str, seq: int) -> Damaged:
+    return Damaged(
+        f"The log {log!r} is damaged at event {seq}: it is missing, or not what was written. Nothing was changed. "
+        "Run `evener verify` to see how much is affected, and restore a backup if there is one."
     )

@@ -1,6 +1,9 @@
 """The tables, and how a file of an older version becomes one of this version. A newer or foreign file is never touched.
 
-A payload may be NULL: an erased one, whose digest stays in the chain. The number of a log is never used again.
+The number of a log is never used again. `base` is how many events of a log's path lie before its own first one, `length` counts
+along the path. `rule` says how an event is linked into the chain; what was there before version 2 keeps its links. An erased
+event has a time in `erased`, a payload without content, and in `stone` a hash of that; its digest stays. `title`, `tag`,
+`body`, `payload` and `content` may be sealed by a cipher, which `meta` then names.
 Every event lies in order of arrival, whatever its log, so that the events of many runs share their pages; the index finds them.
 """
 
@@ -72,7 +75,27 @@ FIRST = (
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, content BLOB NOT NULL)",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (FIRST,)
+SECOND = (
+    "ALTER TABLE logs ADD COLUMN base INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE logs ADD COLUMN title TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE logs ADD COLUMN erased REAL",
+    "ALTER TABLE events ADD COLUMN rule INTEGER NOT NULL DEFAULT 1",
+    "ALTER TABLE events ADD COLUMN erased REAL",
+    "ALTER TABLE events ADD COLUMN stone BLOB",
+    "CREATE TABLE heads (thread TEXT PRIMARY KEY, log TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE tags (thread TEXT NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (thread, tag)) WITHOUT ROWID",
+    """
+    CREATE TABLE checkpoints (
+        log INTEGER PRIMARY KEY REFERENCES logs (number),
+        seq INTEGER NOT NULL,
+        chain BLOB NOT NULL,
+        at REAL NOT NULL
+    )
+    """,
+    "INSERT INTO meta VALUES ('store', lower(hex(randomblob(8))))",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (FIRST, SECOND)
 """Step n makes version n+1 of version n. A step, once released, is never changed: files of every past version are out there."""
 
 VERSION = len(STEPS)

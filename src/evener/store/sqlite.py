@@ -4,30 +4,42 @@ One thread writes and groups what waits, another reads; this file is their async
 several tasks, event loops and threads of a process, and from several processes on one machine. Never pickles.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet, finalize
 
 import msgspec
 
 from evener.events import Event
-from evener.store import blobs, refusals, rows
+from evener.store import blobs, catalog, erasing, heads, inbox, moving_sql, reading, refusals, rows
+from evener.store.backup import write_copy
+from evener.store.cipher import Cipher
 from evener.store.claim import new_claim
 from evener.store.connection import connect
 from evener.store.folder import default_path
-from evener.store.lane import Lane, reads, writes
-from evener.store.log import Lease, Note, Summary
+from evener.store.funnel import Funnel
+from evener.store.guard import Guard
+from evener.store.interlock import Interlock
+from evener.store.lane import Lane, Perform, freely, in_turn, reads
+from evener.store.log import Damaged, Finding, Found, Lease, Link, Note, Summary
+from evener.store.moving import Cargo, Record, Whole
 from evener.store.patience import persist
-from evener.store.rows import Claim, Held, row_of
+from evener.store.presence import Presence
+from evener.store.rows import Claim, Grown, Held, row_of
+from evener.store.sidecar import Sidecar
+from evener.store.verifying import verify
 
 if TYPE_CHECKING:
     import sqlite3
 
 __all__ = ["SqliteStore"]
+
+T = TypeVar("T")
 
 
 class SqliteLog:
@@ -37,7 +49,7 @@ class SqliteLog:
         self._store = store
         self._held = held
         self._release = partial(rows.release, log=held.log, mark=claim.mark)
-        self._dropped = finalize(self, store._writer.send, self._release)
+        self._dropped = finalize(self, store._writer.send, self._release, store._sidecar.mark)
         self._dropped.atexit = False  # by then the process is as good as dead, and others can tell
         self._lease = Lease(held.log, held.epoch, claim.holder)
         self._length = length
@@ -55,17 +67,20 @@ class SqliteLog:
 
     async def append(self, *events: Event) -> None:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
-        added = [row_of(event) for event in events]
-        await self._write(partial(rows.append, held=self._held, rows=added, until=self._store._expiry()))
+        store = self._store
+        added = [row_of(event, store._guard) for event in events]
+        await self._write(partial(rows.append, held=self._held, rows=added, until=store._expiry(), guard=store._guard))
 
     async def notes(self) -> Sequence[Note]:
         """What is not settled yet, in order."""
-        return await self._store._reader.run(partial(rows.notes, held=self._held))
+        return await self._store._reader.run(partial(inbox.notes, held=self._held, guard=self._store._guard))
 
     async def settle(self, number: int, *events: Event) -> None:
         """Append events and mark the note as settled, in one step."""
-        added = [row_of(event) for event in events]
-        await self._write(partial(rows.settle, held=self._held, number=number, rows=added, until=self._store._expiry()))
+        store = self._store
+        added = [row_of(event, store._guard) for event in events]
+        settled = partial(inbox.settle, held=self._held, number=number, added=added, until=store._expiry(), guard=store._guard)
+        await self._write(settled)
 
     async def renew(self) -> None:
         """Keep the lease."""
@@ -76,27 +91,30 @@ class SqliteLog:
         if not self._closed:
             self._closed = True
             self._dropped.detach()
-            await self._store._writer.run(self._release)
+            await self._store._writer.run(self._release, self._store._sidecar.mark)
 
     def _drop(self) -> None:
         if not self._closed:
             self._closed = True
             self._dropped()
 
-    async def _write(self, job: "Callable[[sqlite3.Connection], int]") -> None:
+    async def _write(self, job: "Callable[[sqlite3.Connection], Grown]") -> None:
         if self._closed:
             raise refusals.given_back(self._held.log)
         await self._store._writer.run(job, self._grown)
 
-    def _grown(self, length: int) -> None:
-        self._length = length
+    def _grown(self, grown: Grown) -> None:
+        self._length = grown.length
+        self._store._sidecar.mark(grown.mark)
 
 
 class SqliteStore:
     """Keeps logs in the file at `path`; without one in the platform's data folder. The file is made when it is first used.
 
     `lease` is how many seconds a holder has until others may take over, unless its process has died; `busy` how many seconds
-    we wait while another process writes; `clock` tells the time. Close it with `aclose`.
+    we wait while another process writes; `clock` tells the time. `funnel` takes secrets out of what is stored (without one:
+    all that this process has used); `cipher` seals what is left, and the file opens only with the one that it was made with.
+    Close it with `aclose`.
     """
 
     def __init__(
@@ -106,25 +124,35 @@ class SqliteStore:
         lease: float = 30.0,
         busy: float = 10.0,
         clock: Callable[[], float] = time,
+        funnel: Funnel | None = None,
+        cipher: Cipher | None = None,
     ) -> None:
         self.path = Path(path) if path is not None else default_path()
-        opener = partial(connect, self.path.absolute(), busy)
-        self._writer = Lane(self.path, opener, writes)
-        self._reader = Lane(self.path, opener, reads)
+        place = self.path.absolute()
+        self._opener = partial(connect, place, busy, cipher)
+        self._presence = Presence(place)
+        self._sidecar = Sidecar(place)
+        interlock = Interlock(place, busy)
+        self._writer = Lane(place, self._opener, in_turn(interlock), self._presence, interlock.close)
+        self._reader = Lane(place, self._opener, reads, self._presence)
         self._seconds = lease
         self._clock = clock
+        self._guard = Guard(funnel or Funnel(), cipher)
         self._open: WeakSet[SqliteLog] = WeakSet()
         finalize(self, _end, self._writer, self._reader)
 
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
-        """A new log with its first event, held by us."""
+        """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
         claim = self._claim(holder)
         try:
-            held = await self._writer.run(partial(rows.create, log=log, first=first, claim=claim))
+            held, grown = await self._writer.run(
+                partial(rows.create, log=log, first=first, claim=claim, guard=self._guard),
+                lambda made: self._sidecar.mark(made[1].mark),
+            )
         except BaseException:
             self._writer.send(partial(rows.release, log=log, mark=claim.mark))
             raise
-        return self._hold(held, claim, 1)
+        return self._hold(held, claim, grown.length)
 
     async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[SqliteLog, list[Event]]:
         """Take the log over, and its events after number `after`.
@@ -140,29 +168,102 @@ class SqliteStore:
             raise
         return self._hold(held, claim, length), events
 
-    async def read(self, log: str, *, after: int = 0) -> list[Event]:
-        """The events after number `after`, without a lease."""
-        return await self._reader.run(partial(rows.read, log=log, after=after))
+    async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        """The events of its path after number `after` up to `until`, without a lease."""
+        return await self._reader.run(partial(reading.read, log=log, after=after, until=until, guard=self._guard))
+
+    async def link(self, log: str, seq: int | None = None) -> Link:
+        """The event of that number on the log's path, or the last, with its hash."""
+        return await self._reader.run(partial(reading.link_at, log=log, seq=seq))
+
+    async def head(self, thread: str) -> str:
+        """The log that the thread stands on."""
+        return await self._reader.run(partial(heads.head, thread=thread))
+
+    async def move_head(self, thread: str, log: str) -> None:
+        """Let the thread stand on another of its logs."""
+        await self._writer.run(partial(heads.move, thread=thread, log=log))
 
     async def post(self, log: str, note: Note) -> bool:
         """Say something to the log. False when a note of that key was there before."""
-        return await self._writer.run(partial(rows.post, log=log, note=note))
+        return await self._writer.run(partial(inbox.post, log=log, note=note, guard=self._guard))
 
-    async def logs(self) -> Sequence[Summary]:
-        """Every log, the one that changed last first."""
-        return await self._reader.run(rows.summaries)
+    async def has_note(self, log: str, key: str) -> bool:
+        """Whether a note of that key was ever said to the log, settled or not."""
+        return await self._reader.run(partial(inbox.has_note, log=log, key=key))
+
+    async def logs(self, *, thread: str = "") -> Sequence[Summary]:
+        """Every log, or those of one thread, the one that changed last first."""
+        return await self._reader.run(partial(heads.summaries, thread=thread, now=self._clock(), guard=self._guard))
 
     async def put_blob(self, content: bytes) -> str:
         """Keep bytes; their SHA-256 in hex names them. Durable when this returns."""
-        kept = bytes(content)
-        digest, stored = await self._reader.run(partial(blobs.name_of, content=kept))
+        kept = self._guard.funnel.blob(bytes(content))
+        digest, stored = await self._reader.run(partial(blobs.name_of, content=kept, guard=self._guard))
         if not stored:
-            await self._writer.run(partial(blobs.put, digest=digest, content=kept))
+            await self._writer.run(partial(blobs.put, digest=digest, content=kept, guard=self._guard))
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
         """The bytes of that name."""
-        return await self._reader.run(partial(blobs.get, digest=digest))
+        return await self._reader.run(partial(blobs.get, digest=digest, guard=self._guard))
+
+    async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
+        """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
+        wanted = None if seqs is None else frozenset(seqs)
+        surveyed = await self._apart(partial(erasing.survey, log=log, seqs=wanted, guard=self._guard), reads)
+        job = partial(erasing.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
+        stones = await self._writer.run(job, self._sidecar.add)
+        await self._apart(erasing.forget, freely)
+        return len(stones)
+
+    async def verify(self, log: str = "") -> Sequence[Finding]:
+        """What is not as it was written: in a log and those before it, in a thread, or in the whole store."""
+
+        def job(connection: "sqlite3.Connection") -> list[Finding]:
+            known = self._sidecar.read()  # before the store is looked at: it must not know more than we see
+            return verify(connection, log, known, self._guard)
+
+        try:
+            return await self._apart(job, reads)
+        except Damaged as error:
+            return [Finding("", 0, str(error))]
+
+    async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
+        """Give the thread a title, or tags in place of those it had."""
+        label = catalog.label_of(title, tags, self._guard.funnel)
+        await self._writer.run(partial(catalog.describe, thread=thread, label=label, guard=self._guard))
+
+    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+        """Where all words of the text occur: in titles and tags, then in events, the newest first."""
+        return await catalog.search(self._reader.run, text, limit, self._clock(), self._guard)
+
+    async def backup(self, path: str | PathLike[str]) -> None:
+        """Write a consistent copy while others write. Refuses to write over a file."""
+        await self.logs()  # the file is there, and ours
+        await asyncio.to_thread(write_copy, self._opener, Path(path).absolute())
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether there is a cipher."""
+        return self._guard.cipher is not None
+
+    async def outline(self, thread: str) -> Whole:
+        """A thread but for its events, for an export."""
+        return await self._reader.run(partial(moving_sql.outline, thread=thread, guard=self._guard))
+
+    async def records(self, log: str, *, after: int, until: int) -> list[Record]:
+        """Some of the log's own events, for an export."""
+        return await self._reader.run(partial(moving_sql.page, log=log, after=after, until=until, guard=self._guard))
+
+    async def blobs_among(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that a blob has."""
+        return await self._reader.run(partial(moving_sql.kept_blobs, names=list(names)))
+
+    async def adopt(self, whole: Whole, cargo: Cargo) -> None:
+        """Take in a thread from an export, whole or not at all."""
+        job = partial(moving_sql.adopt, whole=whole, cargo=cargo, guard=self._guard)
+        await self._writer.run(job, self._sidecar.add)
 
     async def aclose(self) -> None:
         """Give all leases back, do what waits, and let go of the file."""
@@ -170,6 +271,16 @@ class SqliteStore:
             log._drop()
         await self._writer.end()
         await self._reader.end()
+
+    async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform) -> T:
+        """Have a long job done on a connection of its own, so that it holds nobody up."""
+        if self._writer.stopped:
+            raise refusals.closed()
+        lane = Lane(self._writer.path, self._opener, perform, self._presence)
+        try:
+            return await lane.run(job)
+        finally:
+            await lane.end()
 
     async def _take(self, log: str, claim: Claim) -> tuple[Held, int]:
         now = msgspec.structs.replace(claim, now=self._clock(), until=self._expiry())

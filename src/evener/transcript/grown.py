@@ -4,21 +4,22 @@ What one sees of it never changes. Grown twice from the same point, as by two br
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from threading import Lock
-from typing import Any
+from typing import TypeVar
 
 __all__ = ["Growing", "Grown"]
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 class Grown:
     """What there is: the first `size` of the names that are shared, each with what it stands for."""
 
-    __slots__ = ("_lock", "_shared", "_size")
+    __slots__ = ("_grown", "_shared", "_size")
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, tuple[int, object]] = {}
         self._size = 0
-        self._lock = Lock()
+        self._grown: dict[int, Grown] = {}  # who grew it from which size on: the first, and nobody else
 
     def __contains__(self, name: Hashable) -> bool:
         found = self._shared.get(name)
@@ -29,19 +30,19 @@ class Grown:
         found = self._shared.get(name)
         return found[1] if found is not None and found[0] < self._size else None
 
-    def plus(self, names: Mapping[Any, object]) -> "Grown":
+    def plus(self, names: Mapping[Name, object]) -> "Grown":
         """It with more names. Those that are there already stay what they are."""
         if not names:
             return self
         made = Grown.__new__(Grown)
-        made._shared, made._lock, made._size = self._shared, self._lock, self._size
-        with self._lock:
-            if len(self._shared) != self._size:  # somebody else grew it further
-                made._shared = {name: found for name, found in self._shared.items() if found[0] < self._size}
-                made._lock = Lock()
-            for name, value in names.items():
-                made._shared.setdefault(name, (len(made._shared), value))
-            made._size = len(made._shared)
+        made._shared, made._grown, made._size = self._shared, self._grown, self._size
+        # The empty one is everybody's, so it is never grown itself. To set is one step: of two threads one is the first.
+        if not self._size or self._grown.setdefault(self._size, made) is not made:
+            made._shared = {name: found for name, found in tuple(self._shared.items()) if found[0] < self._size}
+            made._grown = {self._size: made}
+        for name, value in names.items():
+            made._shared.setdefault(name, (len(made._shared), value))
+        made._size = len(made._shared)
         return made
 
     def __iter__(self) -> Iterator[Hashable]:

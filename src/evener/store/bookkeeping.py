@@ -1,0 +1,76 @@
+"""What the tables say around the events must fit them: heads, inboxes, erased logs, blobs. As SQL; reads only."""
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from evener import events as ev
+from evener.errors import EvenerError
+from evener.store import blobs
+from evener.store.guard import Guard
+from evener.store.log import Finding
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Stored, ToolResult
+from evener.transcript.message import Message
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["around", "media_in", "shelves"]
+
+
+def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) -> Iterator[Finding]:
+    """Heads, inboxes and erased logs: of these logs, or of all."""
+    heads = connection.execute(
+        "SELECT h.thread, h.log FROM heads h LEFT JOIN logs l ON l.log = h.log WHERE l.thread IS NOT h.thread"
+    )
+    for thread, head in heads if numbers is None else ():
+        yield Finding(thread, 0, f"The thread stands on {head!r}, which is not one of its logs.")
+    settled = connection.execute(
+        "SELECT l.number, l.log, i.number FROM inbox i JOIN logs l ON l.number = i.log"
+        " WHERE i.settled < 0 OR i.settled > l.length OR typeof(i.settled) != 'integer'"
+    )
+    for number, log, note in settled:
+        if numbers is None or number in numbers:
+            yield Finding(log, 0, f"Note {note} is said to be settled by an event that is not there.")
+    gone = connection.execute(
+        "SELECT l.number, l.log, min(e.seq) FROM logs l JOIN events e ON e.log = l.number"
+        " WHERE l.erased IS NOT NULL AND e.erased IS NULL GROUP BY l.number"
+    )
+    for number, log, seq in gone:
+        if numbers is None or number in numbers:
+            yield Finding(log, seq, "The log is said to be erased, and this event is not.")
+
+
+def shelves(connection: "sqlite3.Connection", guard: Guard) -> Iterator[Finding]:
+    """Every blob is what its name says."""
+    for digest, size in connection.execute("SELECT digest, size FROM blobs").fetchall():
+        try:
+            if len(blobs.get(connection, digest, guard)) != size:
+                yield Finding("", 0, f"The blob {digest!r} has another size than the one that is noted.")
+        except EvenerError as error:
+            yield Finding("", 0, str(error))
+
+
+def media_in(event: ev.Event) -> Iterator[str]:
+    """The names of the blobs that an event relies on."""
+    match event:
+        case ev.MediaFetched():
+            yield event.digest
+        case ev.Prompted() | ev.Steered() | ev.Replied():
+            yield from _in_message(event.message)
+        case ev.Imported():
+            for message in event.messages:
+                yield from _in_message(message)
+        case ev.CallFinished():
+            yield from _in_blocks(event.content)
+
+
+def _in_message(message: Message) -> Iterator[str]:
+    for block in message.blocks:
+        yield from _in_blocks(block.content if isinstance(block, ToolResult) else (block,))
+
+
+def _in_blocks(blocks: Collection[object]) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case ImageBlock(source=Stored(digest=digest)) | DocumentBlock(source=Stored(digest=digest)):
+                yield digest

@@ -1,0 +1,128 @@
+"""Titles, tags and search, as SQL: what helps people to find a thread again. Reads events, never changes one."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evener.errors import BadValue
+from evener.events import decode_event
+from evener.store import refusals
+from evener.store.funnel import Funnel
+from evener.store.guard import Guard
+from evener.store.heads import summaries
+from evener.store.log import Found, Summary
+from evener.store.searching import SPOKEN, Query, parse, said_in
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Label", "describe", "label_of", "search"]
+
+LONGEST_TITLE = 200
+LONGEST_TAG = 64
+MOST_TAGS = 32
+ROWS = 1_000
+BYTES = 8 << 20
+LAST = 1 << 62
+
+
+class Label(msgspec.Struct, frozen=True):
+    """A title and tags to be given to a thread, without secrets; what is None stays as it was."""
+
+    title: str | None = None
+    tags: tuple[str, ...] | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What was found among some events, and where to go on: with those before this row. 0 is the end."""
+
+    found: list[Found]
+    before: int
+
+
+Run = Callable[["Callable[[sqlite3.Connection], Page]"], Awaitable[Page]]
+"""Has a job done by the store's reader."""
+
+
+def label_of(title: str | None, tags: Iterable[str] | None, funnel: Funnel) -> Label:
+    """Title and tags as they are stored: without secrets, on one line, not too long."""
+    if isinstance(tags, str):
+        raise BadValue("Tags are given as several texts, not as one. Write tags=[...].")
+    kept = None if tags is None else tuple(sorted({_line(tag, "tag", LONGEST_TAG, funnel) for tag in tags} - {""}))
+    if kept is not None and len(kept) > MOST_TAGS:
+        raise BadValue(f"A thread has at most {MOST_TAGS} tags, and {len(kept)} were given. Give fewer.")
+    return Label(None if title is None else _line(title, "title", LONGEST_TITLE, funnel), kept)
+
+
+def describe(connection: "sqlite3.Connection", thread: str, label: Label, guard: Guard) -> None:
+    """Give the thread a title, or tags in place of those it had."""
+    found = connection.execute(
+        "SELECT thread, erased FROM logs WHERE thread = ? OR log = ? ORDER BY thread = ? DESC, erased LIMIT 1",
+        (thread, thread, thread),
+    ).fetchone()
+    if found is None:
+        raise refusals.no_log(thread)
+    owner, erased = found
+    if erased is not None:
+        raise refusals.erased(thread, erased)
+    if label.title is not None:
+        sealed = guard.seal_text("title", owner, label.title)
+        connection.execute("UPDATE logs SET title = ? WHERE thread = ?", (sealed, owner))
+    if label.tags is not None:
+        connection.execute("DELETE FROM tags WHERE thread = ?", (owner,))
+        rows = [(owner, guard.seal_text("tag", owner, tag)) for tag in label.tags]
+        connection.executemany("INSERT INTO tags (thread, tag) VALUES (?, ?)", rows)
+
+
+async def search(run: Run, text: str, limit: int, now: float, guard: Guard) -> list[Found]:
+    """Where all words of the text occur: titles and tags first, then events, the newest first. Others read in between."""
+    query = parse(text)
+    first = await run(partial(_named, query=query, now=now, guard=guard))
+    found, before = first.found, first.before
+    while before and len(found) < limit:
+        page = await run(partial(_page, query=query, before=before, limit=limit - len(found), now=now, guard=guard))
+        found, before = found + page.found, page.before
+    return found[:limit]
+
+
+def _named(connection: "sqlite3.Connection", query: Query, now: float, guard: Guard) -> Page:
+    """The threads whose title and tags match, each with the log it stands on."""
+    found = []
+    for summary in summaries(connection, "", now, guard):
+        if summary.head and (excerpt := query.excerpt(" ".join([summary.title, *summary.tags]))):
+            found.append(Found(summary, 0, excerpt))
+    return Page(found, LAST)
+
+
+def _page(connection: "sqlite3.Connection", query: Query, before: int, limit: int, now: float, guard: Guard) -> Page:
+    """What matches among some hundred events before a row."""
+    marks = ", ".join("?" * len(SPOKEN))
+    rows = connection.execute(
+        "SELECT e.id, l.log, l.thread, e.seq, e.version, e.payload FROM events e JOIN logs l ON l.number = e.log"
+        f" WHERE e.id < ? AND e.erased IS NULL AND e.payload IS NOT NULL AND e.kind IN ({marks}) ORDER BY e.id DESC LIMIT ?",
+        (before, *SPOKEN, ROWS),
+    )
+    found: list[Found] = []
+    known: dict[str, Summary] = {}
+    left, size, last = ROWS, 0, 0
+    for last, log, thread, seq, version, stored in rows:
+        left, size = left - 1, size + len(stored)
+        payload = guard.open("event", log, stored, number=seq)
+        if query.may_match(payload) and (excerpt := query.excerpt(said_in(decode_event(payload, version)))):
+            if log not in known:
+                known |= {summary.log: summary for summary in summaries(connection, thread, now, guard)}
+            found.append(Found(known[log], seq, excerpt))
+        if size > BYTES or len(found) == limit:
+            return Page(found, last)
+    return Page(found, 0 if left else last)
+
+
+def _line(text: str, what: str, longest: int, funnel: Funnel) -> str:
+    if not isinstance(text, str):
+        raise BadValue(f"A {what} is a text, not {type(text).__name__}.")
+    line = " ".join(funnel.text(text).split())
+    if len(line) > longest or not line.isprintable():
+        raise BadValue(f"A {what} has at most {longest} printable letters, and {len(line)} were given. Shorten it.")
+    return line

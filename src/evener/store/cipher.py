@@ -1,0 +1,90 @@
+"""The hook for encryption at rest: what a cipher is, what it is given, and that a store gets the one it was made with.
+
+Evener brings no cipher and keeps no key. Payloads, notes, titles, tags and blobs pass through it; ids, names of harnesses,
+times, kinds, sizes and digests do not. Digests and chains are over the sealed bytes, so a log is verified without the key.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from evener.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Cipher", "WrongCipher", "agree", "opened"]
+
+PROOF = b"evener store"
+ABOUT_PROOF = b"store"
+"""What a new store seals once, so that a wrong key is told at the door."""
+
+
+class WrongCipher(StoreError):
+    """The store was made with another cipher or key, or without one. Nothing was read or changed."""
+
+
+class Cipher(Protocol):
+    """Seals bytes, and opens them again. It must notice each changed byte, and must not give the same output twice.
+
+    `about` says what the content is and where it belongs: authenticate it, so that sealed content cannot be put elsewhere.
+    It is called from the threads of the store. Whatever it raises ends the one thing that was asked for.
+    """
+
+    @property
+    def name(self) -> str:
+        """Names the method, not the key; it is kept in the store."""
+        ...
+
+    def seal(self, content: bytes, about: bytes) -> bytes:
+        """The content, unreadable without the key."""
+        ...
+
+    def open(self, content: bytes, about: bytes) -> bytes:
+        """What was sealed. Raises when the key, the bytes or `about` are not those of the sealing."""
+        ...
+
+
+def opened(cipher: Cipher, content: bytes, about: str) -> bytes:
+    """What was sealed, or an error that says what could not be opened."""
+    try:
+        return cipher.open(content, about.encode())
+    except Exception as error:
+        raise StoreError(
+            f"What is stored as {about!r} cannot be opened by the cipher {cipher.name!r} ({type(error).__name__}): its bytes "
+            "were changed, or the key is not the one it was sealed with. Run `evener verify`, and restore a backup if needed."
+        ) from None
+
+
+def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) -> None:
+    """Refuse a store that was made with another cipher. A new one notes whose it is. Called in a transaction that may write."""
+    noted = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('cipher', 'cipher_proof')").fetchall())
+    if not noted:
+        used = connection.execute("SELECT EXISTS (SELECT 1 FROM logs) OR EXISTS (SELECT 1 FROM blobs)").fetchone()[0]
+        if cipher is None:
+            return
+        if used:
+            raise WrongCipher(
+                f"The store {path} is not encrypted, and a cipher was given. Nothing was changed. Open it without one, or "
+                "export its threads and import them into a new store with the cipher."
+            )
+        proof = cipher.seal(PROOF, ABOUT_PROOF)
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", [("cipher", cipher.name), ("cipher_proof", proof.hex())])
+        return
+    if cipher is None or cipher.name != noted.get("cipher"):
+        given = "without one" if cipher is None else f"with {cipher.name!r}"
+        raise WrongCipher(
+            f"The store {path} was made with the cipher {noted.get('cipher')!r} and was opened {given}. Nothing was read or "
+            "changed. Give the store that cipher, with its key."
+        )
+    if not _proven(cipher, noted.get("cipher_proof", "")):
+        raise WrongCipher(
+            f"The store {path} was made with another key for the cipher {cipher.name!r}. Nothing was read or changed. "
+            "Give the cipher the key of this store."
+        )
+
+
+def _proven(cipher: Cipher, proof: str) -> bool:
+    try:
+        return cipher.open(bytes.fromhex(proof), ABOUT_PROOF) == PROOF
+    except Exception:
+        return False

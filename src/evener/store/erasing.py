@@ -1,0 +1,172 @@
+"""Erasing, as SQL: what events say is replaced by blanks, for good. Numbers, kinds, digests and the chain stay as they are.
+
+The blobs that only erased events name go with them. To know that, every other event is looked at: first without holding anybody
+up (`survey`), then, in the transaction that erases, only what came since.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evener.events import decode_event, encode_event
+from evener.store import reading, refusals
+from evener.store.blanking import blanked
+from evener.store.chain import digest_of, stone_of
+from evener.store.checkpoints import store_id
+from evener.store.claim import deserted
+from evener.store.guard import Guard
+from evener.store.rows import log_of
+from evener.store.sidecar import Stone
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Survey", "erase", "forget", "named_in", "survey"]
+
+DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+EVENT = "e.id, l.log, l.number, e.seq, e.version, e.digest, e.payload FROM events e JOIN logs l ON l.number = e.log"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What is to be erased: whole logs, or single events of them."""
+
+    whole: bool
+    seqs: dict[int, frozenset[int]]  # by the number of the log; empty is all
+    thread: str = ""  # if it is all of one
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """The blobs that only the target names, among the events up to that row."""
+
+    blobs: frozenset[str]
+    last: int
+
+
+class Line(msgspec.Struct, frozen=True):
+    """An event that is not erased, as it lies in the file."""
+
+    id: int
+    log: str
+    number: int
+    seq: int
+    version: int
+    digest: bytes
+    payload: bytes | None
+
+
+def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, guard: Guard) -> Survey:
+    """Which blobs may go. Changes nothing."""
+    target = _target(connection, log, seqs)
+    named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
+    stored = frozenset(
+        digest for digest in named if connection.execute("SELECT 1 FROM blobs WHERE digest = ?", (digest,)).fetchone()
+    )
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
+    return Survey(stored - _named_elsewhere(connection, target, stored, 0, guard), last)
+
+
+def erase(
+    connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, surveyed: Survey, now: float, guard: Guard
+) -> list[Stone]:
+    """Put blanks in place of what the events say; of whole logs the inbox goes, too. The tombstones."""
+    target = _target(connection, log, seqs)
+    if target.whole:
+        _check_leases(connection, target, now)
+    store = store_id(connection)
+    changes, stones = [], []
+    for line in _events(connection, target):
+        payload = guard.seal("event", line.log, _blank(line, guard), number=line.seq)
+        stone = stone_of(line.digest, now, payload)
+        changes.append((payload, now, stone, line.id))
+        stones.append(Stone(store, line.log, line.seq, stone.hex()))
+    blobs = surveyed.blobs - _named_elsewhere(connection, target, surveyed.blobs, surveyed.last, guard)
+    connection.executemany("UPDATE events SET payload = ?, erased = ?, stone = ? WHERE id = ?", changes)
+    connection.executemany("DELETE FROM blobs WHERE digest = ?", [(digest,) for digest in blobs])
+    if target.whole:
+        _close(connection, target, now)
+    return stones
+
+
+def forget(connection: "sqlite3.Connection") -> None:
+    """Take what was erased out of SQLite's own log, too, as far as nobody reads it now. Outside of any transaction."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def named_in(payload: bytes) -> Iterable[str]:
+    """What may be the name of a blob in a payload."""
+    return [found.decode() for found in DIGEST.findall(payload)]
+
+
+def _target(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None) -> Target:
+    if seqs is None:
+        numbers = [row[0] for row in connection.execute("SELECT number FROM logs WHERE thread = ?", (log,))]
+        thread = log if numbers else ""
+        return Target(True, dict.fromkeys(numbers or log_of(connection, log, "number"), frozenset()), thread)
+    wanted: dict[int, frozenset[int]] = {}
+    for piece in reading.pieces(connection, log):
+        own = frozenset(seq for seq in seqs if piece.base < seq <= piece.until)
+        if own:
+            wanted[piece.number] = own
+    known = frozenset(seq for own in wanted.values() for seq in own)
+    if missing := set(seqs) - known:
+        raise refusals.no_event(log, min(missing))
+    return Target(False, wanted)
+
+
+def _events(connection: "sqlite3.Connection", target: Target) -> Iterable[Line]:
+    """Those of the target."""
+    for number, seqs in target.seqs.items():
+        query = f"SELECT {EVENT} WHERE e.log = ? AND e.erased IS NULL ORDER BY e.seq"
+        for line in [Line(*row) for row in connection.execute(query, (number,))]:
+            if not seqs or line.seq in seqs:
+                yield line
+
+
+def _blank(line: Line, guard: Guard) -> bytes:
+    """What the payload becomes. Only what is as it was written is touched."""
+    if line.payload is None or digest_of(line.payload) != line.digest:
+        raise refusals.damaged(line.log, line.seq)
+    return encode_event(blanked(decode_event(guard.open("event", line.log, line.payload, number=line.seq), line.version)))
+
+
+def _names(line: Line, guard: Guard) -> Iterable[str]:
+    return named_in(guard.open("event", line.log, line.payload, number=line.seq)) if line.payload else ()
+
+
+def _named_elsewhere(
+    connection: "sqlite3.Connection", target: Target, blobs: frozenset[str], after: int, guard: Guard
+) -> frozenset[str]:
+    """Those of the blobs that other events after that row name."""
+    if not blobs:
+        return frozenset()
+    found: set[str] = set()
+    for line in (Line(*row) for row in connection.execute(f"SELECT {EVENT} WHERE e.id > ? AND e.erased IS NULL", (after,))):
+        own = target.seqs.get(line.number)
+        if own is None or (own and line.seq not in own):
+            found |= blobs.intersection(_names(line, guard))
+    return frozenset(found)
+
+
+def _check_leases(connection: "sqlite3.Connection", target: Target, now: float) -> None:
+    for number in target.seqs:
+        log, holder, mark, until = connection.execute(
+            "SELECT log, holder, claim, lease_until FROM logs WHERE number = ?", (number,)
+        ).fetchone()
+        if mark and until > now and not deserted(mark):
+            raise refusals.held(log, holder, until - now)
+
+
+def _close(connection: "sqlite3.Connection", target: Target, now: float) -> None:
+    """Nobody writes to these logs any more, and nothing waits at them."""
+    numbers = [(number,) for number in target.seqs]
+    connection.executemany("DELETE FROM inbox WHERE log = ?", numbers)
+    connection.executemany(
+        "UPDATE logs SET erased = coalesce(erased, ?), epoch = epoch + 1, holder = '', claim = '', lease_until = 0"
+        " WHERE number = ?",
+        [(now, *number) for number in numbers],
+    )
+    if target.thread:
+        connection.execute("UPDATE logs SET title = '' WHERE thread = ?", (target.thread,))
+        connection.execute("DELETE FROM tags WHERE thread = ?", (target.thread,))

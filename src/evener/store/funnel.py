@@ -1,0 +1,247 @@
+"""The one way into a store: takes secrets out of whatever is about to be written. What it takes out reads `[secret]`.
+
+It never stores or shows a secret itself. What a provider sealed is not looked at for patterns, which are for words that people
+and models wrote; but a block that had to be changed loses its seal, which was made for other words.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+import msgspec
+from msgspec import inspect
+
+from evener.errors import BadValue
+from evener.events import Event
+from evener.transport.secrets import REDACTED, SHORTEST, forms_of, known_secrets
+
+__all__ = ["Funnel", "fields_of", "fixed_fields"]
+
+PROSE = frozenset(
+    "arguments description detail message metadata notices output problems quote raw result text title url what why".split()
+)
+"""Fields that people, models and tools write. Patterns are looked for here only; names, ids and digests stay what they are."""
+
+LEVELS = 3
+WORD = 8
+FEW = 5
+SHORTEST_SAMPLED = 39
+"""From this length on a form covers whole words of the content at a wide enough distance to look at only some of them."""
+
+
+class Net:
+    """The forms of some secrets, ready to be looked for.
+
+    A hit is ruled out first, and cheaply. Each form of more than a few is cut into all its words of 8 bytes; in the content,
+    words are looked at that lie so far apart that no form fits between two of them.
+    """
+
+    __slots__ = ("_needles", "_pattern", "_stride", "_words")
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _nested(secret)}
+        content = sorted(form.encode("utf-8", "surrogatepass") for form in forms)
+        sampled = [form for form in content if len(form) >= SHORTEST_SAMPLED] if len(content) > FEW else []
+        self._needles = tuple(form for form in content if form not in set(sampled))
+        self._words = frozenset(_word(form, start) for form in sampled for start in range(len(form) - WORD + 1))
+        self._stride = (min(map(len, sampled)) - WORD + 1) // WORD if sampled else 1
+        longest_first = sorted(forms, key=lambda form: (-len(form), form))
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    def may_hold(self, content: bytes) -> bool:
+        """False when no form is in it for certain."""
+        for needle in self._needles:
+            if needle in content:
+                return True
+        if not self._words or len(content) < SHORTEST_SAMPLED:
+            return False
+        words = memoryview(content[: len(content) & -WORD]).cast("Q")
+        return not self._words.isdisjoint(words[:: self._stride])
+
+    def without(self, text: str) -> str:
+        """The text with every form replaced."""
+        return self._pattern.sub(REDACTED, text) if self._pattern else text
+
+
+NOTHING = Net(())
+
+
+class Funnel:
+    """Takes secrets out: by default every one that this process has used, in all forms they travel in.
+
+    `secrets` gives the secrets to look for, of 6 characters or more. `patterns` are regular expressions for what else must not
+    be stored in prompts, answers, results, titles, tags and texts in blobs.
+    """
+
+    def __init__(
+        self,
+        *,
+        secrets: Callable[[], Iterable[str]] = known_secrets,
+        patterns: Iterable[str | re.Pattern[str]] = (),
+    ) -> None:
+        self._secrets = secrets
+        self._patterns = tuple(map(_compiled, patterns))
+        self._seen: Iterable[str] = ()
+        self._net = NOTHING
+
+    def __repr__(self) -> str:
+        return f"<Funnel with {len(self._patterns)} patterns>"
+
+    def clean(self, payload: bytes) -> bytes:
+        """An event or the body of a note, as JSON, without secrets. The same object when there is none."""
+        net = self._present()
+        if not net.may_hold(payload):
+            if not self._patterns:
+                return payload
+            net = NOTHING
+        try:
+            value = msgspec.json.decode(payload)
+        except (msgspec.MsgspecError, RecursionError):
+            return self._blob(payload, net)
+        cleaned = self._field(value, "", net, self._patterns)
+        return payload if cleaned is value else msgspec.json.encode(cleaned)
+
+    def text(self, text: str) -> str:
+        """A title, a tag or another text without secrets."""
+        return self._words(text, self._present(), self._patterns)
+
+    def blob(self, content: bytes) -> bytes:
+        """The content of a blob: a text without secrets; anything that is no text stays as it is."""
+        net = self._present()
+        if not net.may_hold(content):
+            if not self._patterns:
+                return content
+            net = NOTHING
+        return self._blob(content, net)
+
+    def _present(self) -> Net:
+        """The net for the secrets of this moment."""
+        secrets = self._secrets()
+        if secrets is not self._seen:
+            given = tuple(secrets)
+            if given != self._seen:
+                self._net = Net(given)
+            self._seen = secrets if isinstance(secrets, tuple) else given
+        return self._net
+
+    def _blob(self, content: bytes, net: Net) -> bytes:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            return content
+        cleaned = self._words(text, net, self._patterns)
+        return content if cleaned == text else cleaned.encode()
+
+    def _field(self, value: object, name: str, net: Net, patterns: tuple[re.Pattern[str], ...]) -> object:
+        """The value of a field; the same object when nothing is taken out of it."""
+        match value:
+            case str():
+                return value if name in fixed_fields() else self._words(value, net, patterns if name in PROSE else ())
+            case list():
+                items = [self._field(item, name, net, patterns) for item in value]
+                return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+            case dict():
+                hosted = value.get("kind") == "hosted"
+                fields = {
+                    key: self._field(item, key, net, () if key == "seal" or (hosted and key == "raw") else patterns)
+                    for key, item in value.items()
+                }
+                if all(fields[key] is value[key] for key in value):
+                    return value
+                fields.pop("seal", None)
+                return fields
+        return value
+
+    def _words(self, text: str, net: Net, patterns: tuple[re.Pattern[str], ...]) -> str:
+        """A text without secrets. What was the text of a JSON object still is one."""
+        cleaned = _without(text, net, patterns)
+        if cleaned == text:
+            return text
+        value = _object(text)
+        if value is None or _object(cleaned) is not None:
+            return cleaned
+        return msgspec.json.encode(_inside(value, net, patterns)).decode()
+
+
+@cache
+def fixed_fields() -> frozenset[str]:
+    """The fields of events that hold one of a few words, a time or a number: never a secret, and of no use when changed."""
+    return frozenset(name for name, is_text in fields_of(inspect.type_info(Event)) if not is_text)
+
+
+def fields_of(type_: inspect.Type, name: str = "") -> Iterator[tuple[str, bool]]:
+    """The names of all fields below a type that hold words, and whether it may be any words."""
+    match type_:
+        case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
+            for inner in types:
+                yield from fields_of(inner, name)
+        case inspect.VarTupleType(item_type=item):
+            yield from fields_of(item, name)
+        case inspect.StructType(tag_field=tag, fields=fields):
+            if tag:
+                yield tag, False
+            for field in fields:
+                yield from fields_of(field.type, field.encode_name)
+        case inspect.StrType():
+            yield name, True
+        case inspect.LiteralType() | inspect.DecimalType() | inspect.DateTimeType():
+            yield name, False
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+        boundless = compiled.search("") is not None
+    except (re.error, TypeError) as error:
+        raise BadValue(f"A pattern of the funnel is no regular expression for text: {error}. Correct it.") from None
+    if boundless:
+        raise BadValue(
+            f"The pattern {compiled.pattern!r} of the funnel matches an empty text. Let it match at least a character."
+        )
+    return compiled
+
+
+def _without(text: str, net: Net, patterns: tuple[re.Pattern[str], ...]) -> str:
+    text = net.without(text)
+    for pattern in patterns:
+        text = pattern.sub(REDACTED, text)
+    return text
+
+
+def _inside(value: object, net: Net, patterns: tuple[re.Pattern[str], ...]) -> object:
+    """A decoded value without secrets: in keys, and in numbers too, which become texts."""
+    match value:
+        case str():
+            return _without(value, net, patterns)
+        case list():
+            return [_inside(item, net, patterns) for item in value]
+        case dict():
+            return {_without(key, net, patterns): _inside(item, net, patterns) for key, item in value.items()}
+        case int() | float() if not isinstance(value, bool) and (digits := str(value)) != _without(digits, net, patterns):
+            return REDACTED
+    return value
+
+
+def _object(text: str) -> dict[str, object] | None:
+    """What the text of a JSON object says; None for any other text."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _nested(secret: str) -> set[str]:
+    """The forms of a secret, also within JSON texts that are strings of JSON texts."""
+    level = found = forms_of(secret)
+    for _ in range(LEVELS):
+        level = {json.dumps(form, ensure_ascii=False)[1:-1] for form in level}
+        found = found | level
+    return found
+
+
+def _word(form: bytes, start: int) -> int:
+    return int.from_bytes(form[start : start + WORD], sys.byteorder)

@@ -1,0 +1,151 @@
+"""Looks at the lines of an export one by one, and believes nothing: form, order, digests, links, parents, checksum."""
+
+from hashlib import sha256
+
+from evener.errors import EvenerError
+from evener.events import Event, Opened, decode_event, encode_event
+from evener.store.blanking import blanked
+from evener.store.chain import digest_of, link, origin_of
+from evener.store.lines import BlobLine, BranchLine, End, EventLine, ThreadLine, bad, read
+from evener.store.moving import Branch, Record, Whole
+from evener.store.spool import Spool
+
+__all__ = ["Inspection"]
+
+HASH = 32
+
+
+class Inspection:
+    """What is known after the lines so far. `cargo` holds them; `last` is the last line as it came."""
+
+    def __init__(self, cargo: Spool) -> None:
+        self.cargo = cargo
+        self.last = b""
+        self._number = 0
+        self._digest = sha256()
+        self._thread: ThreadLine | None = None
+        self._branches: dict[str, Branch] = {}
+        self._chains: dict[str, bytearray] = {}  # the links of each log, one after the other
+        self._present: Branch | None = None
+        self._blobs: set[str] = set()
+        self._blob, self._content = "", sha256()
+        self._ended = False
+
+    def add(self, data: bytes) -> None:
+        """Look at one more line."""
+        self._number += 1
+        if self._ended:
+            raise self._bad("a line stands after the end")
+        match read(data, self._number):
+            case ThreadLine() as line if self._number == 1:
+                self._thread = line
+            case BranchLine() as line if self._thread and not self._blobs:
+                self._begin(line.branch)
+            case EventLine() as line if self._present and line.log == self._present.log and not self._blobs:
+                self._check_event(self._present, line.record)
+                self.cargo.add(line)
+            case BlobLine() as line if self._thread and line.digest not in self._blobs - {self._blob}:
+                self._check_blob(line)
+                self.cargo.add(line)
+            case End() as line:
+                self._finish(line)
+            case line:
+                raise self._bad(f"a line of kind {type(line).__name__} cannot stand here")
+        self.last = data.rstrip(b"\r\n") + b"\n"
+        self._digest.update(self.last)
+
+    def whole(self) -> Whole:
+        """The thread, when its last line was right."""
+        thread = self._thread
+        if thread is None or not self._ended:
+            raise self._bad("the end of the file is missing")
+        return Whole(thread.thread, thread.head, thread.title, thread.tags, tuple(self._branches.values()))
+
+    def _begin(self, branch: Branch) -> None:
+        self._check_complete()
+        if branch.log in self._branches:
+            raise self._bad(f"the log {branch.log!r} begins a second time")
+        if branch.parent and self._hash(branch.parent, branch.base) != branch.parent_hash:
+            raise self._bad(f"event {branch.base} of the parent {branch.parent!r} is not there or has another hash")
+        if not branch.parent and (branch.base or branch.parent_hash):
+            raise self._bad("the root says that something stands before it")
+        self._branches[branch.log] = self._present = branch
+        self._chains[branch.log] = bytearray()
+
+    def _check_event(self, branch: Branch, record: Record) -> None:
+        chain = self._chains[branch.log]
+        if record.seq != branch.base + len(chain) // HASH + 1 or record.seq > branch.length:
+            raise self._bad(f"event {record.seq} cannot stand here")
+        event = self._decoded(record)
+        if str(type(event).__struct_config__.tag) != record.kind or event.at != record.at:
+            raise self._bad("the payload is of another kind or time than the line says")
+        if record.seq == branch.base + 1:
+            self._check_opening(branch, event)
+        if record.erased is None and digest_of(record.payload) != record.digest:
+            raise self._bad("the payload has another digest than the line says")
+        if record.erased is not None and encode_event(blanked(event)) != record.payload:
+            raise self._bad("the event is said to be erased, and still says something")
+        before = bytes(chain[-HASH:]) or origin_of(branch.log)
+        wanted = self._linked(before, record)
+        if wanted != record.chain:
+            raise self._bad("the event is not linked to the one before it")
+        chain += wanted
+
+    def _check_opening(self, branch: Branch, event: Event) -> None:
+        thread = self._thread.thread if self._thread else ""
+        said = event if isinstance(event, Opened) else Opened(at=event.at, thread=branch.log)
+        wanted = (thread, branch.harness, branch.parent, branch.base, branch.parent_hash)
+        if (said.thread, said.harness, said.parent, said.parent_seq, said.parent_hash) != wanted:
+            raise self._bad("the first event of the log says something else than the lines before it")
+
+    def _check_blob(self, line: BlobLine) -> None:
+        self._check_complete()
+        if self._blob and line.digest != self._blob:
+            raise self._bad("a blob begins before the last part of the one before it")
+        self._blobs.add(line.digest)
+        self._blob = line.digest
+        self._content.update(line.content)
+        if line.last:
+            if self._content.hexdigest() != line.digest:
+                raise self._bad("the blob has another digest than its name")
+            self._blob, self._content = "", sha256()
+
+    def _finish(self, line: End) -> None:
+        self._check_complete()
+        thread = self._thread
+        if self._blob or thread is None or thread.head not in self._branches:
+            raise self._bad("the thread is not complete")
+        if (line.lines, line.sha256) != (self._number - 1, self._digest.hexdigest()):
+            raise self._bad("the lines before the end are not those that were written")
+        self._ended = True
+
+    def _check_complete(self) -> None:
+        """The branch before this line has all its events."""
+        branch = self._present
+        if branch is not None and branch.base + len(self._chains[branch.log]) // HASH != branch.length:
+            raise self._bad(f"events of the log {branch.log!r} are missing before it")
+
+    def _hash(self, log: str, seq: int) -> str:
+        branch = self._branches.get(log)
+        if branch is None or not branch.base < seq <= branch.length:
+            return ""
+        place = (seq - branch.base - 1) * HASH
+        return self._chains[log][place : place + HASH].hex()
+
+    def _decoded(self, record: Record) -> Event:
+        try:
+            return decode_event(record.payload, record.version)
+        except EvenerError as error:
+            raise self._bad(str(error)) from None
+
+    def _linked(self, before: bytes, record: Record) -> bytes:
+        try:
+            return link(
+                before, record.digest,
+                seq=record.seq, version=record.version, at=record.at, kind=record.kind, rule=record.rule,
+            )  # fmt: skip
+        except (EvenerError, ArithmeticError, ValueError) as error:
+            raise self._bad(str(error)) from None
+
+    def _bad(self, why: str) -> EvenerError:
+        return bad(self._number, why)

@@ -1,0 +1,146 @@
+"""A thread as lines of JSON, to take it elsewhere: every branch, event and blob. See `lines` for the form. Never pickles.
+
+What is read is not trusted: each digest, link and parent is checked, nothing is stored before the last line was, and then all
+or nothing. An export is not encrypted, whatever its store is. Notes that nobody has taken up yet are not part of it.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import BinaryIO, Protocol
+
+from evener.errors import StoreError
+from evener.store import refusals
+from evener.store.erasing import named_in
+from evener.store.inspection import Inspection
+from evener.store.lines import MOST_BYTES, VERSION, BlobLine, BranchLine, End, EventLine, Line, ThreadLine, bad, written
+from evener.store.log import Summary
+from evener.store.moving import Branch, Cargo, Chains, Record, Whole
+from evener.store.spool import Spool
+
+__all__ = ["Portable", "export_lines", "file_lines", "import_lines"]
+
+PART = 3 << 18
+"""How much of a blob stands in one line."""
+
+
+class Portable(Protocol):
+    """A store that threads can leave and come into: both of ours are."""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether what lies on its disk is sealed."""
+        ...
+
+    async def logs(self, *, thread: str = "") -> Sequence[Summary]: ...
+
+    async def outline(self, thread: str) -> Whole:
+        """The thread of that id, or that the log of that id belongs to."""
+        ...
+
+    async def records(self, log: str, *, after: int, until: int) -> list[Record]:
+        """Some of the log's own events after number `after`, up to `until`; none when there are no more."""
+        ...
+
+    async def blobs_among(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that a blob has."""
+        ...
+
+    async def get_blob(self, digest: str) -> bytes: ...
+
+    async def adopt(self, whole: Whole, cargo: Cargo) -> None:
+        """Take in a thread, whole or not at all."""
+        ...
+
+
+async def export_lines(store: Portable, thread: str) -> AsyncIterator[bytes]:
+    """The lines of the thread of that id, or that the log of that id belongs to, each with its end.
+
+    Events that come while it is exported are not part of it.
+    """
+    digest, count = sha256(), 0
+    async for line in _lines(store, await store.outline(thread)):
+        data = written(line)
+        digest.update(data)
+        count += 1
+        yield data
+    yield written(End(count, digest.hexdigest()))
+
+
+async def import_lines(store: Portable, lines: Iterable[bytes] | AsyncIterable[bytes]) -> str:
+    """Take in what `export_lines` gave; the id of the thread. One that is there already is refused, unless it is the same."""
+    inspection = Inspection(Spool(on_disk=not store.encrypted))
+    try:
+        async for data in _each(lines):
+            inspection.add(data)
+        whole = inspection.whole()
+        if not await store.logs(thread=whole.thread):
+            await store.adopt(whole, inspection.cargo)
+        elif not await _same(store, whole.thread, inspection):
+            raise StoreError(
+                f"The thread {whole.thread!r} is in this store already and is not the same, so nothing was taken in. "
+                "Import it into another store, or erase the one that is here."
+            )
+        return whole.thread
+    finally:
+        inspection.cargo.close()
+
+
+def file_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, none longer than an export can have."""
+    number = 0
+    while data := file.readline(MOST_BYTES + 2):
+        number += 1
+        if len(data) > MOST_BYTES + 1:
+            raise bad(number, f"it has more than {MOST_BYTES:,} bytes")
+        yield data
+
+
+async def _lines(store: Portable, whole: Whole) -> AsyncIterator[Line]:
+    yield ThreadLine(VERSION, whole.thread, whole.head, whole.title, whole.tags)
+    chains, names = Chains(whole.branches), set[str]()
+    for found in whole.branches:
+        branch = chains.named(found)
+        yield BranchLine.of(branch)
+        async for record in _records(store, branch, chains):
+            names.update(named_in(record.payload))
+            yield EventLine.of(branch.log, record)
+    for name in await store.blobs_among(names):
+        content = await store.get_blob(name)
+        for start in range(0, len(content) or 1, PART):
+            yield BlobLine(name, content[start : start + PART], start + PART >= len(content))
+
+
+async def _records(store: Portable, branch: Branch, chains: Chains) -> AsyncIterator[Record]:
+    """The records of a branch as they lie in a store without a cipher. There, each must be linked as it is stored."""
+    following = chains.follow(branch, _as_it_is)
+    seq = branch.base
+    while seq < branch.length:
+        page = await store.records(branch.log, after=seq, until=branch.length)
+        if not page:
+            raise refusals.damaged(branch.log, seq + 1)
+        for record in page:
+            linked = following.link(record)
+            if not store.encrypted and linked.chain != record.chain:
+                raise refusals.damaged(branch.log, record.seq)
+            yield linked
+        seq = page[-1].seq
+
+
+def _as_it_is(_: int, payload: bytes) -> bytes:
+    return payload
+
+
+async def _same(store: Portable, thread: str, inspection: Inspection) -> bool:
+    """Whether the thread that is there would be exported to the same bytes."""
+    async for data in export_lines(store, thread):
+        last = data
+    return last == inspection.last
+
+
+async def _each(lines: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(lines, AsyncIterable):
+        async for data in lines:
+            yield data
+    else:
+        for data in lines:
+            yield data

@@ -1,0 +1,136 @@
+"""The path of a log, as SQL: its own events and, before them, those of the logs that it was forked from. Reads only.
+
+What is read is what was written, and nothing is missing: each chain is followed from where the reading begins to where the log
+that goes on from it, or its own head, says that it must end.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evener.errors import StoreError
+from evener.events import Event, Opened, decode_event
+from evener.store import refusals
+from evener.store.chain import MISFITS, digest_of, link, origin_of, stone_of
+from evener.store.guard import Guard
+from evener.store.log import Link
+from evener.store.rows import log_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Piece", "link_at", "pieces", "read"]
+
+PLACE = "number, base, length, head, parent, parent_seq, parent_hash"
+ROW = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """The part of a path that lies in one log: the events after number `base` up to `until`.
+
+    `end` is what the chain must be there, in hex, if that is known; `opening` what the first event of a fork must say of its
+    parent: the log, the number and the hash.
+    """
+
+    log: str
+    number: int
+    base: int
+    until: int
+    end: str
+    opening: tuple[str, int, str]
+
+
+def pieces(connection: "sqlite3.Connection", log: str, *, after: int = 0, until: int | None = None) -> list[Piece]:
+    """The pieces of the log's path that have the events after `after` up to `until`, the first one first."""
+    number, base, length, head, *opening = log_of(connection, log, PLACE)
+    name, end, last = log, bytes(head).hex(), length if until is None else min(until, length)
+    found: list[Piece] = []
+    while True:
+        if last > base:
+            found.insert(0, Piece(name, number, base, last, end if last == length else "", tuple(opening)))
+        if base <= max(after, 0):
+            return found
+        child, (name, length, end) = base, opening
+        number, base, stored, _, *opening = _parent(connection, log, name)
+        if not base < child == length <= stored:
+            raise refusals.damaged(log, child)
+        last = min(last, length)
+
+
+def read(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Guard) -> list[Event]:
+    """The events after number `after`, up to `until`."""
+    (erased,) = log_of(connection, log, "erased")
+    if erased is not None:
+        raise refusals.erased(log, erased)
+    events: list[Event] = []
+    for piece in pieces(connection, log, after=max(after, 0), until=until):
+        if after < piece.until:
+            events += _events(connection, piece, max(after, piece.base), guard)
+    return events
+
+
+def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link:
+    """The event of that number on the path, and its hash."""
+    length, erased = log_of(connection, log, "length, erased")
+    if erased is not None:
+        raise refusals.erased(log, erased)
+    wanted = length if seq is None else seq
+    if 0 < wanted <= length:
+        piece = pieces(connection, log, after=wanted - 1, until=wanted)[0]
+        found = connection.execute("SELECT chain FROM events WHERE log = ? AND seq = ?", (piece.number, wanted)).fetchone()
+        if found is None:
+            raise refusals.damaged(piece.log, wanted)
+        return Link(piece.log, wanted, bytes(found[0]).hex())
+    raise refusals.no_event(log, wanted)
+
+
+def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: Guard) -> list[Event]:
+    """Those of one piece after number `after`."""
+    log, seq, chain = piece.log, after, _chain_at(connection, piece, after)
+    events: list[Event] = []
+    rows = connection.execute(
+        f"SELECT {ROW} FROM events WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq", (piece.number, seq, piece.until)
+    )
+    try:
+        for found, version, rule, at, kind, digest, stored, payload, erased, stone in rows:
+            seq += 1
+            if found != seq or not _as_written(payload, digest, erased, stone):
+                raise refusals.damaged(log, seq)
+            chain = link(chain, digest, seq=seq, version=version, at=at, kind=kind, rule=rule)
+            if chain != stored:
+                raise refusals.damaged(log, seq)
+            events.append(decode_event(guard.open("event", log, payload, number=seq), version))
+    except MISFITS:
+        raise refusals.damaged(log, seq) from None
+    if seq != piece.until or (piece.end and chain.hex() != piece.end):
+        raise refusals.damaged(log, seq)
+    if piece.base and after == piece.base:
+        _check_opening(piece, events[0])
+    return events
+
+
+def _as_written(payload: bytes, digest: bytes, erased: float | None, stone: bytes | None) -> bool:
+    if erased is None:
+        return digest_of(payload) == digest
+    return stone_of(digest, erased, payload) == stone
+
+
+def _chain_at(connection: "sqlite3.Connection", piece: Piece, seq: int) -> bytes:
+    """What the event after number `seq` is linked to."""
+    if seq == piece.base:
+        return origin_of(piece.log)
+    found = connection.execute("SELECT chain FROM events WHERE log = ? AND seq = ?", (piece.number, seq)).fetchone()
+    return bytes(found[0]) if found else b""
+
+
+def _check_opening(piece: Piece, first: Event) -> None:
+    """The first event of a fork is bound by its chain: what the table says of the parent must be the same."""
+    if not isinstance(first, Opened) or (first.parent, first.parent_seq, first.parent_hash) != piece.opening:
+        raise refusals.damaged(piece.log, piece.base + 1)
+
+
+def _parent(connection: "sqlite3.Connection", log: str, name: str) -> tuple[Any, ...]:
+    try:
+        return log_of(connection, name, PLACE)
+    except StoreError:
+        raise refusals.damaged(log, 0) from None

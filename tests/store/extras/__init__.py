@@ -1,0 +1,1 @@
+"""Tests of what a store does besides keeping events: the funnel, ciphers, titles, search, retention, backups, exports."""
