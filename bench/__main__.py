@@ -1,4 +1,4 @@
-"""The commands: `python -m bench` prints the figures; `peers`, `fuzz`, `hops`, `kills`, `control`: the long work."""
+"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `damage`, `control` run long."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from random import SystemRandom
 
 import msgspec
 
-from bench import agents, clients, control, decode, encode, fuzz, hops, imports, kills, peers, store
+from bench import agents, clients, control, decode, encode, fuzz, hops, imports, kills, peers, store, store_damage, threads
 from bench.table import Figure, failed, printed
 
 __all__ = ["main"]
@@ -43,17 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "control"),
+        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads"),
         default="all",
         help="all: decode, encode, imports",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=60.0, help="fuzz: how long")
-    parser.add_argument("--seed", type=int, help="fuzz, kills, control: the same seed gives the same inputs")
+    parser.add_argument("--seed", type=int, help="fuzz, threads, kills, damage, control: the same seed gives the same inputs")
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
-    parser.add_argument("--walks", type=int, default=40, help="hops: how many walks")
+    parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
     parser.add_argument("--kills", type=int, default=10_000, help="kills: how many processes to kill")
+    parser.add_argument("--hops", type=int, default=200, help="threads: how many hops a walk has")
+    parser.add_argument("--files", type=int, default=1000, help="damage: how many files to damage")
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")
     parser.add_argument("--paused", type=int, default=10_000, help="control: how many runs wait at once")
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
@@ -63,9 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
         return fuzz.main(chosen.seconds, seed, chosen.replay)
     if chosen.what == "hops":
-        return hops.main(chosen.histories, chosen.walks)
+        return hops.main(chosen.histories, chosen.walks or 40)
     if chosen.what == "kills":
         return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
+    if chosen.what == "damage":
+        return store_damage.main(chosen.files, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
+    if chosen.what == "threads":
+        seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
+        return threads.main(chosen.walks or 4, seed, hops=chosen.hops)
     if chosen.what == "control":
         seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
         return control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed)

@@ -228,7 +228,12 @@ async def _measured() -> tuple[int, int, int, int]:
 
 
 def broken_schedules(seeds: Sequence[int]) -> list[str]:
-    """Runs a tree of twenty agents in the order that each seed decides; in which it spent more than it might, and how much."""
+    """Runs trees of agents in the order that each seed decides; in which one spent more than it might, and how much.
+
+    One is of twenty agents, at once and to the end. The other is two levels deep, with limits on each and prices that vary:
+    it pauses, fails, is cancelled and dies with its process, and goes on.
+    """
+    from tests.harness.forest import overspent
     from tests.harness.test_subagents import tree
 
     found = []
@@ -240,6 +245,7 @@ def broken_schedules(seeds: Sequence[int]) -> list[str]:
         asked = sum(len(model.asks) for model in models)
         if asked > most or max(asked * PRICE, result.cost) > money or result.stop not in ("done", "limit"):
             found.append(f"schedule {seed}: {asked} of {most} requests, ${asked * PRICE} of ${money}, {result.stop}")
+        found += [f"schedule {seed}, with pauses and deaths: {text}" for text in overspent(seed)]
     return found
 
 
@@ -306,7 +312,7 @@ def main(races: int, paused: int, schedules: int, *, seed: int) -> int:
             f"{paused:,} paused runs hold {cost.memory / 1e6:.1f} MB, {cost.tasks} tasks, {cost.timers} timers",
             lambda: cost.wrong,
         )
-        part(f"{schedules:,} schedules of 20 agents", lambda: _schedules(schedules, seed))
+        part(f"{schedules:,} schedules of 20 agents, and of 17 that pause and die", lambda: _schedules(schedules, seed))
     for text in found[:20]:
         print(text)
     return 1 if found else 0

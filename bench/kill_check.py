@@ -15,14 +15,18 @@ CHECKED = "Interrupted, and checked afterwards: this call took effect. What it r
 DOUBLE = "a write tool was started twice"
 
 
-def violations(events: Sequence[ev.Event], effects: Sequence[Mark], world: World) -> list[str]:
-    """Everything that is wrong, as sentences."""
+def violations(path: Sequence[ev.Event], effects: Sequence[Mark], world: World, *, shared: int = 0) -> list[str]:
+    """Everything that is wrong, as sentences. The first `shared` events of the path lie in the log that a fork began in."""
+    own = path[shared:]
+    told = len(fold(path[:shared]).transcript)
+    ours = {call for turn in world.turns for _, call in turn}
+    acted = [mark for mark in effects if mark.call in ours]
     return [
-        *_ending(fold(events), events, world),
-        *_results(events, world),
-        *_starts(events, effects),
-        *_effects(events, effects),
-        *_turns_of_sequential_tools(events, world),
+        *_ending(fold(path), own, world, told=told),
+        *_results(own, world),
+        *_starts(own, acted),
+        *_effects(own, acted),
+        *_turns_of_sequential_tools(own, world),
     ]
 
 
@@ -44,13 +48,13 @@ def interrupted(events: Sequence[ev.Event]) -> list[str]:
     return found
 
 
-def _ending(state: State, events: Sequence[ev.Event], world: World) -> Iterator[str]:
-    """It ends the same, but for what an interruption leaves open."""
+def _ending(state: State, events: Sequence[ev.Event], world: World, *, told: int) -> Iterator[str]:
+    """It ends the same, but for what an interruption leaves open. So many messages were told before."""
     if state.finished is None or state.finished.cause != "done":
         yield f"the run ended as {state.finished}"
         return
     outcome = {event.call: event for event in events if isinstance(event, ev.CallFinished)}
-    said = [(message.role, tuple(_shown(block) for block in message.blocks)) for message in state.transcript]
+    said = [(message.role, tuple(_shown(block) for block in message.blocks)) for message in state.transcript.messages[told:]]
     expected: list[tuple[str, tuple[str, ...]]] = [("user", (world.prompt,))]
     for number, turn in enumerate(world.turns):
         expected.append(("assistant", (f"turn {number}", *(f"{name}({call})" for name, call in turn))))

@@ -1,24 +1,23 @@
-"""One life of a process that has a conversation: it begins it or goes on with it, and tells what was acknowledged.
+"""One life of a process that has a conversation: it begins it or goes on with it, from wherever the last life left it.
 
-Runs in a forked child until it is done or killed. What it tells goes to a pipe at once, a line each.
+Runs in a forked child until it is done or killed. What it tells goes to a pipe at once, a line each. Where it stands is read
+from the store alone: the same plan is gone through in every life, and what is done already is left as it is.
 """
 
+import asyncio
 import os
-from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 
-from bench.kill_world import Tell, World, agent
-from evener.events import Event, encode_events
-from evener.loop import plan
-from evener.loop.state import Pending, State
-from evener.loop.steps import RunTool, Step
-from evener.store.log import Lease, Log, Note, Store, Summary
-from evener.store.sqlite import SqliteStore
+from bench.kill_store import TellingStore
+from bench.kill_world import Saga, Tell, World, agent
+from evener.harness import Harness, Thread
+from evener.loop.state import State
+from evener.store.log import Store
 
-__all__ = ["ACKNOWLEDGED", "TellingStore", "digests", "forget_starts", "live", "telling"]
+__all__ = ["fork_of", "live", "root_of", "telling", "through"]
 
-ACKNOWLEDGED = "acknowledged"
+SECONDS = 60.0
+"""No life takes longer; whoever does hangs."""
 
 
 def telling(pipe: int) -> Tell:
@@ -30,103 +29,59 @@ def telling(pipe: int) -> Tell:
     return tell
 
 
-async def live(world: World, *, path: Path, side: Path, tell: Tell) -> None:
-    """Bring the conversation to its end, from wherever the last life left it."""
-    store = SqliteStore(path)
-    harness = agent(world, store=TellingStore(store, tell), side=side, tell=tell)
+async def live(saga: Saga, store: Store, *, side: Path, tell: Tell) -> None:
+    """Bring the conversation and its branches to their ends, and close the store."""
+    told = TellingStore(store, tell)
+    harness = agent(saga, store=told, side=side, tell=tell)
     tell("ready")
-    known = [summary.log for summary in await store.logs() if summary.harness == world.name]
-    thread = harness.thread(known[0] if known else "")
-    state = await thread.state() if known else None
-    if state is None or not state.run:
-        await thread.run(world.prompt)
-    elif state.finished is None:
-        await thread.resume()
+    root = await root_of(saga, store)
+    thread = harness.thread(root, branch=root) if root else harness.thread()
+    await through(thread, saga.root)
+    branches = [_on_a_fork(harness, told, thread.id, saga.fork), _after_a_rollback(harness, told, thread.id, saga.back)]
+    if saga.together:
+        await asyncio.gather(*branches)
+    else:
+        for branch in branches:
+            await branch
     tell("done")
     await store.aclose()
 
 
-def digests(events: Sequence[Event]) -> list[str]:
-    """The same for the same event; events hold their time and fresh ids, so no two are alike."""
-    return [sha256(line).hexdigest()[:16] for line in encode_events(events)]
+async def root_of(saga: Saga, store: Store) -> str:
+    """The first log of the conversation, if it has begun."""
+    known = [summary.log for summary in await store.logs() if summary.harness == saga.name and not summary.parent]
+    if len(known) > 1:
+        raise AssertionError(f"{saga.name} was begun {len(known)} times")
+    return known[0] if known else ""
 
 
-def forget_starts() -> None:
-    """Take the started-check out of the loop: what was interrupted counts as never begun. For the test of the test."""
-
-    def start(pending: Pending, state: State, setup: plan.Setup) -> tuple[Step, ...]:
-        del state, setup
-        return () if pending.status in ("started", "finished") else (RunTool(pending.call),)
-
-    plan._start = start
-
-
-class TellingLog:
-    """A log that tells of each append once it is acknowledged: how long the log is now, and what was added."""
-
-    def __init__(self, log: Log, tell: Tell) -> None:
-        self._log = log
-        self._tell = tell
-
-    @property
-    def lease(self) -> Lease:
-        return self._log.lease
-
-    @property
-    def length(self) -> int:
-        return self._log.length
-
-    async def append(self, *events: Event) -> None:
-        await self._log.append(*events)
-        self._told(events)
-
-    async def notes(self) -> Sequence[Note]:
-        return await self._log.notes()
-
-    async def settle(self, number: int, *events: Event) -> None:
-        await self._log.settle(number, *events)
-        self._told(events)
-
-    async def renew(self) -> None:
-        await self._log.renew()
-
-    async def aclose(self) -> None:
-        await self._log.aclose()
-
-    def _told(self, events: Sequence[Event]) -> None:
-        self._tell(" ".join((ACKNOWLEDGED, *digests(events))))
+async def fork_of(root: str, store: Store) -> str:
+    """The log that goes on from the end of the first one, if there is one."""
+    end = (await store.link(root)).seq
+    known = [summary.log for summary in await store.logs(thread=root) if (summary.parent, summary.parent_seq) == (root, end)]
+    if len(known) > 1:
+        raise AssertionError(f"{root} was forked at its end {len(known)} times")
+    return known[0] if known else ""
 
 
-class TellingStore:
-    """A store whose logs tell."""
+async def _on_a_fork(harness: Harness, store: Store, root: str, world: World | None) -> None:
+    if world is not None:
+        known = await fork_of(root, store)
+        await through(harness.thread(known) if known else await harness.thread(root, branch=root).fork(), world)
 
-    def __init__(self, store: Store, tell: Tell) -> None:
-        self._store = store
-        self._tell = tell
 
-    async def create(self, log: str, first: Event, *, holder: str) -> Log:
-        made = TellingLog(await self._store.create(log, first, holder=holder), self._tell)
-        made._told((first,))
-        return made
+async def _after_a_rollback(harness: Harness, store: Store, root: str, world: World | None) -> None:
+    if world is not None:
+        thread = harness.thread(root)
+        if await store.head(root) == root:
+            await thread.rollback()
+        await through(thread, world)
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[Log, list[Event]]:
-        held, events = await self._store.open(log, holder=holder, after=after, patience=patience)
-        return TellingLog(held, self._tell), events
 
-    async def read(self, log: str, *, after: int = 0) -> list[Event]:
-        return await self._store.read(log, after=after)
-
-    async def post(self, log: str, note: Note) -> bool:
-        return await self._store.post(log, note)
-
-    async def logs(self) -> Sequence[Summary]:
-        return await self._store.logs()
-
-    async def put_blob(self, content: bytes) -> str:
-        return await self._store.put_blob(content)
-
-    async def get_blob(self, digest: str) -> bytes:
-        return await self._store.get_blob(digest)
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
+async def through(thread: Thread, world: World) -> None:
+    """Have the run that the world is about: begun, resumed, or done already."""
+    state = await thread.state() if thread.id else State()
+    if not any(message.text == world.prompt for message in state.transcript.messages):
+        await thread.run(world.prompt)
+    elif state.finished is None:
+        await thread.resume()

@@ -1,4 +1,4 @@
-"""A conversation made from a number, and the agent that has it: tools of every effect leave a durable mark of each start.
+"""Conversations made from a number, and the agent that has them: tools of every effect leave a durable mark of each start.
 
 The same number gives the same turns, calls and answers in every process. Nothing here decides what is right: see kill_check.
 """
@@ -19,7 +19,7 @@ from evener.tools.tool import Effect, Tool, tool
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["TOOLS", "Kind", "Mark", "Tell", "World", "agent", "marks"]
+__all__ = ["TOOLS", "Kind", "Mark", "Saga", "Tell", "World", "agent", "marks"]
 
 Tell = Callable[[str], None]
 
@@ -57,14 +57,14 @@ class World(msgspec.Struct, frozen=True):
     turns: tuple[tuple[tuple[str, str], ...], ...]
 
     @classmethod
-    def of(cls, seed: int) -> "World":
+    def of(cls, seed: int, name: str = "") -> "World":
         """Two to four turns of one to four calls; about every third has a sequential tool in it."""
         random = Random(seed)
         made = []
         for turn in range(random.randint(2, 4)):
-            names = [name for name in TOOLS if name != "step"] if random.random() < 0.7 else list(TOOLS)
-            made.append(tuple((random.choice(names), f"c{turn}-{place}") for place in range(random.randint(1, 4))))
-        return cls(f"world-{seed}", tuple(made))
+            names = [tool for tool in TOOLS if tool != "step"] if random.random() < 0.7 else list(TOOLS)
+            made.append(tuple((random.choice(names), f"{name}c{turn}-{place}") for place in range(random.randint(1, 4))))
+        return cls(f"{name}world-{seed}", tuple(made))
 
     @property
     def prompt(self) -> str:
@@ -74,12 +74,45 @@ class World(msgspec.Struct, frozen=True):
     def ending(self) -> str:
         return f"{self.name} ends after {sum(map(len, self.turns))} calls."
 
-    def answer(self, ask: Ask) -> Line:
+    def answer(self, past: int) -> Line:
         """What the model says: a function of how many turns it has had, whoever asks."""
-        past = sum(message.role == "assistant" for message in ask.transcript)
         if past >= len(self.turns):
             return says(self.ending)
         return calls(*(ToolCall.of(call, name, {"x": call}) for name, call in self.turns[past]), text=f"turn {past}")
+
+
+class Saga(msgspec.Struct, frozen=True):
+    """A conversation and what becomes of it: one more prompt on a fork, another in place of the first after a rollback.
+
+    `together`: both at the same time.
+    """
+
+    name: str
+    root: World
+    fork: World | None = None
+    back: World | None = None
+    together: bool = False
+
+    @classmethod
+    def of(cls, seed: int) -> "Saga":
+        """Every second has a fork, every second a rollback."""
+        random = Random(seed)
+        fork, back = (World.of(random.randrange(1 << 30), name) if random.random() < 0.5 else None for name in ("f:", "b:"))
+        return cls(f"saga-{seed}", World.of(seed), fork, back, random.random() < 0.5)
+
+    @property
+    def worlds(self) -> tuple[World, ...]:
+        return tuple(world for world in (self.root, self.fork, self.back) if world is not None)
+
+    def answer(self, ask: Ask) -> Line:
+        """What the model says: it goes through the world that it was last asked to."""
+        past = 0
+        for message in reversed(ask.transcript.messages):
+            past += message.role == "assistant"
+            for world in self.worlds:
+                if message.role == "user" and message.text == world.prompt:
+                    return world.answer(past)
+        raise AssertionError(f"{self.name}: nobody asked for anything")
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -97,11 +130,11 @@ def marks(file: Path) -> list[Mark]:
     return [msgspec.json.decode(line, type=Mark) for line in file.read_bytes().splitlines()]
 
 
-def agent(world: World, *, store: Store, side: Path, tell: Tell) -> Harness:
+def agent(saga: Saga, *, store: Store, side: Path, tell: Tell) -> Harness:
     """The harness. `side` is the file of effects; `tell` hears when a tool has begun and when it has taken effect."""
     tools = [_tool(name, kind, side, tell) for name, kind in TOOLS.items()]
-    model = ScriptedModel(world.answer)
-    return Harness(model, tools=tools, store=store, name=world.name, page_output=False)
+    model = ScriptedModel(saga.answer)
+    return Harness(model, tools=tools, store=store, name=saga.name, page_output=False)
 
 
 def _tool(name: str, kind: Kind, side: Path, tell: Tell) -> Tool:

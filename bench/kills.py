@@ -1,7 +1,8 @@
 """`python -m bench kills`: a process is killed at a random moment, again and again, and what it left goes on to its end.
 
-Real processes, SIGKILL, a real SQLite file. Each conversation is killed one to three times, then brought to its end and
-checked. `python -m bench.kills <kills> <seed> <folder>` is one such campaign; the command runs one for each core.
+Real processes, SIGKILL, a real SQLite file. Each conversation, with its forks and rollbacks, is killed one to four times, then
+brought to its end and checked. `python -m bench.kills <kills> <seed> <folder>` is one such campaign; the command runs one for
+each core.
 """
 
 import asyncio
@@ -11,7 +12,6 @@ import os
 import random
 import select
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -22,19 +22,22 @@ from pathlib import Path
 
 import msgspec
 
-from bench.kill_check import interrupted, violations
-from bench.kill_life import ACKNOWLEDGED, digests, forget_starts, live, telling
-from bench.kill_world import TOOLS, World, marks
+from bench import kill_life
+from bench.kill_check import DOUBLE, interrupted, violations
+from bench.kill_faults import FAULTS
+from bench.kill_life import fork_of, live, root_of, telling
+from bench.kill_store import ACKNOWLEDGED, MOVED, digests
+from bench.kill_world import TOOLS, Mark, Saga, World, marks
+from evener.errors import EvenerError
 from evener.events import Event
-from evener.store import rows
+from evener.store import SqliteStore
 
 __all__ = ["Tally", "campaign", "main", "run_apart"]
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 60.0
-"""Nothing that one process does takes longer; a campaign of 1,000 kills takes about a minute."""
 MOMENTS = 30
 """About as many lines as one life tells."""
+MOST_DEATHS = 4
 LATER = (0.0, 0.0, 0.0005, 0.003)
 
 
@@ -43,9 +46,13 @@ class Tally(msgspec.Struct):
 
     kills: int = 0
     conversations: int = 0
+    branches: int = 0
     events: int = 0
     acknowledged: int = 0
     lost: int = 0
+    gaps: int = 0
+    twice: int = 0
+    stuck: int = 0
     unknown: int = 0
     checked: int = 0
     repeated: int = 0
@@ -54,10 +61,13 @@ class Tally(msgspec.Struct):
 
     def add(self, other: "Tally") -> None:
         """Both together."""
-        for name in ("kills", "conversations", "events", "acknowledged", "lost", "unknown", "checked", "repeated"):
+        for name in COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.moments = dict(Counter(self.moments) + Counter(other.moments))
         self.violations += other.violations
+
+
+COUNTED = tuple(field.name for field in msgspec.structs.fields(Tally) if field.type is int)
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -67,74 +77,86 @@ class Life(msgspec.Struct, frozen=True):
     killed: bool
 
 
+class Stuck(Exception):
+    """A life that nobody ended did not come to its end."""
+
+
 class Death(msgspec.Struct, frozen=True):
-    """When to kill: so long after so many lines. No lines: so long after the start."""
+    """When to kill: so long after so many lines, or after the first that begins so. With neither: so long after the start."""
 
-    lines: int
     seconds: float
+    lines: int = 0
+    word: str = ""
+
+    def due(self, told: bytes) -> bool:
+        """Whether that has been told."""
+        return told.count(b"\n") >= self.lines and (not self.word or f"\n{self.word}".encode() in told)
 
 
-def campaign(kills: int, seed: int, folder: Path, *, forgetful: bool = False) -> Tally:
+def campaign(kills: int, seed: int, folder: Path) -> Tally:
     """Kill so often, and check every conversation. Forks: call it in a process with one thread."""
     tally = Tally(moments={}, violations=[])
     chance = random.Random(seed)
     gc.freeze()
     while tally.kills < kills:
-        world = World.of(chance.randrange(1 << 40))
-        _converse(world, folder, chance, tally, forgetful=forgetful)
+        saga = Saga.of(chance.randrange(1 << 40))
+        _converse(saga, folder, chance, tally)
     return tally
 
 
-def _converse(world: World, folder: Path, chance: random.Random, tally: Tally, *, forgetful: bool) -> None:
-    path, side = folder / "store.db", folder / f"{world.name}.effects"
+def _converse(saga: Saga, folder: Path, chance: random.Random, tally: Tally) -> None:
+    path, side = folder / "store.db", folder / f"{saga.name}.effects"
     told: list[str] = []
-    for _ in range(chance.randint(1, 3)):
-        begun = time.monotonic()
-        life = _life(world, path, side, death=_death(chance), forgetful=forgetful)
-        told += life.told
-        if not life.killed:
-            break
-        tally.kills += 1
-        last = life.told[-1].partition(" ")[0] if life.told else "nothing"
-        tally.moments[last] = tally.moments.get(last, 0) + 1
-        assert time.monotonic() - begun < SECONDS
-    else:
-        told += _life(world, path, side, death=None, forgetful=forgetful).told
-    _count(world, path, side, told, tally)
+    try:
+        for _ in range(chance.randint(1, MOST_DEATHS)):
+            life = _life(saga, path, side, death=_death(saga, chance))
+            told += life.told
+            if not life.killed:
+                break
+            tally.kills += 1
+            last = life.told[-1].partition(" ")[0] if life.told else "nothing"
+            tally.moments[last] = tally.moments.get(last, 0) + 1
+        else:
+            told += _life(saga, path, side, death=None).told
+        _count(saga, path, side, told, tally)
+    except (Stuck, EvenerError, AssertionError) as error:
+        tally.stuck += 1
+        tally.violations.append(f"{saga.name}: {error}")
 
 
-def _death(chance: random.Random) -> Death:
+def _death(saga: Saga, chance: random.Random) -> Death:
     if chance.random() < 0.25:
-        return Death(0, chance.uniform(0.0, 0.12))
-    return Death(chance.randint(1, MOMENTS), chance.choice(LATER) * chance.random())
+        return Death(chance.uniform(0.0, 0.12))
+    seconds = chance.choice(LATER) * chance.random()
+    if saga.back is not None and chance.random() < 0.1:
+        return Death(seconds, word=MOVED)  # a moment that is rare otherwise
+    return Death(seconds, lines=chance.randint(1, MOMENTS * len(saga.worlds)))
 
 
-def _life(world: World, path: Path, side: Path, *, death: Death | None, forgetful: bool) -> Life:
+def _life(saga: Saga, path: Path, side: Path, *, death: Death | None) -> Life:
     inlet, outlet = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(inlet)
-        _be(world, path, side, outlet, forgetful=forgetful)
+        _be(saga, path, side, outlet)
     os.close(outlet)
     try:
-        told = _watched(child, inlet, death)
+        told, hung = _watched(child, inlet, death)
     finally:
         os.close(inlet)
         _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return Life(told, killed=death is not None)
+    if not hung and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return Life(told, killed=True)
     if status:
-        raise RuntimeError(f"{world.name} ended with status {status} after {told[-3:]}")
+        raise Stuck(f"it ended with status {status} after {told[-3:]}")
     return Life(told, killed=False)
 
 
-def _be(world: World, path: Path, side: Path, outlet: int, *, forgetful: bool) -> None:
+def _be(saga: Saga, path: Path, side: Path, outlet: int) -> None:
     """The child: lives, and is gone without a way back."""
     code = 1
     try:
-        if forgetful:
-            forget_starts()
-        asyncio.run(live(world, path=path, side=side, tell=telling(outlet)))
+        asyncio.run(live(saga, SqliteStore(path), side=side, tell=telling(outlet)))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -142,60 +164,97 @@ def _be(world: World, path: Path, side: Path, outlet: int, *, forgetful: bool) -
         os._exit(code)
 
 
-def _watched(child: int, inlet: int, death: Death | None) -> tuple[str, ...]:
-    """Read what the child tells, and kill it when its time has come."""
-    told = b""
-    end = time.monotonic() + (death.seconds if death is not None and not death.lines else SECONDS)
+def _watched(child: int, inlet: int, death: Death | None) -> tuple[tuple[str, ...], bool]:
+    """Read what the child tells, and kill it when its time has come, or when it hangs; whether it did."""
+    told, hung, limit = b"", False, time.monotonic() + kill_life.SECONDS
+    end = limit
     while True:
-        if death is not None and death.lines and told.count(b"\n") >= death.lines:
-            end, death = time.monotonic() + death.seconds, Death(0, 0.0)
+        if death is not None and death.due(told):
+            end, death = time.monotonic() + death.seconds, None
         left = end - time.monotonic()
         ready = left > 0 and select.select([inlet], [], [], left)[0]
         if not ready:
             os.kill(child, signal.SIGKILL)  # ours, and not waited for yet: the number is still its own
-            end = time.monotonic() + SECONDS
+            hung, end = end == limit, time.monotonic() + kill_life.SECONDS
         elif piece := os.read(inlet, 1 << 16):
             told += piece
         else:
-            return tuple(told.decode().splitlines())
+            return tuple(told.decode().splitlines()), hung
 
 
-def _count(world: World, path: Path, side: Path, told: list[str], tally: Tally) -> None:
-    events, effects = _events(world, path), marks(side)
+class Branch(msgspec.Struct, frozen=True):
+    """A branch as the store has it in the end, and the world that it went through."""
+
+    world: World
+    log: str
+    path: list[Event]
+    shared: int
+
+
+class Book(msgspec.Struct, frozen=True):
+    """A conversation as the store has it in the end."""
+
+    branches: list[Branch]
+    head: str
+    kept: dict[str, set[str]]
+    gaps: list[str]
+
+
+def _count(saga: Saga, path: Path, side: Path, told: list[str], tally: Tally) -> None:
+    book, effects = asyncio.run(_read(saga, path)), marks(side)
     side.unlink(missing_ok=True)
-    kept = set(digests(events))
-    acknowledged = [digest for line in told if line.startswith(ACKNOWLEDGED) for digest in line.split()[1:]]
-    lost = [digest for digest in acknowledged if digest not in kept]
-    names = {call: name for turn in world.turns for name, call in turn}
+    lines = [line.split()[1:] for line in told if line.startswith(ACKNOWLEDGED)]
+    lost = [digest for log, *added in lines for digest in added if digest not in book.kept.get(log, ())]
+    moves = [line.split()[1] for line in told if line.startswith(MOVED)]
+    found = [text for branch in book.branches for text in _violations(branch, effects, tally)]
     tally.conversations += 1
-    tally.events += len(events)
-    tally.acknowledged += len(acknowledged)
-    tally.lost += len(lost)
-    for call in interrupted(events):
+    tally.branches += len(book.branches)
+    tally.events += sum(len(branch.path) - branch.shared for branch in book.branches)
+    tally.acknowledged += sum(len(added) for _, *added in lines)
+    tally.lost += len(lost) + (moves[-1:] not in ([], [book.head]))
+    tally.gaps += len(book.gaps)
+    tally.twice += sum(DOUBLE in text for text in found)
+    found += book.gaps
+    if lost:
+        found.append(f"{len(lost)} acknowledged events are lost")
+    if moves[-1:] not in ([], [book.head]):
+        found.append(f"the head was moved to {moves[-1]} and is {book.head}")
+    tally.violations += [f"{saga.name}: {text}" for text in found]
+
+
+def _violations(branch: Branch, effects: list[Mark], tally: Tally) -> list[str]:
+    names = {call: name for turn in branch.world.turns for name, call in turn}
+    for call in interrupted(branch.path[branch.shared :]):
         kind = TOOLS[names[call]]
         tally.unknown += kind.once
         tally.checked += kind.verifies
         tally.repeated += kind.effect != "write"
-    found = violations(events, effects, world)
-    if lost:
-        found.append(f"{len(lost)} acknowledged events are lost")
-    tally.violations += [f"{world.name}: {text}" for text in found]
+    return violations(branch.path, effects, branch.world, shared=branch.shared)
 
 
-def _events(world: World, path: Path) -> list[Event]:
-    """The whole log: the store's own reading follows the chain, and takes no gap."""
-    connection = sqlite3.connect(path)
+async def _read(saga: Saga, path: Path) -> Book:
+    """All of the conversation: the store's own reading follows the chain, and takes no gap."""
+    store = SqliteStore(path)
     try:
-        found = connection.execute("SELECT log FROM logs WHERE harness = ?", (world.name,)).fetchall()
-        assert len(found) == 1, f"{world.name} has {len(found)} logs"
-        return rows.read(connection, found[0][0], 0)
+        root = await root_of(saga, store)
+        head = await store.head(root)
+        named = [(saga.root, root), (saga.fork, await fork_of(root, store) if saga.fork else ""), (saga.back, head)]
+        summaries = {summary.log: summary for summary in await store.logs(thread=root)}
+        paths: dict[str, list[Event]] = {}
+        gaps = [f"{one.log} {one.seq}: {one.what}" for one in await store.verify(root) if one.damage]
+        for log, summary in summaries.items():
+            paths[log] = await store.read(log)
+            if len(paths[log]) != summary.events:
+                gaps.append(f"{log} has {len(paths[log])} events of {summary.events}")
+        branches = [Branch(world, log, paths[log], summaries[log].parent_seq) for world, log in named if world is not None]
+        return Book(branches, head, {log: set(digests(events)) for log, events in paths.items()}, gaps)
     finally:
-        connection.close()
+        await store.aclose()
 
 
-def run_apart(kills: int, seed: int, folder: Path, *, forgetful: bool = False, seconds: float = 600.0) -> Tally:
-    """A campaign in a process of its own, with its files in a new folder below this one."""
-    running = _start(kills, seed, folder, forgetful=forgetful)
+def run_apart(kills: int, seed: int, folder: Path, *, fault: str = "", seconds: float = 600.0) -> Tally:
+    """A campaign in a process of its own, with its files in a new folder below this one, and one of the FAULTS if asked for."""
+    running = _start(kills, seed, folder, fault)
     try:
         said, complaints = running.communicate(timeout=seconds)
     finally:
@@ -207,8 +266,8 @@ def run_apart(kills: int, seed: int, folder: Path, *, forgetful: bool = False, s
     return msgspec.json.decode(said, type=Tally)
 
 
-def _start(kills: int, seed: int, folder: Path, *, forgetful: bool = False) -> "subprocess.Popen[str]":
-    words = (str(kills), str(seed), str(folder), *(("forgetful",) if forgetful else ()))
+def _start(kills: int, seed: int, folder: Path, fault: str = "") -> "subprocess.Popen[str]":
+    words = (str(kills), str(seed), str(folder), *([fault] if fault else []))
     command = [sys.executable, "-W", "error", "-m", "bench.kills", *words]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -229,8 +288,9 @@ def main(kills: int, seed: int) -> int:
     for text in whole.violations[:20]:
         print(text)
     print(
-        f"seed {seed}: {whole.kills:,} kills in {whole.conversations:,} conversations, {time.monotonic() - begun:.0f} s. "
-        f"Of {whole.acknowledged:,} acknowledged events {whole.lost} are lost. In flight were {whole.unknown} writes (their "
+        f"seed {seed}: {whole.kills:,} kills in {whole.conversations:,} conversations with {whole.branches:,} branches, "
+        f"{time.monotonic() - begun:.0f} s. Of {whole.acknowledged:,} acknowledged events {whole.lost} are lost; {whole.gaps} "
+        f"gaps, {whole.twice} writes started twice, {whole.stuck} threads stuck. In flight were {whole.unknown} writes (their "
         f"outcome is told as unknown), {whole.checked} that were checked, {whole.repeated} that were repeated. "
         f"{len(whole.violations)} violations."
     )
@@ -239,6 +299,8 @@ def main(kills: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
+    for named in sys.argv[4:]:
+        FAULTS[named]()
     with tempfile.TemporaryDirectory(prefix="evener-kills-", dir=sys.argv[3]) as place:
-        done = campaign(int(sys.argv[1]), int(sys.argv[2]), Path(place), forgetful="forgetful" in sys.argv[4:])
+        done = campaign(int(sys.argv[1]), int(sys.argv[2]), Path(place))
     sys.stdout.write(msgspec.json.encode(done).decode())

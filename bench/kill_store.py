@@ -1,0 +1,118 @@
+"""A store that tells what it acknowledged, at once and no sooner; in everything else it is the store behind it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from os import PathLike
+
+from evener.events import Event, encode_events
+from evener.store.log import Finding, Found, Lease, Link, Log, Note, Store, Summary
+
+__all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests"]
+
+ACKNOWLEDGED = "acknowledged"
+"""Told with the log and the digest of each event."""
+MOVED = "moved"
+"""Told with the log that the thread stands on now."""
+
+Tell = Callable[[str], None]
+
+
+def digests(events: Sequence[Event]) -> list[str]:
+    """The same for the same event; events hold their time and fresh ids, so no two are alike."""
+    return [sha256(line).hexdigest()[:16] for line in encode_events(events)]
+
+
+class TellingLog:
+    """A log that tells of each append once it is acknowledged."""
+
+    def __init__(self, log: Log, tell: Tell) -> None:
+        self._log = log
+        self._tell = tell
+
+    @property
+    def lease(self) -> Lease:
+        return self._log.lease
+
+    @property
+    def length(self) -> int:
+        return self._log.length
+
+    async def append(self, *events: Event) -> None:
+        await self._log.append(*events)
+        self.told(events)
+
+    async def notes(self) -> Sequence[Note]:
+        return await self._log.notes()
+
+    async def settle(self, number: int, *events: Event) -> None:
+        await self._log.settle(number, *events)
+        self.told(events)
+
+    async def renew(self) -> None:
+        await self._log.renew()
+
+    async def aclose(self) -> None:
+        await self._log.aclose()
+
+    def told(self, events: Sequence[Event]) -> None:
+        self._tell(" ".join((ACKNOWLEDGED, self._log.lease.log, *digests(events))))
+
+
+class TellingStore:
+    """A store whose logs tell, and that tells when a thread's head was moved."""
+
+    def __init__(self, store: Store, tell: Tell) -> None:
+        self._store = store
+        self._tell = tell
+
+    async def create(self, log: str, first: Event, *, holder: str) -> Log:
+        made = TellingLog(await self._store.create(log, first, holder=holder), self._tell)
+        made.told((first,))
+        return made
+
+    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[Log, list[Event]]:
+        held, events = await self._store.open(log, holder=holder, after=after, patience=patience)
+        return TellingLog(held, self._tell), events
+
+    async def move_head(self, thread: str, log: str) -> None:
+        await self._store.move_head(thread, log)
+        self._tell(f"{MOVED} {log}")
+
+    async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+        return await self._store.read(log, after=after, until=until)
+
+    async def link(self, log: str, seq: int | None = None) -> Link:
+        return await self._store.link(log, seq)
+
+    async def head(self, thread: str) -> str:
+        return await self._store.head(thread)
+
+    async def post(self, log: str, note: Note) -> bool:
+        return await self._store.post(log, note)
+
+    async def logs(self, *, thread: str = "") -> Sequence[Summary]:
+        return await self._store.logs(thread=thread)
+
+    async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
+        await self._store.describe(thread, title=title, tags=tags)
+
+    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+        return await self._store.search(text, limit=limit)
+
+    async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
+        return await self._store.erase(log, seqs=seqs)
+
+    async def verify(self, log: str = "") -> Sequence[Finding]:
+        return await self._store.verify(log)
+
+    async def backup(self, path: str | PathLike[str]) -> None:
+        await self._store.backup(path)
+
+    async def put_blob(self, content: bytes) -> str:
+        return await self._store.put_blob(content)
+
+    async def get_blob(self, digest: str) -> bytes:
+        return await self._store.get_blob(digest)
+
+    async def aclose(self) -> None:
+        await self._store.aclose()

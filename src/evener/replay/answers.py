@@ -1,0 +1,205 @@
+"""The model of a recording: says again what it said, and fails again where it failed. Asks nobody."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from re import search
+
+import msgspec
+from msgspec.structs import replace
+
+from evener import events as ev
+from evener.driver.reports import replied
+from evener.encodings.envelope import unwrapped
+from evener.encodings.fences import bare
+from evener.encodings.forms import FINAL_RESULT
+from evener.errors import EvenerError, ProviderError
+from evener.replay.difference import compared
+from evener.replay.tape import Tape
+from evener.tools.outputs import OutputShape
+from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
+from evener.transcript.delta import Delta, TextDelta
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.origin import Origin
+from evener.transcript.reply import Reply
+from evener.transcript.transcript import Transcript
+from evener.transcript.usage import Usage
+
+__all__ = ["RecordedAnswer", "RecordedModel", "failure_of"]
+
+FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
+STATUS = r"\(HTTP (\d{3})\b"
+COSTS = r"^The next request may cost \$([\d.]+), and"
+
+
+class _Price(msgspec.Struct, frozen=True):
+    amount: Decimal
+    exact: bool
+
+
+class RecordedAnswer(msgspec.Struct, frozen=True):
+    """A reply of the recording, as a model gave it."""
+
+    reply: Reply
+    message: Message
+    losses: tuple[Loss, ...]
+    cost: _Price
+    seconds: float
+    first: float
+    tries: int
+    output: str = ""
+    form: OutputForm = ""
+
+
+class RecordedModel:
+    """Says again what the model of this name said, and fails again where it failed."""
+
+    def __init__(self, name: str, tape: Tape, *, fetches: bool, shape: OutputShape | None, tools: Iterable[str]) -> None:
+        self._name = name
+        self._tape = tape
+        self._fetches = fetches
+        self._shape = shape
+        self._tools = frozenset(tools)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def fetches(self) -> bool:
+        return self._fetches
+
+    def ask(
+        self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
+    ) -> Ask:
+        return Ask(transcript, Origin(wire="recorded", provider="recorded", model=self._name), tuple(tools), output=output)
+
+    def most_cost(self, ask: Ask) -> Decimal:
+        """What was held for the recorded request, or was more than there was left."""
+        del ask
+        for event in self._tape.ahead():
+            match event:
+                case ev.ModelCalled(most=most):
+                    return most
+                case ev.Finished(detail=why) | ev.ApprovalAsked(questions=(ev.Question(why=why),)):
+                    found = search(COSTS, why)
+                    return Decimal(found[1]) if found else Decimal(0)
+        return Decimal(0)
+
+    def capped(self, ask: Ask, money: Decimal) -> Ask | None:
+        """Where it was too much, no shorter answer was possible either."""
+        del ask, money
+        return None
+
+    def stream(self, ask: Ask, *, after: object = None) -> "_RecordedStream":
+        """The next answer of the recording."""
+        del ask, after
+        return _RecordedStream(self._tape, self._answer)
+
+    def _answer(self, event: ev.Replied) -> RecordedAnswer:
+        message = event.message
+        notices = () if self._shape else tuple(("malformed_call", problem) for problem in event.problems)
+        reply = Reply(message.blocks, event.stop, message.usage or Usage(), event.reply, "", notices)
+        answer = RecordedAnswer(
+            reply, message, event.losses, _Price(event.cost, event.exact), event.seconds, event.first, event.tries
+        )
+        return answer if self._shape is None else self._shaped(event, answer, self._shape)
+
+    def _shaped(self, event: ev.Replied, answer: RecordedAnswer, shape: OutputShape) -> RecordedAnswer:
+        """In the form that it was asked for: the one in which it means what the recording says."""
+        tried = [
+            replace(answer, form=form, output=text)
+            for form in FORMS
+            for text in dict.fromkeys((event.output, *_texts(answer.reply, form)))
+        ]
+        for one in tried:
+            told, *_ = replied(one, shape, self._tools)
+            if not compared(event, replace(told, at=event.at), number=0):
+                return one
+        malformed = tuple(("malformed_call", problem) for problem in event.problems)
+        one = replace(tried[0], reply=replace(answer.reply, notices=malformed))
+        told, *_ = replied(one, shape, self._tools)
+        return one if not compared(event, replace(told, at=event.at), number=0) else tried[0]
+
+
+def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
+    """What may be the text of a structured answer."""
+    finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
+    text = finals[-1] if finals and form == "tool" else bare(reply.text) if form != "native" else reply.text
+    return text, unwrapped(text)
+
+
+class _RecordedStream:
+    """One answer of the recording, coming."""
+
+    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], RecordedAnswer]) -> None:
+        self._tape = tape
+        self._answer_of = answer_of
+        self._shown = False
+        self._answer: RecordedAnswer | None = None
+
+    @property
+    def form(self) -> OutputForm:
+        return ""
+
+    @property
+    def answer(self) -> RecordedAnswer:
+        if self._answer is None:
+            raise EvenerError("Nothing was read of the recorded answer yet. Read it to its end first.")
+        return self._answer
+
+    async def read(self) -> list[Delta]:
+        if self._tape.late:
+            await asyncio.Event().wait()  # until the time of the run is over
+        tape = self._tape
+        found = tape.overtaken(_is_answer) or await tape.turn(_is_answer, _is_nothing, wanted="an answer of the model")
+        match found:
+            case ev.ModelFailed(shown=True) if not self._shown:
+                self._shown = True
+                return [TextDelta(0, "")]
+            case ev.ModelFailed():
+                raise failure_of(found)
+            case ev.Replied():
+                self._answer = self._answer_of(found)
+        return []
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def _is_answer(event: ev.Event) -> bool:
+    return isinstance(event, ev.Replied | ev.ModelFailed)
+
+
+def _is_nothing(event: ev.Event) -> bool:
+    del event
+    return False
+
+
+class _Played(EvenerError):
+    """A failure that says what it said when it was recorded."""
+
+    def __init__(self, event: ev.ModelFailed) -> None:
+        Exception.__init__(self, event.message)
+        self.text = event.message
+        self.retryable = event.retryable
+        self.retry_after = event.retry_after or None
+        found = search(STATUS, event.message)
+        self.status = int(found[1]) if found else 0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def failure_of(event: ev.ModelFailed) -> EvenerError:
+    """The error of the recording, of its class."""
+    kind = _class_named(event.error, EvenerError) or (ProviderError if event.retry_after else EvenerError)
+    made: type[_Played] = type(event.error, (_Played, kind), {})
+    return made(event)
+
+
+def _class_named(name: str, kind: type[EvenerError]) -> type[EvenerError] | None:
+    if kind.__name__ == name:
+        return kind
+    return next((found for below in kind.__subclasses__() if (found := _class_named(name, below)) is not None), None)

@@ -1,0 +1,200 @@
+"""What a driver talks to besides the model, played back: tools, media, hooks, and what people said."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from evener import events as ev
+from evener.driver.reports import CANCELLED
+from evener.errors import EvenerError
+from evener.hooks import Answer, Cancel, Hook, Hooks, Moment
+from evener.loop.limits import Spent
+from evener.loop.state import State
+from evener.nesting import current_site
+from evener.pausing import MARK
+from evener.replay.tape import Inbox, Tape
+from evener.store.log import Lease, Note
+from evener.tools.calling import CallSite, digest_of
+from evener.transcript.ask import ToolSpec
+from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.transcript import Transcript
+
+__all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "recorded_hooks"]
+
+
+class RecordedCaller:
+    """Gives each call the result that it had, in the recorded order. Runs nothing."""
+
+    def __init__(self, tape: Tape, state: Callable[[], State], *, specs: Iterable[ToolSpec]) -> None:
+        self._tape = tape
+        self._state = state
+        self._schemas = {spec.name: spec.schema for spec in specs}
+
+    def digest(self, call: ToolCall) -> str:
+        return digest_of(call, self._schemas.get(call.name, ""))
+
+    async def run(self, call: ToolCall, site: CallSite) -> ev.CallFinished:
+        """The result, once it is its turn."""
+        del site
+
+        def mine(event: ev.Event) -> bool:
+            return isinstance(event, ev.CallFinished | ev.CallPaused) and event.call == call.id
+
+        found = await self._tape.turn(mine, self._is_under_way, wanted=f"the result of call {call.id}")
+        return _paused(found) if isinstance(found, ev.CallPaused) else _result(found, call)
+
+    async def verify(self, call: ToolCall, site: CallSite) -> ev.CallFinished | None:
+        """What was found out about an interrupted start. None: it was started again."""
+        del site
+
+        def mine(event: ev.Event) -> bool:
+            return isinstance(event, ev.CallFinished | ev.CallStarted) and event.call == call.id
+
+        found = await self._tape.turn(mine, self._is_under_way, wanted=f"what became of call {call.id}")
+        return None if isinstance(found, ev.CallStarted) else _result(found, call)
+
+    def given_up(self, call: ToolCall) -> ev.CallFinished:
+        """The result of a call that was cancelled while it ran."""
+        for event in self._tape.ahead():
+            if isinstance(event, ev.CallFinished) and event.call == call.id:
+                return event
+        return ev.CallFinished(at=0.0, call=call.id, ok=False)
+
+    def _is_under_way(self, event: ev.Event) -> bool:
+        match event:
+            case ev.CallFinished(call=id) | ev.CallPaused(call=id) | ev.CallStarted(call=id):
+                return any(one.call.id == id and one.status == "started" for one in self._state().calls)
+            case _:
+                return False
+
+
+def _result(event: ev.Event, call: ToolCall) -> ev.CallFinished:
+    """The result as the tool gave it: what the driver adds to it is taken off. What runs inside it used is counted."""
+    if not isinstance(event, ev.CallFinished):
+        raise EvenerError(f"The recording has no result for call {call.id}.")
+    _count(event.nested)
+    told = TextBlock(f"[The user changed the arguments. What ran: {call.raw}]")
+    content = event.content[1:] if event.content[:1] == (told,) else event.content
+    return replace(event, content=content, nested=None)
+
+
+def _count(nested: ev.Nested | None) -> None:
+    """As if runs inside the present call had used this."""
+    site = current_site.get()
+    if nested is None or site is None:
+        return
+    spent = Spent(nested.requests, nested.tool_calls, nested.usage, nested.cost, nested.exact)
+    site.tally.add(spent)
+    site.budget.charge(spent)
+    if nested.acted:
+        site.tally.act()
+
+
+def _paused(event: ev.CallPaused) -> ev.CallFinished:
+    _count(event.nested)
+    meta = msgspec.json.encode({MARK: {"thread": event.thread, "inner": event.inner}}).decode()
+    return ev.CallFinished(at=event.at, call=event.call, ok=False, metadata=meta)
+
+
+class RecordedMedia:
+    """Knows what was fetched. The bytes are not needed: nobody looks at them."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    async def fetch(self, url: str) -> tuple[str, str, int]:
+        def mine(event: ev.Event) -> bool:
+            return isinstance(event, ev.MediaFetched) and event.source == url
+
+        def others(event: ev.Event) -> bool:
+            return isinstance(event, ev.MediaFetched)
+
+        found = await self._tape.turn(mine, others, wanted=f"the media behind {url}")
+        return (found.digest, found.media_type, found.size) if isinstance(found, ev.MediaFetched) else ("", "", 0)
+
+    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+        del have, remote
+        return transcript
+
+
+def recorded_hooks(tape: Tape) -> Hooks:
+    """Hooks cancel the calls again that hooks cancelled."""
+
+    def cancelled(moment: Moment) -> Answer:
+        asked = moment.call.id if moment.call else None
+        for event in tape.ahead():
+            match event:
+                case ev.CallStarted(call=id) if id == asked:
+                    return None
+                case ev.CallFinished(call=id, content=(TextBlock(text), *_)) if id == asked:
+                    said = text.removeprefix(CANCELLED)
+                    return Cancel(said.removeprefix(": ") if said != "." else "") if said != text else None
+        return None
+
+    return Hooks([Hook(event="before_tool_call", handler=cancelled)])
+
+
+# The log.
+
+
+class RecordedLog:
+    """Holds nothing: the tape does. People say to it what they said to the recorded one."""
+
+    def __init__(self, name: str, tape: Tape) -> None:
+        self._lease = Lease(name, 0, "replay")
+        self._tape = tape
+
+    @property
+    def lease(self) -> Lease:
+        return self._lease
+
+    @property
+    def length(self) -> int:
+        return self._tape.at
+
+    async def append(self, *events: ev.Event) -> None:
+        """They were taken down when they were dated."""
+        del events
+
+    async def notes(self) -> Sequence[Note]:
+        """What was said here, up to the next thing that somebody else did."""
+        found: list[Note] = []
+        decided: list[ev.ApprovalDecided] = []
+        for event in self._tape.ahead():
+            if decided and not (isinstance(event, ev.ApprovalDecided) and event.id == decided[0].id):
+                found.append(_decisions(decided))
+                decided = []
+            if not isinstance(event, Inbox):
+                break
+            if isinstance(event, ev.ApprovalDecided):
+                decided.append(event)
+            else:
+                found.append(_note(event))
+        return found + ([_decisions(decided)] if decided else [])
+
+    async def settle(self, number: int, *events: ev.Event) -> None:
+        """The note has led to its events."""
+        del number, events
+
+    async def renew(self) -> None:
+        """Nobody else wants it."""
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def _note(event: ev.Steered | ev.Cancelled) -> Note:
+    match event:
+        case ev.Steered():
+            return _said("steer", {"text": event.message.text, "now": event.at_once})
+        case ev.Cancelled():
+            return _said("cancel", {"why": event.why})
+
+
+def _decisions(events: Sequence[ev.ApprovalDecided]) -> Note:
+    return _said("decide", {"decisions": events})
+
+
+def _said(kind: str, body: Mapping[str, object]) -> Note:
+    return Note("replay", kind, msgspec.json.encode(body).decode(), 1)

@@ -1,0 +1,1 @@
+"""Replays of recorded runs, and edits that are found."""

@@ -1,0 +1,150 @@
+"""Recorded runs, replayed offline: the same events, byte for byte; and an edit of the recording is found (S1.24)."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from evener import Harness, Limits, tool
+from evener import events as ev
+from evener.events import encode_events
+from evener.policy.rules import Defaults, Policy, Rule
+from evener.replay import Replayed, replay
+from evener.testing.scripted_model import ScriptedModel
+from tests.driver.stage import quick_folder
+from tests.replay.edits import EDITS, garbled, planted
+from tests.replay.recordings import Recording, recorded
+from tests.replay.wired import KINDS
+
+SEEDS = 2
+GARBLES = 150
+GARBLED = ("working", "approved", "failing", "steered_at_once", "cancelled", "forked", "with_waiting_agents", "final_result")
+EDITED = (
+    "working",
+    "several_runs",
+    "failing",
+    "at_a_limit",
+    "approved",
+    "ruled",
+    "given_up",
+    "on_anthropic",
+    "forked",
+    "hopping",
+)
+"""Kinds with something of everything that is edited."""
+
+
+def record(name: str, seed: int, tmp_path: Path) -> Recording:
+    with quick_folder(tmp_path) as folder:
+        return asyncio.run(recorded(name, seed, folder))
+
+
+def replayed(made: Recording, **settings: object) -> Replayed:
+    return asyncio.run(replay(made.events, log=made.log, **settings))  # type: ignore[arg-type]
+
+
+def test_there_are_more_than_fifty() -> None:
+    assert len(KINDS) * SEEDS > 50
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_recorded_run_replays_to_the_same_events(name: str, tmp_path: Path) -> None:
+    """S1.24: also with the harness that made it, whose setup is then not inferred."""
+    for seed in range(SEEDS):
+        made = record(name, seed, tmp_path)
+        for found in (replayed(made), replayed(made, harness=made.harness)):
+            assert [str(one) for one in found.differences] == []
+            assert encode_events(found.events) == encode_events(made.events)
+        for log, events in made.others:
+            assert [str(one) for one in asyncio.run(replay(events, log=log)).differences] == []
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_a_planted_edit_is_found(name: str, tmp_path: Path) -> None:
+    made = record(name, 0, tmp_path)
+    assert replayed(made).ok
+    random, tried = Random(name), 0
+    for edit in EDITS:
+        events = planted(made.events, edit, random)
+        if events is not None:
+            tried += 1
+            assert not replayed(replace(made, events=events)).ok, edit
+    assert tried >= len(EDITS) - 3
+
+
+@pytest.mark.parametrize("name", ["working", "approved", "failing", "forked", "steered_at_once"])
+def test_cut_anywhere_it_is_what_a_killed_run_leaves(name: str, tmp_path: Path) -> None:
+    made = record(name, 0, tmp_path)
+    for length in range(len(made.events)):
+        part = replace(made, events=made.events[:length])
+        found = replayed(part)
+        assert found.differences == ()
+        assert found.events == part.events
+
+
+def test_a_garbled_recording_comes_to_an_end(tmp_path: Path) -> None:
+    """Whatever is in it, the replay goes through all of it, and only says where it differs."""
+    recordings = [record(name, 1, tmp_path) for name in GARBLED]
+    others = tuple(event for made in recordings for event in made.events)
+    random = Random(5)
+    for number in range(GARBLES):
+        made = random.choice(recordings)
+        part = replace(made, events=garbled(made.events, others, random))
+        found = replayed(part, harness=random.choice((None, made.harness)))
+        assert len(found.events) == len(part.events), number
+
+
+def test_a_difference_says_where_and_what(tmp_path: Path) -> None:
+    made = record("plain", 0, tmp_path)
+    place = next(place for place, event in enumerate(made.events) if isinstance(event, ev.Finished))
+    forged = replace(made.events[place], cause="refusal", detail="It would not.")
+    found = replayed(replace(made, events=(*made.events[:place], forged, *made.events[place + 1 :])))
+    assert [str(one) for one in found.differences] == [
+        f'event {place + 1}, cause: recorded "refusal", replayed "done"',
+        f'event {place + 1}, detail: recorded "It would not.", replayed (not there)',
+    ]
+
+
+def test_after_a_difference_it_goes_on_with_what_was_recorded(tmp_path: Path) -> None:
+    """Two edits far apart are two findings, and one is one."""
+    made = record("several_runs", 0, tmp_path)
+    starts = [place for place, event in enumerate(made.events) if isinstance(event, ev.CallStarted)]
+    events = list(made.events)
+    for place in (starts[0], starts[-1]):
+        events[place] = replace(events[place], digest="0" * 64)
+    found = replayed(replace(made, events=tuple(events)))
+    assert [(one.number, one.field) for one in found.differences] == [(starts[0] + 1, "digest"), (starts[-1] + 1, "digest")]
+
+
+def test_a_fork_whose_log_nobody_names_replays_with_the_recorded_keys(tmp_path: Path) -> None:
+    made = record("forked", 0, tmp_path)
+    assert asyncio.run(replay(made.events)).ok
+
+
+def test_an_empty_recording_is_nothing_that_happens() -> None:
+    assert asyncio.run(replay([])) == Replayed(())
+
+
+# A harness that would do something else.
+
+
+def test_another_policy_another_schema_and_other_limits_are_told(tmp_path: Path) -> None:
+    @tool(effect="read")
+    def look(x: str, y: int = 0) -> str:
+        """Look further."""
+        return f"{x}{y}"
+
+    made = record("working", 0, tmp_path)
+    tools = list(made.harness.tools.values())
+    others = [look, *(one for one in tools if one.name not in ("look", "read_output"))]
+    strict = Policy((Rule(tool="*", verdict="deny", name="nothing"),), Defaults.all("deny"))
+    model = ScriptedModel([], name="scripted:model")
+    for harness, field in (
+        (Harness(model, tools=others, store="memory"), "digest"),
+        (Harness(model, tools=tools, page_output=False, store="memory", policy=strict), "kind"),
+        (Harness(model, tools=tools, page_output=False, store="memory", limits=Limits(requests=1)), "kind"),
+    ):
+        found = replayed(made, harness=harness)
+        assert field in {one.field for one in found.differences}
