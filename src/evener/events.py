@@ -31,6 +31,7 @@ __all__ = [
     "Effect",
     "Event",
     "Finished",
+    "Held",
     "Imported",
     "InnerQuestion",
     "Interrupt",
@@ -61,8 +62,9 @@ Effect = Literal["read", "idempotent", "write"]
 Outcome = Literal["done", "failed", "unknown"]
 """How a call ended. `unknown`: it was started, and nobody can say whether it took effect."""
 
-Interrupt = Literal["tool", "output", "step", "limit"]
-"""What a decision is about: a call, the final answer, another request to the model, going on beyond a limit."""
+Interrupt = Literal["tool", "output", "step", "limit", "outcome"]
+"""What a decision is about: a call, the final answer, another request to the model, going on beyond a limit, or what became
+of a call that was interrupted."""
 
 Verdict = Literal["allow", "reject"]
 
@@ -112,10 +114,11 @@ class Imported(Fact, frozen=True, tag="imported"):
 
 
 class Prompted(Fact, frozen=True, tag="prompted"):
-    """The user spoke, and with it a run began."""
+    """The user spoke, and with it a run began. `refused`: a hook did not let it pass, so that no model ever sees it."""
 
     run: str
     message: Message
+    refused: str = ""  # why; empty when it passed
 
 
 class Continued(Fact, frozen=True, tag="continued"):
@@ -124,10 +127,25 @@ class Continued(Fact, frozen=True, tag="continued"):
     run: str
 
 
+class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What runs inside a call used. `acted`: they started calls that change something."""
+
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    acted: bool = False
+
+
 class Resumed(Fact, frozen=True, tag="resumed"):
-    """Another holder took over the log: whatever was under way is interrupted."""
+    """Another holder took over the log: whatever was under way is interrupted.
+
+    `nested` is what the runs inside interrupted calls have used by now, as their own logs say: call and use.
+    """
 
     epoch: int
+    nested: tuple[tuple[str, Nested], ...] = ()
 
 
 class Steered(Fact, frozen=True, tag="steered"):
@@ -135,17 +153,33 @@ class Steered(Fact, frozen=True, tag="steered"):
 
     message: Message
     at_once: bool = False
+    refused: str = ""  # why a hook did not let it pass: then it changes nothing
+
+
+class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a provider holds of the conversation: up to an answer of this id, or in a conversation object of this id.
+
+    `trail` is the fingerprint of the messages in it; empty where they are not all known.
+    """
+
+    mode: Literal["chain", "conversation"]
+    id: str
+    trail: str = ""
 
 
 class ModelCalled(Fact, frozen=True, tag="model_called"):
     """A request is about to be sent. What waited to be told to the model (results, steering, notices) is part of it.
 
-    `id` names the message that holds the results and notices, if there are any.
+    `id` names the message that holds the results and notices, if there are any. `rests` is what the provider holds and does
+    not get again; None when it gets the whole conversation. `most` is what the call may cost at most, in US dollars, where
+    money is limited: so much counts when nobody hears what it did cost.
     """
 
     model: str
     id: str = ""
     notices: tuple[tuple[str, str], ...] = ()  # key and text; a key is used once a run
+    rests: Held | None = None
+    most: Decimal = Decimal(0)
 
 
 class Replied(Fact, frozen=True, tag="replied"):
@@ -154,7 +188,7 @@ class Replied(Fact, frozen=True, tag="replied"):
     message: Message
     stop: Stop
     cost: Decimal = Decimal(0)
-    exact: bool = True  # False: the cost is a lower bound
+    exact: bool = True  # False: the cost is a lower bound or, where money is limited, the most that it may have been
     losses: tuple[Loss, ...] = ()
     seconds: float = 0.0
     first: float = 0.0  # seconds to the first piece of the answer
@@ -162,6 +196,8 @@ class Replied(Fact, frozen=True, tag="replied"):
     reply: str = ""  # the provider's id of the answer
     problems: tuple[str, ...] = ()  # what was wrong with the form of the answer, to be told to the model
     output: str = ""  # the JSON text of a structured answer that was accepted: the run has its end
+    ended: str = ""  # why there is no structured answer, and none can be mended: the run has its end, and no call is run
+    held: Held | None = None  # what the provider holds from here on, this answer included
 
 
 class ModelFailed(Fact, frozen=True, tag="model_failed"):
@@ -173,6 +209,10 @@ class ModelFailed(Fact, frozen=True, tag="model_failed"):
     elsewhere: bool = False  # another model may do better
     retry_after: float = 0.0
     shown: bool = False  # pieces of it had been shown: they are retracted
+    stale: Literal["", "lost", "refused"] = ""  # the provider lacks what the request rests on, or keeps nothing at all
+    untaken: bool = False  # the provider refused the request: nothing of it is part of what it holds
+    cost: Decimal = Decimal(0)  # the most that it may have cost, where money is limited and the provider had begun
+    exact: bool = True  # False: the provider had begun, and nobody knows what that cost
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -194,7 +234,10 @@ class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
-    """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call."""
+    """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call.
+
+    Of an interrupted call: `allow` runs it, `reject` does not; `result` is what it gave, if somebody knows that it happened.
+    """
 
     id: str
     key: str
@@ -203,6 +246,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
     arguments: str = ""
     digest: str = ""
     by: str = ""
+    result: str | None = None
 
 
 class CallStarted(Fact, frozen=True, tag="call_started"):
@@ -214,16 +258,6 @@ class CallStarted(Fact, frozen=True, tag="call_started"):
     digest: str = ""  # of tool, arguments and schema
     verifying: bool = False  # not the tool, but the question whether it took effect
     rule: str = ""  # of the policy, if one allowed it
-
-
-class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What runs inside a call used."""
-
-    requests: int = 0
-    tool_calls: int = 0
-    usage: Usage = Usage()
-    cost: Decimal = Decimal(0)
-    exact: bool = True
 
 
 class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -257,6 +291,7 @@ class CallPaused(Fact, frozen=True, tag="call_paused"):
     call: str
     thread: str
     inner: tuple[InnerQuestion, ...] = ()
+    nested: Nested | None = None  # what runs inside it used so far
 
 
 class MediaFetched(Fact, frozen=True, tag="media_fetched"):

@@ -8,7 +8,9 @@ import msgspec
 from evener import events as ev
 from evener.context.scratchpad import Scratchpad
 from evener.encodings.forms import FINAL_RESULT
-from evener.loop.state import State
+from evener.hooks import BY_HOOK
+from evener.loop.state import State, outcome_key
+from evener.resume_state import ResumeState
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -29,6 +31,11 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         return self.result is not None and self.result.ok
+
+    @property
+    def by_hook(self) -> bool:
+        """Whether a hook cancelled it."""
+        return self.result is not None and self.result.metadata == BY_HOOK
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -64,7 +71,8 @@ class Approval(msgspec.Struct, frozen=True):
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
 
-    `cost` is in US dollars, a lower bound unless `exact`. `pending` are calls that were asked for and not run.
+    `cost` is in US dollars, a lower bound unless `exact`; but where money is limited, a request that was given up counts with
+    the most that it may have cost. `pending` are calls that were asked for and not run.
     `scratchpad` is the conversation's, if the harness keeps one. Give `thread` to the next run to go on with the
     conversation, or to `resume` to go on with this run.
     """
@@ -93,6 +101,22 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether the model gave its final answer."""
         return self.stop == "done"
+
+    @property
+    def cancelled_calls(self) -> int:
+        """How many calls were cancelled by hooks. They count toward the limit of tool calls like any other."""
+        return sum(record.by_hook for record in self.records)
+
+    @property
+    def resume_state(self) -> ResumeState | None:
+        """The conversation, for `Harness.run(..., resume_from=...)` anywhere. Only after a clean end: the model's own words.
+
+        None after any other stop, and where the answer was a call: `resume` the thread instead, or run on in it.
+        """
+        last = self.transcript.last
+        if not self.ok or self.pending or last is None or last.role != "assistant" or last.calls:
+            return None
+        return ResumeState.of(self.transcript, model=self.requests[-1].model if self.requests else "unknown")
 
 
 def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
@@ -124,7 +148,7 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: I
 
 def approvals_of(state: State, log: str) -> tuple[Approval, ...]:
     """What waits to be decided, in this log and in runs inside its calls."""
-    calls = {pending.call.id: pending.call for pending in state.calls}
+    calls = {key: one.call for one in state.calls for key in (one.call.id, outcome_key(one.call.id))}
     own = (
         Approval(
             one.approval, one.question.key, log, one.interrupt, one.question.digest, calls.get(one.question.key),
@@ -137,8 +161,9 @@ def approvals_of(state: State, log: str) -> tuple[Approval, ...]:
 
 
 def _inner(one: ev.InnerQuestion) -> Approval:
-    call = ToolCall(one.question.key, one.tool, one.arguments) if one.tool else None
     question = one.question
+    id = question.key.removeprefix(outcome_key("")) if one.interrupt == "outcome" else question.key
+    call = ToolCall(id, one.tool, one.arguments) if one.tool else None
     return Approval(
         one.approval, question.key, one.thread, one.interrupt, question.digest, call, question.why, question.rule, one.expires
     )

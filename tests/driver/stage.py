@@ -11,7 +11,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from bench.kill_world import World
+from bench.kill_world import Saga, World
 from evener import events as ev
 from evener.model import Model, open_model
 from evener.testing import Call, FakeServer, Received, Text, Turn, turn
@@ -57,7 +57,8 @@ def playing(wire: str) -> Callable[[Received], Turn]:
         ask = CODECS[wire].read_request(received.body, Quirks(), Origin(wire=wire))
         named = re.search(r"world-(\d+)", ask.transcript.messages[0].text)
         assert named is not None
-        reply = World.of(int(named[1])).answer(ask)
+        world = World.of(int(named[1]))
+        reply = Saga(world.name, world).answer(ask)
         assert isinstance(reply, Reply)
         parts = [Call(block.name, block.args) if isinstance(block, ToolCall) else Text(_text(block)) for block in reply.blocks]
         return turn(*parts)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.kill_check import violations
-from bench.kill_world import TOOLS, World, agent, marks
+from bench.kill_world import TOOLS, Saga, World, agent, marks
 from evener import events as ev
 from evener.harness import Harness, Thread
 from evener.loop.state import fold
@@ -129,7 +129,7 @@ class Campaign:
 
 
 def on(store: Store) -> Make:
-    return lambda world, side: agent(world, store=store, side=side, tell=_unheard)
+    return lambda world, side: agent(Saga(world.name, world), store=store, side=side, tell=_unheard)
 
 
 def _unheard(_text: str) -> None:
@@ -174,7 +174,7 @@ def test_cancelled_anywhere_with_a_provider_it_resumes(wire: str, tmp_path: Path
             model = model_at(server, wire, watch)
 
             def make(world: World, side: Path) -> Harness:
-                harness = agent(world, store=store, side=side, tell=_unheard)
+                harness = agent(Saga(world.name, world), store=store, side=side, tell=_unheard)
                 harness._models = (model,)
                 return harness
 
@@ -197,7 +197,7 @@ async def stopped(store: Store, folder: Path, chance: Random, *, torn: bool) -> 
     """A run that is asked to stop at a random moment; `torn`: and cancelled a moment later, before it has done so."""
     world = World.of(chance.randrange(1 << 40))
     side = folder / f"{world.name}.effects"
-    harness = agent(world, store=store, side=side, tell=_unheard)
+    harness = agent(Saga(world.name, world), store=store, side=side, tell=_unheard)
     thread = harness.thread()
     running = asyncio.ensure_future(thread.run(world.prompt))
     await stepped(running, chance.randrange(400))

@@ -1,6 +1,6 @@
 """Killed at any moment, a run goes on to the same end, and no `write` tool starts twice (S0.48, S1.30, S4.26).
 
-Real processes on a real SQLite file, 200 of them killed. `python -m bench kills` does it 10,000 times.
+Real processes on a real SQLite file, 300 of them killed. `python -m bench kills` does it 10,000 times.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
-KILLS = 200
-CHUNKS = 8
+KILLS = 300
+CHUNKS = 6
 PAGE = 4096
 IN_MEMORY = Path("/dev/shm")
 """A killed process leaves its files as it wrote them, on a disk and in memory alike; only a power cut tells them apart."""
@@ -38,19 +38,29 @@ def test_killed_anywhere_it_resumes_to_the_same_end(chunk: int, tmp_path: Path) 
     tally = run_apart(KILLS // CHUNKS, seed, place(tmp_path), seconds=120)
     assert tally.violations == [], f"seed {seed}"
     assert tally.kills >= KILLS // CHUNKS
-    assert tally.lost == 0
+    assert (tally.lost, tally.gaps, tally.twice, tally.stuck) == (0, 0, 0, 0)
+    assert tally.branches > tally.conversations
     assert tally.acknowledged > 10 * tally.conversations
 
 
 def test_without_the_started_check_a_write_starts_twice(tmp_path: Path) -> None:
-    tally = run_apart(60, 7, place(tmp_path), forgetful=True, seconds=120)
+    tally = run_apart(40, 7, place(tmp_path), fault="forgetful", seconds=120)
     assert any(DOUBLE in text for text in tally.violations)
+    assert tally.twice > 0
+
+
+def test_an_event_that_was_told_too_soon_is_found_to_be_lost(tmp_path: Path) -> None:
+    assert run_apart(20, 7, place(tmp_path), fault="hasty", seconds=120).lost > 0
+
+
+def test_a_conversation_that_hangs_is_found_to_be_stuck(tmp_path: Path) -> None:
+    assert run_apart(1, 7, place(tmp_path), fault="hanging", seconds=120).stuck > 0
 
 
 def test_the_moments_are_of_every_kind(tmp_path: Path) -> None:
     """Between any two things that are told: after an append, in a tool before its effect, and after it."""
-    tally = run_apart(60, 11, place(tmp_path), seconds=120)
-    assert {"acknowledged", "begun", "acted"} <= set(tally.moments)
+    tally = run_apart(50, 11, place(tmp_path), seconds=120)
+    assert {"acknowledged", "begun", "acted", "moved"} <= set(tally.moments)
     assert tally.unknown > 0
     assert tally.checked > 0
     assert tally.repeated > 0

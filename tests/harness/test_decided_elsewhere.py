@@ -145,7 +145,7 @@ def test_paused_runs_that_hold_something_are_caught(tmp_path: Path) -> None:
 
 def test_a_schedule_that_spends_too_much_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken_schedules(range(1000, 1003)) == []
-    monkeypatch.setattr(Budget, "_full", lambda _self, _cost: "")
+    monkeypatch.setattr(Budget, "_full", lambda _self, _cost, _whose: None)
     assert len(broken_schedules(range(1000, 1003))) > 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from evener import events as ev
 from evener.loop.plan import Setup, ToolFacts, plan
 from evener.loop.state import State, fold
-from evener.loop.steps import CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
+from evener.loop.steps import AskApproval, CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
@@ -34,6 +34,7 @@ class World:
         self.moments = 0
         self.dies_at = -1
         self.took_effect: set[str] = set()
+        self.asked: list[str] = []
 
     # Moments at which the process may die.
 
@@ -90,8 +91,22 @@ class World:
                 self.ask(self.setup.models[model], ())
             case FetchMedia(url):
                 self.append(ev.MediaFetched(at=self.now(), source=url, digest="d"))
+            case AskApproval():
+                self.decide(steps[0])
             case RunTool() | SettleCall():
                 self.tools(steps)
+
+    def decide(self, step: AskApproval) -> None:
+        """A person who can look: what took effect has its result, what did not is to be run."""
+        id = f"approval-{len(self.events)}"
+        self.append(ev.ApprovalAsked(at=self.now(), id=id, interrupt=step.interrupt, questions=step.questions))
+        for question in step.questions:
+            self.asked.append(question.key)
+            call = question.key.partition(":")[2]
+            happened = call in self.took_effect
+            verdict: ev.Verdict = "reject" if happened else "allow"
+            result = f"result of {call}" if happened else None
+            self.append(ev.ApprovalDecided(at=self.now(), id=id, key=question.key, verdict=verdict, result=result))
 
     def ask(self, model: str, notices: tuple[tuple[str, str], ...]) -> None:
         id = f"told-{sum(isinstance(event, ev.Replied) for event in self.events)}"
@@ -102,7 +117,7 @@ class World:
         self.append(ev.Replied(at=self.now(), message=message, stop=Stop(reason)))  # type: ignore[arg-type]
 
     def tools(self, steps: tuple[Step, ...]) -> None:
-        settled = [self.settled(step.call) for step in steps if isinstance(step, SettleCall)]
+        settled = [self.settled(step) for step in steps if isinstance(step, SettleCall)]
         runs = [step for step in steps if isinstance(step, RunTool)]
         starts = [
             ev.CallStarted(at=self.now(), call=step.call.id, tool=step.call.name, key=step.call.id, verifying=step.verifying)
@@ -119,8 +134,10 @@ class World:
                 self.moment()
             self.append(finished(self.now(), step.call.id, f"result of {step.call.id}"))
 
-    def settled(self, call: ToolCall) -> ev.CallFinished:
-        return ev.CallFinished(at=self.now(), call=call.id, ok=False, content=(TextBlock(UNKNOWN),), outcome="unknown")
+    def settled(self, step: SettleCall) -> ev.CallFinished:
+        if step.result is not None:
+            return finished(self.now(), step.call.id, step.result)
+        return ev.CallFinished(at=self.now(), call=step.call.id, ok=False, content=(TextBlock(UNKNOWN),), outcome="unknown")
 
 
 def finished(at: float, call: str, text: str) -> ev.CallFinished:

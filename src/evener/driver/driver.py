@@ -4,10 +4,9 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
-import asyncio
 from collections.abc import Iterable
 from decimal import Decimal
-from hashlib import sha256
+from functools import partial
 from time import monotonic, time
 
 import msgspec
@@ -15,14 +14,18 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget, Reservation
+from evener.budget import Budget, Refusal
+from evener.driver.clock import PRESENT, Clock
+from evener.driver.hooking import Hooking
 from evener.driver.listening import Listener, pause, surely, together
-from evener.driver.reports import events_of, failed, refused, replied, settled
+from evener.driver.reports import cancelled, events_of, failed, refused, replied, settled, with_nested
+from evener.driver.room import Room, had_begun, room_for, unpriced
 from evener.driver.telling import Show, Teller, Turn
+from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError
-from evener.hooks import Answer, Cancel, HookEvent, Hooks, Moment, rewritten
+from evener.hooks import Hooks
 from evener.loop.plan import Setup, plan
-from evener.loop.state import State, fold
+from evener.loop.state import State, apply, fold
 from evener.loop.steps import (
     AskApproval,
     CallModel,
@@ -35,14 +38,14 @@ from evener.loop.steps import (
     SettleCall,
     Step,
 )
-from evener.model.media import Media
-from evener.model.seam import Answered, Askable
-from evener.nesting import Site, Tally, current_site
+from evener.model.seam import Answered, Askable, AtHand
+from evener.model.state import Rest, Resting
+from evener.nesting import ALONE, Home, Site, Tally, children_of, current_site, key_of
 from evener.pausing import paused_of
 from evener.store.log import Log
-from evener.tools.calling import Caller, CallSite
+from evener.tools.calling import Calling, CallSite
 from evener.tools.outputs import OutputShape
-from evener.transcript.ask import OutputSchema, ToolSpec
+from evener.transcript.ask import Ask, OutputSchema, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.mint import new_id
 from evener.transcript.usage import Usage
@@ -51,6 +54,7 @@ __all__ = ["Agent", "Driver"]
 
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
+NO_COST = Decimal(0)
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +63,12 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[Askable, ...]
     specs: tuple[ToolSpec, ...]
     setup: Setup
-    caller: Caller
+    caller: Calling
     output: OutputSchema | None = None
     shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
     hooks: Hooks = Hooks()
+    bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
 
 
 class Driver:
@@ -76,22 +81,28 @@ class Driver:
         *,
         agent: Agent,
         place: st.Place,
-        media: Media,
+        media: AtHand,
         answers: dict[str, Answered],
         budget: Budget,
-        depth: int = 0,
+        home: Home = ALONE,
         show: Show | None = None,
+        clock: Clock = PRESENT,
     ) -> None:
+        self._clock = clock
         self._budget = budget
-        self._depth = depth
+        self._home = home
         self._log = log
         self._agent = agent
         self._teller = Teller(place, show)
+        self._hooking = Hooking(agent.hooks, self._teller)
         self._media = media
         self._listener = Listener(self._look)
-        self._money: Decimal | None = None  # what the present call may cost, where that makes it shorter
-        self._over = ""  # why the tree of runs has no room for the calls of the last answer
+        self._over = ""  # why the runs around this one have no room for the calls of the last answer
+        self._full = ""  # why this one has no room for what was planned
+        self._tallies: dict[str, Tally] = {}  # of calls under way
         self.tell = self._teller.tell
+        self.hooked = self._hooking.told
+        self.prompted = self._hooking.prompted
         self.nudge = self._listener.nudge
         self.state = state
         self.answers = answers
@@ -99,14 +110,30 @@ class Driver:
         self.events: list[ev.Event] = []
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
-        self.warnings: list[str] = []
-        """What went wrong beside the run: hooks that failed."""
+
+    @property
+    def run(self) -> str:
+        """The run that this one begins or goes on with."""
+        return self._teller.place.run
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What went wrong beside the run: hooks that failed, limits that cannot hold, also in runs inside it."""
+        return tuple(dict.fromkeys((*self._hooking.warnings, *self._budget.warnings)))
+
+    def total(self) -> ev.Nested:
+        """What the run and the runs inside it have used by now, a request under way with the most that it may cost."""
+        spent = self.state.most_spent
+        counted = {one.call.id: one.nested for one in self.state.calls}
+        for call, tally in tuple(self._tallies.items()):
+            spent = spent.with_nested(tally.total, counted.get(call))
+        return ev.Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
 
     async def drive(self) -> State:
         """Go on until there is nothing to do: the run has finished."""
         try:
             await self.heed()
-            while steps := plan(self.state, self._agent.setup, time()):
+            while steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full):
                 await self._perform(steps)
                 await self.heed()
         finally:
@@ -115,6 +142,7 @@ class Driver:
 
     async def record(self, *events: ev.Event) -> None:
         """Append events, and know them only then."""
+        events = self._clock.dated(events)
         await self._log.append(*events)
         self._fold(events)
 
@@ -134,6 +162,7 @@ class Driver:
                 await self._ask_approval(step)
             case Extend():
                 self._budget.renew()
+                self._full = ""
                 await self.record(ev.Continued(at=time(), run=self.state.run))
             case FetchMedia() | RunTool() | SettleCall() | RefuseCall():
                 await self._perform_all(steps)
@@ -143,26 +172,12 @@ class Driver:
             self.hooked("limit_reached", stop=cause, detail=detail)
         await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
 
-    # Hooks.
-
-    def hooked(self, event: HookEvent, **about: object) -> tuple[Answer, ...]:
-        """What the hooks for this event answer."""
-        if not self._agent.hooks:
-            return ()
-        place = self._teller.place
-        moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
-        return self._agent.hooks.call(moment, self._warn)
-
-    def _warn(self, text: str) -> None:
-        self.warnings.append(text)
-        self.tell(st.Warned, text=text)
-
     # The inbox.
 
     async def heed(self) -> None:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
-            events = events_of(note)
+            events = self._clock.dated(tuple(self._hooking.heard(event) for event in events_of(note)))
             await self._log.settle(note.number, *events)
             self._fold(events)
 
@@ -193,57 +208,65 @@ class Driver:
         if step.wait or self.state.failure:
             failure = self.state.failure.message if self.state.failure else ""
             self.tell(st.RetryScheduled, error=failure, wait=step.wait, model=model.name)
-            if step.wait and await self._listener.during(pause(step.wait), until=self._is_cancelled) is None:
+            if step.wait and await self._listener.during(self._clock.pause(step.wait), until=self._is_cancelled) is None:
                 return
-        room = await self._room(model)
-        if isinstance(room, str):
-            await self._finish("limit", room)
+        room = await self._room(step, model)
+        if isinstance(room, Refusal):
+            await self._refused(room)
             return
+        before = self.state.spent.cost
+        answer = None
         try:
-            answer = await self._call_within(step, model)
-        except BaseException:
-            self._budget.settle(room, usage=Usage(), cost=Decimal(0))
-            raise
-        written = self.state.reply if answer else None
-        usage, cost = (answer.reply.usage, written.cost) if answer and written else (Usage(), Decimal(0))
-        self._budget.settle(room, usage=usage, cost=cost)
+            answer = await self._call_within(step, model, room)
+        finally:
+            lost = room.held.cost if self.state.asking else NO_COST
+            used = answer.reply.usage if answer else Usage()
+            self._budget.settle(room.held, usage=used, cost=self.state.spent.cost - before + lost)
 
-    async def _room(self, model: Askable) -> Reservation | str:
-        """Room for a call. What other calls of the tree hold is waited for; where little is left, the answer is shortened."""
-        self._money = None
+    async def _room(self, step: CallModel, model: Askable) -> Room | Refusal:
         if not self._budget.counts_money:
-            return self._budget.reserve(cost=Decimal(0))
-        ask = model.ask(self.state.transcript, self._agent.specs, output=self._agent.output)
-        most = model.most_cost(ask)
-        found = self._budget.reserve(cost=most)
-        while isinstance(found, str) and self._budget.holds and not self._is_cancelled():
-            await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
-            found = self._budget.reserve(cost=most)
-        left = self._budget.left
-        if isinstance(found, str) and 0 < left < most and model.capped(ask, left) is not None:
-            self._money, found = left, self._budget.reserve(cost=left)
-        return found
+            found = self._budget.reserve(cost=NO_COST)
+            return found if isinstance(found, Refusal) else Room(found)
 
-    async def _call_within(self, step: CallModel, model: Askable) -> Answered | None:
+        def next_ask() -> Ask:
+            called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
+            return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
+
+        async def wait() -> bool:
+            await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
+            return not self._is_cancelled()
+
+        return await room_for(model, next_ask=next_ask, budget=self._budget, whole=self._agent.setup.limits.cost, wait=wait)
+
+    async def _refused(self, refusal: Refusal) -> None:
+        """The plan says what comes of it, unless the limit is that of a run around this one."""
+        if self._is_cancelled():
+            return
+        if refusal.final:
+            await self._finish("limit", refusal.why)
+        else:
+            self._full = refusal.why
+
+    async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
         """The answer, written down; None when there is none."""
-        await self.record(ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices))
+        rest = self._resting(model)
+        rests, most = rest.rests if rest else None, room.held.cost
+        called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
+        await self.record(called)
         for key, text in step.notices:
             self.tell(st.NoticeGiven, key=key, text=text)
         self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
-            async with asyncio.timeout(self._seconds_left) as clock:
-                answer = await self._listener.during(self._asked(model), until=self._is_given_up)
+            async with self._clock.timeout(self._seconds_left) as clock:
+                answer = await self._listener.during(self._asked(model, room, rest), until=self._is_given_up)
         except TimeoutError:
             if not clock.expired():
                 raise
             await self._out_of_time(shown=self._teller.told > shown)
             return None
         except EvenerError as error:
-            self.error = error
-            if self._teller.told > shown:
-                self.tell(st.Retracted, why=str(error))
-            await self.record(failed(error, shown=self._teller.told > shown))
+            await self._failed(error, most, rest, shown=self._teller.told > shown)
             return None
         if answer is None:
             if self._teller.told > shown:
@@ -252,10 +275,38 @@ class Driver:
             return None
         self.answers = {model.name: answer}
         told, *more = replied(answer, self._agent.shape, self._agent.setup.tools)
+        if self._agent.bearings and rest:
+            told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
+        if not told.exact and self._budget.counts_money:
+            told = self._reckoned(told, most, model)
         await self.record(told, *more)
-        self._over = self._budget.claim_calls(len(self.state.calls))
+        self._claim_calls()
         self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
         return answer
+
+    async def _failed(self, error: EvenerError, most: Decimal, rest: Rest | None, *, shown: bool) -> None:
+        self.error = error
+        if shown:
+            self.tell(st.Retracted, why=str(error))
+        failure = failed(error, shown=shown)
+        if had_begun(error):
+            failure = replace(failure, cost=most, exact=False)
+        await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
+
+    def _reckoned(self, told: ev.Replied, most: Decimal, model: Askable) -> ev.Replied:
+        """What it cost is not known: it counts with the most that it may have cost, if that is."""
+        if most:
+            return replace(told, cost=max(told.cost, most))
+        if self._budget.warn(text := unpriced(model)):
+            self._hooking.warn(text)
+        return told
+
+    def _claim_calls(self) -> None:
+        asked = sum(one.call.name != FINAL_RESULT for one in self.state.calls)
+        refusal = self._budget.claim_calls(asked) if asked else None
+        self._over = refusal.why if refusal and refusal.final else ""
+        if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
+            self._full = refusal.why  # else the plan finds it out by itself
 
     @property
     def _seconds_left(self) -> float | None:
@@ -269,10 +320,18 @@ class Driver:
             self.tell(st.Retracted, why=why)
         await self._finish("limit", why)
 
-    async def _asked(self, model: Askable) -> Answered:
+    def _resting(self, model: Askable) -> Rest | None:
+        """What the next request leaves to the provider's memory; None where everything is sent anyway."""
+        if self._agent.bearings is None:
+            return None
+        ask = model.ask(self.state.transcript, self._agent.specs)
+        return self._agent.bearings.before(self.state, model.name, ask.target)
+
+    async def _asked(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
         transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
-        ask = ask if self._money is None else model.capped(ask, self._money) or ask
+        ask = ask if room.settings is None else replace(ask, settings=room.settings)
+        ask = ask if rest is None else replace(ask, state=rest.state)
         stream = model.stream(ask, after=self.answers.get(model.name))
         turn = Turn(self._teller, self._agent.shape) if self._teller.show is not None else None
         try:
@@ -290,53 +349,65 @@ class Driver:
         if self._over:
             await self._finish("limit", self._over)
             return
-        done = [settled(step.call.id) for step in steps if isinstance(step, SettleCall)]
+        done = [settled(step) for step in steps if isinstance(step, SettleCall)]
         done += [refused(step) for step in steps if isinstance(step, RefuseCall)]
         asked = [step for step in steps if isinstance(step, RunTool)]
-        stopped = {step.call.id: why for step in asked if (why := self._stopped_by_hook(step)) is not None}
-        done += [refused(RefuseCall(step.call, stopped[step.call.id])) for step in asked if step.call.id in stopped]
+        stopped = self._hooking.stopped(asked)
+        done += [self._cancelled(step, stopped[step.call.id]) for step in asked if step.call.id in stopped]
         runs = [step for step in asked if step.call.id not in stopped]
         await self.record(*done, *(self._started(step) for step in runs))
         work = [self._run(step) for step in runs] + [self._fetch(step.url) for step in steps if isinstance(step, FetchMedia)]
         if work:
             await self._listener.during(together(work), until=self._is_cancelled)
+        self._hooking.check()
         if self.state.cancelled is not None:
             left = [one.call for one in self.state.calls if one.status == "started"]
-            await self.record(*(self._agent.caller.given_up(call) for call in left))
+            await self.record(*(self._given_up(call) for call in left))
 
-    def _stopped_by_hook(self, step: RunTool) -> str | None:
-        answers = self.hooked("before_tool_call", call=step.call)
-        stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
-        return None if stop is None else f"Cancelled by a hook{f': {stop.why}' if stop.why else '.'}"
+    def _cancelled(self, step: RunTool, why: str) -> ev.CallFinished:
+        facts = self._agent.setup.tools.get(step.call.name)
+        return cancelled(step, why, acts=facts is None or facts.effect != "read")
 
     async def _run(self, step: RunTool) -> None:
-        self.tell(st.ToolStarted, call=step.call)
-        tally = Tally()
-        place, show = self._teller.place, self._teller.show
-        token = current_site.set(Site(place.run, place.thread, step.call.id, self._depth + 1, self._budget, tally, show))
+        self.tell(st.ToolStarted, call=step.runs)
+        place, home, tally = self._teller.place, self._home, Tally(self._home.tally)
+        if home.tally is not None and self._agent.setup.is_write(step.call.name):
+            home.tally.act()
+        child, source = children_of(self.state, step.call, self._log.lease.log)
+        site = Site(
+            place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show, child, source,
+            home.path, home.store, partial(self._hooking.inside, step.call.id),
+        )  # fmt: skip
+        self._tallies[step.call.id] = tally
+        token = current_site.set(site)
         try:
             done = await self._called(step)
         finally:
             current_site.reset(token)
+        if self._hooking.is_broken(step.call.id):
+            return
         if step.arguments:
             told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
             done = replace(done, content=(told, *done.content))
         paused = paused_of(done)
         if paused is not None:
-            await surely(self.record(paused))
-            return
-        done = rewritten(done, self.hooked("after_tool_call", call=step.call, result=done))
-        if tally.requests:
-            nested = ev.Nested(tally.requests, tally.tool_calls, tally.usage, tally.cost, tally.exact)
-            done = replace(done, nested=nested)
-        await surely(self.record(done))
-        self.tell(st.ToolFinished, call=step.call, result=done)
+            await surely(self.record(replace(paused, nested=tally.total)))
+        else:
+            done = with_nested(done, tally.total) if tally.is_used else done
+            done = self._hooking.finished(step, done)
+            await surely(self.record(done))
+            self.tell(st.ToolFinished, call=step.runs, result=done)
+        self._tallies.pop(step.call.id, None)
+
+    def _given_up(self, call: ToolCall) -> ev.CallFinished:
+        done, tally = self._agent.caller.given_up(call), self._tallies.pop(call.id, None)
+        return with_nested(done, tally.total) if tally and tally.is_used else done
 
     async def _called(self, step: RunTool) -> ev.CallFinished:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
         caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress, deadline)
-        call = replace(step.call, raw=step.arguments) if step.arguments else step.call
+        call = step.runs
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
@@ -344,17 +415,14 @@ class Driver:
         return done
 
     def _started(self, step: RunTool) -> ev.CallStarted:
-        call = replace(step.call, raw=step.arguments) if step.arguments else step.call
+        call = step.runs
         return ev.CallStarted(
             at=time(), call=call.id, tool=call.name, key=self._key(call), digest=self._agent.caller.digest(call),
             verifying=step.verifying, rule=step.rule,
         )  # fmt: skip
 
     def _key(self, call: ToolCall) -> str:
-        """The idempotency key: the same for every start of one call, in any process."""
-        known = next((one.key for one in self.state.calls if one.call.id == call.id), "")
-        made = self.state.transcript.last
-        return known or sha256(f"{self._log.lease.log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
+        return key_of(self.state, call, self._log.lease.log)
 
     def _progress(self, call: str, text: str, fraction: float) -> None:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)

@@ -8,22 +8,33 @@ import msgspec
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import BadValue, EvenerError, ProviderError
-from evener.loop.steps import RefuseCall
+from evener.hooks import BY_HOOK
+from evener.loop.steps import RefuseCall, RunTool, SettleCall
 from evener.model.chain import falls_back
 from evener.model.seam import Answered
 from evener.store.log import Note
-from evener.tools.outputs import Correct, Final, OutputShape, judge
-from evener.transcript.blocks import TextBlock
+from evener.tools.outputs import Correct, Final, OutputShape, Unexpected, judge
+from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 from evener.transcript.calls import with_unique_ids
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
-__all__ = ["events_of", "failed", "refused", "replied", "settled"]
+__all__ = ["CANCELLED", "cancelled", "events_of", "failed", "refused", "replied", "settled", "with_nested"]
 
 UNKNOWN = (
     "Interrupted: this call was started, and it is not known whether it took effect. It was not run again. "
     "Find out before you repeat it."
 )
+
+CANCELLED = "Cancelled by a hook"
+
+HAPPENED = "[Interrupted, and the user found out that this call took effect. What it gave, as the user says:]"
+
+ACTED = "[But runs inside this call had begun to change things, and that stays. Find out what was done before you repeat it.]"
+
+
+Said = TextBlock | ImageBlock | DocumentBlock
+"""What a user says to a run under way."""
 
 
 def events_of(note: Note) -> tuple[ev.Event, ...]:
@@ -38,6 +49,9 @@ def _understood(kind: str, body: dict[str, object]) -> tuple[ev.Event, ...]:
     match kind, body:
         case "steer", {"text": str(text)}:
             return (ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True),)
+        case "steer", {"blocks": list(blocks)}:
+            said = Message("user", msgspec.convert(blocks, tuple[Said, ...]))
+            return (ev.Steered(at=time(), message=said, at_once=body.get("now") is True),)
         case "cancel", _:
             return (ev.Cancelled(at=time(), why=str(body.get("why", ""))),)
         case "decide", {"decisions": decisions}:
@@ -66,6 +80,8 @@ def replied(
     problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
     found = judge(reply, answer.output, shape=shape, form=answer.form, tool_names=tools) if shape else None
     output = found.text if isinstance(found, Final) else ""
+    ended = found.why if isinstance(found, Unexpected) else ""
+    problems = () if ended else problems  # nothing that a correction would mend
     told: tuple[ev.CallFinished, ...] = ()
     if isinstance(found, Correct):
         problems = (found.message,)
@@ -77,8 +93,21 @@ def replied(
     replied = ev.Replied(
         at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact, losses=(*answer.losses, *renamed),
         seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=reply.id, problems=problems, output=output,
+        ended=ended,
     )  # fmt: skip
     return (replied, *told)
+
+
+def cancelled(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
+    """The result of a call that a hook cancelled. `acts`: running it changes something.
+
+    If an earlier start of it was interrupted, that one may have taken effect, whatever a hook says of the next.
+    """
+    done = refused(RefuseCall(step.call, f"{CANCELLED}{f': {why}' if why else '.'}"))
+    done = msgspec.structs.replace(done, metadata=BY_HOOK)
+    if not (step.again and acts):
+        return done
+    return msgspec.structs.replace(done, content=(*done.content, TextBlock(UNKNOWN)), outcome="unknown")
 
 
 def refused(step: RefuseCall) -> ev.CallFinished:
@@ -88,5 +117,16 @@ def refused(step: RefuseCall) -> ev.CallFinished:
     )
 
 
-def settled(call: str) -> ev.CallFinished:
-    return ev.CallFinished(at=time(), call=call, ok=False, content=(TextBlock(UNKNOWN),), outcome="unknown")
+def settled(step: SettleCall) -> ev.CallFinished:
+    if step.result is not None:
+        content = (TextBlock(HAPPENED), *((TextBlock(step.result),) if step.result else ()))
+        return ev.CallFinished(at=time(), call=step.call.id, ok=True, content=content)
+    text = f"{UNKNOWN} {step.why}".rstrip()
+    return ev.CallFinished(at=time(), call=step.call.id, ok=False, content=(TextBlock(text),), outcome="unknown")
+
+
+def with_nested(done: ev.CallFinished, nested: ev.Nested) -> ev.CallFinished:
+    """With what runs inside the call used. If it failed after they had acted, nobody can say what has been done."""
+    if nested.acted and done.outcome == "failed":
+        done = msgspec.structs.replace(done, outcome="unknown", content=(*done.content, TextBlock(ACTED)))
+    return msgspec.structs.replace(done, nested=nested)

@@ -12,18 +12,22 @@ from evener.loop.gate import Judgement
 from evener.loop.state import fold
 from evener.result import Approval, approvals_of
 from evener.store.log import Note, Store
-from evener.tools.problems import told
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import check_choice, check_text, json_text
 
 __all__ = ["Bench", "Court", "Decision", "decide", "keyed"]
 
+MOST = 5
+"""How many problems with edited arguments are told at once."""
+
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`arguments` put in place of the model's are checked and judged as if the model had written them.
 
-    With `digest` the decision counts only for what was shown with it. `by` says who decided, for the record.
+    With `digest` the decision counts only for what was shown with it. `by` says who decided, for the record. About a call that
+    was interrupted: `allow` says that it did not happen and is to be run; `reject` with a `result`, that it happened and gave
+    this; `reject` alone, that the model is told that nobody knows.
     """
 
     verdict: Verdict
@@ -31,9 +35,12 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: Mapping[str, object] | None = None
     digest: str = ""
     by: str = ""
+    result: str | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.verdict, ("allow", "reject"), "Decision.verdict")
+        if self.result is not None:
+            check_text(self.result, "Decision.result")
         for name, text in (("why", self.why), ("digest", self.digest), ("by", self.by)):
             check_text(text, f"Decision.{name}")
 
@@ -70,11 +77,11 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
     for (thread, approval), made in notes.items():
         body = msgspec.json.encode({"decisions": made}).decode()
         if not await store.post(thread, Note(f"decide:{approval}", "decide", body)):
-            raise ApprovalStale(f"What waited in thread {thread} was decided before, by somebody else. Look at it again.")
+            raise ApprovalStale(f"What waited in thread {thread} was decided before. Resume the thread: that decision counts.")
 
 
 async def _harness_of(store: Store, thread: str) -> str:
-    return fold((await store.read(thread))[:1]).harness
+    return fold(await store.read(thread)).harness
 
 
 def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, Decision]) -> None:
@@ -96,11 +103,23 @@ def _checked(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, o
         "id": waiting.id, "key": waiting.key, "verdict": decision.verdict, "why": decision.why, "by": decision.by,
         "kind": "approval_decided",
     }  # fmt: skip
+    if waiting.interrupt == "outcome":
+        made |= _about_outcome(waiting, decision)
+    elif decision.result is not None:
+        raise UsageError(f"{waiting.key!r} has not run, so it has no result. Only an interrupted call can be given one.")
     if waiting.call is not None:
         made |= _about_call(waiting, waiting.call, decision, bench)
     elif decision.arguments is not None:
         raise UsageError(f"{waiting.key!r} is not a call, and has no arguments to edit.")
     return made
+
+
+def _about_outcome(waiting: Approval, decision: Decision) -> dict[str, object]:
+    if decision.arguments is not None:
+        raise UsageError(f"{waiting.key!r} was started with its arguments: it is run again with the same, or not at all.")
+    if decision.result is not None and decision.verdict == "allow":
+        raise UsageError(f"{waiting.key!r} either has a result (reject, with it) or is run again (allow); not both.")
+    return {} if decision.result is None else {"result": decision.result}
 
 
 def _about_call(waiting: Approval, call: ToolCall, decision: Decision, bench: Bench) -> dict[str, object]:
@@ -114,7 +133,7 @@ def _about_call(waiting: Approval, call: ToolCall, decision: Decision, bench: Be
     edited = msgspec.structs.replace(call, raw=json_text(decision.arguments, "The edited arguments"))
     problems = tool.read(edited.raw) if tool else ()
     if isinstance(problems, tuple) and problems:
-        raise UsageError(f"The edited arguments do not fit. {told(call.name, problems)}")
+        raise UsageError(f"The edited arguments do not fit {call.name!r}: {'; '.join(map(str, problems[:MOST]))}.")
     found = bench.judge(edited)
     if found.verdict == "deny":
         raise UsageError(f"The edited call is denied by the rule {found.rule!r}: {found.why}")

@@ -12,10 +12,11 @@ import msgspec
 
 from evener.budget import Budget
 from evener.errors import EvenerError, UsageError
+from evener.events import Nested
 from evener.harness.harness import Harness
 from evener.harness.system import Given
 from evener.harness.thread import Prompt
-from evener.loop.limits import Limits, Spent
+from evener.loop.limits import Limits
 from evener.model.seam import Askable
 from evener.nesting import DEEPEST, Site, Tally, current_site
 from evener.result import RunResult
@@ -42,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What one prompt came to. `error` says why there is no answer; it is empty when there is one.
 
     `text` is what the model said last, also when it is no answer; `output` the structured answer, or the text where none was
-    asked for. `usage` and `cost` (US dollars, a lower bound unless `exact`) are of all its tries.
+    asked for. `usage` and `cost` (US dollars, an estimate unless `exact`) are of all its tries.
     """
 
     prompt: Prompt
@@ -152,7 +153,7 @@ class _Work:
         """What this prompt comes to. Whatever goes wrong is in the entry."""
         if self._ends is not None and self._clock() >= self._ends:
             return Entry(prompt=prompt, error=self._late("begun"))
-        tally = Tally()
+        tally = Tally(self._outer.tally if self._outer else None)
         result, error = None, ""
         try:
             async with asyncio.timeout_at(self._ends):
@@ -167,11 +168,17 @@ class _Work:
 
     async def _asked(self, prompt: Prompt, tally: Tally) -> RunResult:
         outer = self._outer
+
+        def total() -> Nested:
+            return tally.total
+
+        if outer is not None:
+            outer.tally.begin(total)
         token = current_site.set(
             Site(
                 run=outer.run if outer else "", thread=outer.thread if outer else "", call=outer.call if outer else "",
                 depth=min(outer.depth, DEEPEST) if outer else 0,  # without tools it cannot go deeper
-                budget=self._budget, tally=tally, show=outer.show if outer else None,
+                budget=self._budget, tally=tally, show=outer.show if outer else None, path=outer.path if outer else "",
             )
         )  # fmt: skip
         try:
@@ -179,7 +186,7 @@ class _Work:
         finally:
             current_site.reset(token)
             if outer is not None:
-                outer.tally.add(Spent(tally.requests, tally.tool_calls, tally.usage, tally.cost, tally.exact))
+                outer.tally.end(total)
 
     def _late(self, what: str) -> str:
         return f"The prompt was not {what} within the {self._seconds:g} seconds that all of them had. Ask fewer at once."
@@ -193,9 +200,10 @@ async def _worker(work: _Work, left: Iterator[tuple[int, Prompt]], entries: dict
 def _entry(prompt: Prompt, result: RunResult | None, error: str, tally: Tally) -> Entry:
     if result is not None and not result.ok:
         error = f"There is no answer ({result.stop}). {result.detail}".strip()
+    used = tally.total
     return Entry(
         prompt=prompt, text=result.text if result else "", output=result.output if result and not error else None,
-        error=error, usage=tally.usage, cost=tally.cost, exact=tally.exact,
+        error=error, usage=used.usage, cost=used.cost, exact=used.exact,
     )  # fmt: skip
 
 

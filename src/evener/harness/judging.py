@@ -1,10 +1,17 @@
-"""What the policy says of a call, for the plan: one function per harness. A harness without rules or approvals has none."""
+"""What the policy says of a call, for the plan: one function per harness. A harness without rules or approvals has none.
+
+A call is judged as it would run, with the defaults of what the model left out. Nobody is asked about one that cannot run.
+"""
 
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from evener.loop.gate import Judgement
 from evener.policy.rules import Policy, decide
 from evener.tools.calling import Caller
+from evener.tools.defaults import with_defaults
+from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
 
@@ -20,10 +27,19 @@ def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Callabl
         tool = toolbox.get(call.name)
         if tool is None:
             return Judgement(digest=caller.digest(call))  # nobody is asked about what is not there; its result says so
-        if policy is None:
-            why = f"the tool {call.name!r} asks before each call" if tool.approval else ""
-            return Judgement("ask" if tool.approval else "allow", why=why, digest=caller.digest(call))
-        found = decide(call, effect=tool.effect, approval=tool.approval, policy=policy)
-        return Judgement(found.verdict, found.rule, found.reason, caller.digest(call))
+        return replace(_judged(tool, call, policy), digest=caller.digest(call))
 
     return judge
+
+
+def _judged(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
+    if policy is None and not tool.approval:
+        return Judgement()
+    full = with_defaults(tool, call.raw)
+    if policy is None:
+        found = Judgement("ask", why=f"the tool {call.name!r} asks before each call")
+    else:
+        as_run = call if full is None else replace(call, raw=full)
+        made = decide(as_run, effect=tool.effect, approval=tool.approval, policy=policy)
+        found = Judgement(made.verdict, made.rule, made.reason)
+    return Judgement() if full is None and found.verdict == "ask" else found

@@ -28,6 +28,13 @@ class Pad:
         self._open: set[str] = set()
         self._seen = 0  # how many events of the run under way are folded
 
+    def copy(self) -> "Pad":
+        """For a fork, which begins with the notes as they are."""
+        with self._lock:
+            made = Pad(self._first)
+            made._now, made._open, made._seen = self._now, set(self._open), 0
+            return made
+
     def opened(self, events: Sequence[ev.Event]) -> None:
         """A run begins, and these are the events of the log since the last one."""
         with self._lock:

@@ -7,9 +7,11 @@ from types import TracebackType
 
 from evener import streaming as st
 from evener.errors import EvenerError, UsageError
+from evener.harness.opening import Prompt, message_of
 from evener.result import RunResult
+from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 
-__all__ = ["RunStream"]
+__all__ = ["RunStream", "steering"]
 
 Show = Callable[[st.StreamEvent], None]
 Say = Callable[[str, dict[str, object]], Awaitable[None]]
@@ -60,10 +62,11 @@ class RunStream:
         """What the run came to. Raises what `run` would raise."""
         return await asyncio.shield(self._task)
 
-    async def steer(self, text: str, *, now: bool = False) -> None:
+    async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
         """Say something to the model while it is busy: with its next request, or `now`, giving up the present one."""
+        said = steering(prompt, now=now)
         await self._begun.wait()  # there is a log to say it to
-        await self._say("steer", {"text": text, "now": now})
+        await self._say("steer", said)
 
     async def cancel(self, why: str = "") -> None:
         """Ask the run to stop; it ends with a result whose `stop` is `cancelled`."""
@@ -84,3 +87,18 @@ class RunStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def steering(prompt: Prompt, *, now: bool) -> dict[str, object]:
+    """What is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
+    message = message_of(prompt)
+    if message.role != "user" or not message.blocks:
+        raise UsageError("A run is steered with what a user says: a text, or texts, pictures and documents.")
+    for block in message.blocks:
+        if not isinstance(block, TextBlock | ImageBlock | DocumentBlock):
+            raise UsageError(f"A run is steered with texts, pictures and documents; not with a {type(block).__name__}.")
+    match message.blocks:
+        case (TextBlock(text=text) as block,) if block == TextBlock(text):
+            return {"text": text, "now": now}
+        case blocks:
+            return {"blocks": blocks, "now": now}

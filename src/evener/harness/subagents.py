@@ -2,6 +2,10 @@
 
 The thread is named after the call, so a call that is repeated after a crash goes on with the run that it had begun. A run
 that waits for a decision makes the call wait, and with it the run that called.
+
+A fork has agents of its own: a call that was only asked for before the fork is another call there. One that had been started
+goes on in a fork of the agent's thread, as far as that had come: what its tools did is not done again, and the other branch's
+agent is neither disturbed nor decided about.
 """
 
 from collections.abc import Callable
@@ -12,6 +16,7 @@ import msgspec
 from evener.errors import EvenerError
 from evener.harness.thread import Thread
 from evener.hooks import Answer, Cancel, HookEvent
+from evener.nesting import current_site
 from evener.pausing import waiting
 from evener.result import RunResult
 from evener.tools.context import ToolContext
@@ -20,9 +25,8 @@ from evener.tools.tool import Tool, tool
 
 __all__ = ["subagent_tool"]
 
-TASK = "all that the agent needs to know: it sees nothing else"
-
-Open = Callable[[str], Thread]
+Open = Callable[[str, str], Thread]
+"""The thread of this id, or a new one: a fork of the other, if that is named and there."""
 Tell = Callable[[HookEvent, str, RunResult | None], tuple[Answer, ...]]
 
 
@@ -36,16 +40,18 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
         stop = next((answer for answer in tell("before_subagent_run", name, None) if isinstance(answer, Cancel)), None)
         if stop is not None:
             return failed(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")
-        thread = open_thread(context.key)
+        site = current_site.get()
+        thread = open_thread(site.child, site.source) if site else open_thread(context.key, "")
         try:
             result = await thread.settle(task)
         except EvenerError as error:
             return failed(f"The agent {name!r} could not answer: {error}")
         if result.stop == "approval":
-            return waiting(thread.id, result.approvals)
+            return waiting(result.thread, result.approvals)
         tell("after_subagent_run", name, result)
-        meta = msgspec.json.encode({"thread": thread.id, "stop": result.stop}).decode()
-        text = result.text if result.ok else f"The agent stopped ({result.stop}). {result.detail} Its last words: {result.text}"
+        meta = msgspec.json.encode({"thread": result.thread, "stop": result.stop}).decode()
+        said = result.output_text or result.text
+        text = said if result.ok else f"The agent stopped ({result.stop}). {result.detail} Its last words: {said}"
         return Envelope(result.ok, text, meta, outcome="done" if result.ok else "failed")  # type: ignore[arg-type] # takes a str
 
     return tool(ask_agent, name=name, description=description, effect="idempotent", timeout=None)

@@ -1,6 +1,7 @@
-"""A conversation that outlives its process: runs, resumes and steers one log. Holds the lease only while a run goes on."""
+"""A conversation that outlives its process: runs, resumes, steers and forks one log. Holds the lease only during a run."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from time import time
 
 import msgspec
@@ -11,37 +12,48 @@ from evener.budget import Budget
 from evener.driver import Agent, Driver, surely
 from evener.errors import EvenerError, UsageError
 from evener.harness.approvals import Court, Decision, decide
+from evener.harness.compiling import Compiled, Opens, compiled
+from evener.harness.ending import tell_broken_off, tell_end
+from evener.harness.inside import has_acted, with_use
+from evener.harness.lineage import (
+    At,
+    Branch,
+    Diff,
+    Fork,
+    before_turns,
+    branches_of,
+    check_at,
+    diff_of,
+    fork_at,
+    root_of,
+    seq_of,
+)
+from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
 from evener.harness.pads import Pad, current_pad
-from evener.harness.running import RunStream, Show
-from evener.harness.system import System
-from evener.hooks import AddContext, Cancel
+from evener.harness.running import RunStream, Show, steering
 from evener.loop.limits import Spent
 from evener.loop.state import State, fold
 from evener.model.media import Media
-from evener.model.seam import Answered
-from evener.nesting import DEEPEST, Site, current_site
+from evener.model.seam import Answered, Askable
+from evener.nesting import DEEPEST, Home, Site, current_site
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
 from evener.store.log import Log, NoLog, Note, Store
 from evener.tools.outputs import Accepted
-from evener.transcript.blocks import Block, TextBlock
-from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Transport
 
 __all__ = ["Prompt", "Thread"]
 
-Prompt = str | Message | Sequence[Block]
 Opening = Callable[[State], tuple[ev.Event, ...]]
-
-NOT_RESUMABLE = ("done", "refusal", "length")
 
 
 class Thread:
-    """One log. Not to be used for two runs at once: what is said to a busy one steers it.
+    """One branch of a conversation. Not to be used for two runs at once: what is said to a busy one steers it.
 
-    `config` is without the system prompt, which `system` renders for each run. `pad` is None where there is no scratchpad.
-    `begin`: a log of this id may not be there yet, and is begun then.
+    `id` is that of a thread, which stands for its head, or of one log; `branch` is exactly that log. `pad` is None where there
+    is no scratchpad. `begin`: a log of this id may not be there yet, and is begun then; as a fork of `source`, if there is one.
+    `path` is what the log says whose it is: the name, and for an agent the names of all above it.
     """
 
     def __init__(
@@ -49,29 +61,33 @@ class Thread:
         id: str,
         *,
         agent: Agent,
-        config: ev.Configured,
-        system: System,
+        opener: Opener,
         store: Store,
         court: Court,
+        opens: Opens,
         name: str = "",
+        path: str = "",
         transport: Transport | None = None,
-        history: Iterable[Message] = (),
         pad: Pad | None = None,
+        branch: str = "",
         begin: bool = False,
+        source: str = "",
     ) -> None:
+        self._id = id or branch
+        self._branch = branch
         self._begin = begin
+        self._source = source
         self._court = court
-        self._history = tuple(history)
-        if id and self._history:
-            raise UsageError(f"Thread {id} has a history of its own. Give messages from elsewhere to a new thread only.")
-        self._id = id
+        self._opens = opens
+        self._opener = opener
         self._agent = agent
-        self._config = config
-        self._system = system
         self._pad = pad
         self._store = store
         self._name = name
+        self._path = path or name
+        self._transport = transport
         self._media = Media(store.put_blob, store.get_blob, transport)
+        self._log = ""
         self._state: State | None = None
         self._length = 0
         self._answers: dict[str, Answered] = {}
@@ -82,26 +98,48 @@ class Thread:
         """What to give to another process, or to `Harness.thread`, to go on."""
         return self._id
 
-    async def run(self, prompt: Prompt) -> RunResult:
-        """Say something, and run to a stop."""
-        return await self._perform(self._prompted(prompt), None)
+    @property
+    def agent(self) -> Agent:
+        """What its runs are made with."""
+        return self._agent
 
-    def stream(self, prompt: Prompt) -> RunStream:
+    @property
+    def log(self) -> str:
+        """The branch that this is on; empty before anything was written to it or read from it."""
+        return self._log
+
+    # Runs.
+
+    async def run(self, prompt: Prompt, *, at: At = None) -> RunResult:
+        """Say something, and run to a stop. With `at` (see `fork`) in a branch that begins there: an alternative."""
+        message = message_of(prompt)
+        here = self if at is None else await self.fork(at)
+        return await here._perform(lambda state: here._opener.prompted(state, message), None)
+
+    def stream(self, prompt: Prompt, *, at: At = None) -> RunStream:
         """The same, watched. Starts at once; needs a running event loop."""
-        opening = self._prompted(prompt)
-        return RunStream(lambda show: self._perform(opening, show), self._say)
+        message = message_of(prompt)
+        check_at(at)
+        here = self
+
+        async def start(show: Show) -> RunResult:
+            nonlocal here
+            here = self if at is None else await self.fork(at)
+            return await here._perform(lambda state: here._opener.prompted(state, message), show)
+
+        return RunStream(start, lambda kind, body: here._say(kind, body))
 
     async def resume(self) -> RunResult:
         """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit."""
-        return await self._perform(self._resumed, None)
+        return await self._perform(self._opener.resumed, None, begins=False)
 
     def resume_stream(self) -> RunStream:
         """The same, watched."""
-        return RunStream(lambda show: self._perform(self._resumed, show), self._say)
+        return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False), self._say)
 
-    async def steer(self, text: str, *, now: bool = False) -> None:
+    async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
         """Say something to a run that is under way, here or in another process."""
-        await self._say("steer", {"text": text, "now": now})
+        await self._say("steer", steering(prompt, now=now))
 
     async def cancel(self, why: str = "") -> None:
         """Ask a run that is under way to stop, here or in another process."""
@@ -120,33 +158,140 @@ class Thread:
             return await self.run(prompt)
         if state.finished is not None:
             site = current_site.get()
+            events = await self._store.read(self._log)
             if site is not None:
-                site.budget.charge(state.spent)
                 site.tally.add(state.spent)
-            events = await self._store.read(self._id)
+                self._own_up(site, events)
             self._forget()
-            result = self._completed(result_of(state, events, log=self._id), events)
+            result = self._completed(result_of(state, events, log=self._log), events)
             self._forget()
             return result
         return await self.resume()
 
     async def decide(self, decisions: Mapping[str, Decision]) -> None:
         """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
-        await decide(self._store, self._id, decisions, court=self._court)
+        await decide(self._store, await self._here(), decisions, court=self._court)
 
     async def state(self) -> State:
         """What the log says now."""
-        return fold(await self._store.read(self._id))
+        return fold(await self._store.read(await self._here()))
+
+    # The tree.
+
+    async def fork(self, at: At = None) -> "Thread":
+        """A new branch that goes on from here, or from `at`: after the message of that id, or the event of that number.
+
+        Nothing is copied, and neither this branch nor the thread's head changes: both may run at the same time.
+        """
+        check_at(at)
+        made = await fork_at(self._store, await self._here(), at, harness=self._path)
+        return self._on(made)
+
+    async def rollback(self, turns: int = 1) -> None:
+        """Take back the last so many things the user said, with all that came of them: go on from before, on a new branch.
+
+        The thread's head moves there. Nothing is deleted, and what tools have done in the world is not undone.
+        """
+        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
+            raise UsageError(f"`turns` is how many user turns to take back, 1 or more; not {turns!r}.")
+        if self._driver is not None:
+            raise UsageError(f"A run of thread {self._id} is under way here. Cancel it, or wait for its end, then roll back.")
+        log = await self._here()
+        events = await self._store.read(log)
+        made = await fork_at(self._store, log, before_turns(events, turns, log), harness=self._path)
+        root = made.first.thread
+        await self._store.move_head(root, made.log)
+        self._forget()
+        self._id, self._branch, self._log = root, "", made.log
+        self._opener = self._opener.without_history()
+
+    async def head(self) -> str:
+        """The branch that the thread stands on: what its id stands for."""
+        return await self._store.head(await root_of(self._store, await self._here()))
+
+    async def branches(self) -> tuple[Branch, ...]:
+        """All branches of the thread, each after the one that it begins in."""
+        return await branches_of(self._store, await root_of(self._store, await self._here()))
+
+    async def diff(self, a: str, b: str = "") -> Diff:
+        """Where two branches part, and what each has alone. Without `b`, the other one is this."""
+        here = await self._here()
+        return await diff_of(self._store, await root_of(self._store, here), a, b or here)
+
+    async def at(self, id: str | int) -> State:
+        """The conversation as it was after that message, or after the event of that number."""
+        check_at(id)
+        log = await self._here()
+        if isinstance(id, int):
+            seq = (await self._store.link(log)).seq
+            if id > seq:
+                raise UsageError(f"Log {log} has {seq} events; there is no event {id} to look at.")
+            return fold(await self._store.read(log, until=id))
+        events = await self._store.read(log)
+        return fold(events[: seq_of(events, id, log)])
+
+    async def compile(self, model: str | Askable = "", *, prompt: Prompt | None = None) -> Compiled:
+        """The request that the next run would send: for this prompt, or to go on. Nothing is sent, and no key is needed.
+
+        `model` is any model, by default the one of the harness.
+        """
+        message = None if prompt is None else message_of(prompt)
+        state = await self.state() if self._id else State()
+        asked = self._agent.models if not model else (self._opens(model) if isinstance(model, str) else model,)
+        media = Media(self._store.put_blob, self._store.get_blob)
+        return await compiled(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
+
+    # Where it is.
+
+    async def _here(self) -> str:
+        """The log of this branch."""
+        if not self._log:
+            if not self._id:
+                raise NoLog("This thread has not begun: there is nothing in it yet. Run it first, or give an id.")
+            self._log = await self._found()
+        return self._log
+
+    async def _found(self) -> str:
+        if self._branch:
+            root = await root_of(self._store, self._branch)
+            if self._id not in (root, self._branch):
+                raise UsageError(f"Log {self._branch} is a branch of thread {root}, not of {self._id}.")
+            return self._branch
+        try:
+            return await self._store.head(self._id)
+        except NoLog:
+            if not self._source:
+                raise
+        end = await self._store.head(self._source)
+        return (await fork_at(self._store, end, None, harness=self._path, name=self._id)).log
+
+    def _on(self, fork: Fork) -> "Thread":
+        """The same on a new branch. What is known here is not read again there, if it is the end that was forked."""
+        made = copy(self)
+        made._id = made._log = fork.log
+        made._branch, made._begin, made._source = "", False, ""
+        made._driver = None
+        made._opener = self._opener.without_history()
+        made._media = Media(self._store.put_blob, self._store.get_blob, self._transport)
+        knows = self._state is not None and self._driver is None and fork.seq == self._length + 1
+        made._pad = None if self._pad is None else self._pad.copy()
+        if knows:
+            made._state, made._length = fold((fork.first,), self._state), fork.seq
+            made._answers = dict(self._answers)
+        else:
+            made._answers = {}
+            made._forget()
+        return made
 
     # What happens in a run.
 
     async def _say(self, kind: str, body: dict[str, object]) -> None:
-        await self._store.post(self._id, Note(new_id(), kind, msgspec.json.encode(body).decode()))
+        await self._store.post(await self._here(), Note(new_id(), kind, msgspec.json.encode(body).decode()))
         if self._driver is not None:
             self._driver.nudge()
 
-    async def _perform(self, opening: Opening, show: Show | None) -> RunResult:
-        if not self._id and opening == self._resumed:
+    async def _perform(self, opening: Opening, show: Show | None, *, begins: bool = True) -> RunResult:
+        if not self._id and not begins:
             raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()
         if site is not None and site.depth > DEEPEST:
@@ -157,10 +302,14 @@ class Thread:
         try:
             beginning = opening(state)
             if any(isinstance(event, ev.Prompted) for event in beginning):
-                await _drop_cancels(log)
+                await drop_cancels(log)
+            else:
+                beginning = await with_use(beginning, state, store=self._store, log=self._log)
+                if site is not None:
+                    self._own_up(site, await self._store.read(self._log))
             driver = self._driver = self._driver_of(log, state, beginning, site, show)
-            if site is not None and not any(isinstance(one, ev.Prompted) for one in beginning):
-                site.budget.charge(state.spent)
+            if site is not None:
+                site.tally.begin(driver.total)  # with what earlier goes used: the call is counted once
             result = await self._with_pad(driver, beginning)
             self._state, self._length = driver.state, length + len(driver.events)
             return result
@@ -172,8 +321,13 @@ class Thread:
             if driver is not None:
                 self._answers = driver.answers
                 if site is not None:
-                    site.tally.add(driver.state.spent)  # the call is counted once, at its end: with what earlier goes used
+                    site.tally.end(driver.total)
             await surely(log.aclose())
+
+    def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
+        """What a run changed before it went on here, the call changed around it."""
+        if has_acted(events, self._agent.setup):
+            site.tally.act()
 
     def _forget(self) -> None:
         self._state, self._length = None, 0
@@ -183,11 +337,12 @@ class Thread:
     def _driver_of(
         self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None
     ) -> Driver:
-        """A run inside a call belongs to the run of that call: its place says so, and it draws on the same budget."""
+        """A run inside a call belongs to the run of that call: its place says so, and its budget lies within that one's."""
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
+        used = Spent() if fresh else fold(beginning, state).used
         place = st.Place(
-            run=_run_of(beginning, state),
-            thread=self._id,
+            run=run_of(beginning, state),
+            thread=self._log,
             agent=self._name,
             parent_run=site.run if site else "",
             parent_call=site.call if site else "",
@@ -199,8 +354,8 @@ class Thread:
             place=place,
             media=self._media,
             answers=self._answers,
-            budget=site.budget if site else Budget(self._agent.setup.limits, Spent() if fresh else state.used),
-            depth=site.depth if site else 0,
+            budget=Budget(self._agent.setup.limits, used, outer=site.budget if site else None),
+            home=Home(site.depth if site else 0, self._path, self._store, site.tally if site else None),
             show=show or (site.show if site else None),
         )
 
@@ -217,30 +372,30 @@ class Thread:
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
         resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
         driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed)
-        driver.hooked("run_start")
         try:
+            if not resumed:
+                driver.hooked("run_start")
             result = await self._result(driver, beginning, resumed=resumed)
-        except BaseException as error:
-            driver.hooked(
-                "run_end", stop="provider_error" if isinstance(error, EvenerError) else "cancelled", detail=str(error)
-            )
-            raise
-        driver.hooked("run_end", stop=result.stop, detail=result.detail)
-        return result
-
-    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
-        try:
-            await driver.record(*_with_hooks(driver, beginning))
-            state = await driver.drive()
-            earlier = await self._store.read(self._id) if resumed else driver.events
-            result = self._completed(result_of(state, earlier, log=self._id, warnings=driver.warnings), driver.events)
-            if result.stop == "provider_error" and driver.error is not None:
-                driver.error.thread = self._id
-                raise driver.error
         except EvenerError as error:
+            error.thread = error.thread or self._log
             driver.tell(st.RunFailed, error=error)
             raise
         driver.tell(st.RunFinished, result=result)
+        return result
+
+    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
+        hooks = self._agent.hooks
+        try:
+            await driver.record(*with_hooks(driver, beginning))
+            state = await driver.drive()
+        except BaseException as error:
+            tell_broken_off(driver, hooks, error)
+            raise
+        events = await self._store.read(self._log) if resumed else driver.events
+        tell_end(driver, hooks, events)
+        result = self._completed(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
+        if result.stop == "provider_error" and driver.error is not None:
+            raise driver.error
         return result
 
     def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
@@ -260,83 +415,20 @@ class Thread:
         """The log, held, and its state. What is known from the last run is not read again."""
         if self._id:
             try:
-                log, new = await self._store.open(self._id, holder=new_claim(), after=self._length)
+                log, new = await self._store.open(await self._here(), holder=new_claim(), after=self._length)
                 if self._pad is not None:
                     self._pad.opened(new)
                 return log, fold(new, self._state)
             except NoLog:
+                self._log = ""
                 if not self._begin:
                     raise
         self._id, given = self._id or new_id(), self._id
-        first = ev.Opened(at=time(), thread=self._id, harness=self._name)
+        first = ev.Opened(at=time(), thread=self._id, harness=self._path)
         try:
             log = await self._store.create(self._id, first, holder=new_claim())
         except EvenerError:
             self._id = given  # there is no such log; cancelled, there is one all the same
             raise
+        self._log = self._id
         return log, fold((first,))
-
-    def _prompted(self, prompt: Prompt) -> Opening:
-        message = _message(prompt)
-
-        def opening(state: State) -> tuple[ev.Event, ...]:
-            told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
-            run = new_id()
-            system = self._system.begun(thread=self._id, run=run)
-            return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
-
-        return opening
-
-    def _resumed(self, state: State) -> tuple[ev.Event, ...]:
-        if not state.run:
-            raise UsageError(f"Thread {self._id} has no run to resume. Give it a prompt instead.")
-        if state.finished is not None and state.finished.cause in NOT_RESUMABLE:
-            raise UsageError(f"The last run of thread {self._id} came to its end. Give it a prompt to go on.")
-        known = state.config.system if state.config else ()
-        configured = self._configured(state, self._system.resumed(known, thread=self._id, run=state.run))
-        if state.finished is not None:
-            return (*configured, ev.Continued(at=time(), run=state.run))
-        under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
-        return (*configured, *((ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()))
-
-    def _configured(self, state: State, system: tuple[TextBlock, ...]) -> tuple[ev.Event, ...]:
-        known = state.config
-        ours = msgspec.structs.replace(self._config, system=system)
-        if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
-            return ()
-        return (msgspec.structs.replace(ours, at=time()),)
-
-
-async def _drop_cancels(log: Log) -> None:
-    """A wish to stop that came too late for its run is not about the next one."""
-    for note in await log.notes():
-        if note.kind == "cancel":
-            await log.settle(note.number)
-
-
-def _with_hooks(driver: Driver, beginning: tuple[ev.Event, ...]) -> tuple[ev.Event, ...]:
-    """What the run begins with, after the hooks for the prompt had their say."""
-    prompted = beginning[-1] if beginning else None
-    if not isinstance(prompted, ev.Prompted):
-        return beginning
-    answers = driver.hooked("user_prompt_submit", prompt=prompted.message)
-    added = tuple(TextBlock(answer.text) for answer in answers if isinstance(answer, AddContext))
-    if added:
-        message = msgspec.structs.replace(prompted.message, blocks=(*prompted.message.blocks, *added))
-        beginning = (*beginning[:-1], msgspec.structs.replace(prompted, message=message))
-    stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
-    return beginning if stop is None else (*beginning, ev.Cancelled(at=time(), why=stop.why or "A hook cancelled the prompt."))
-
-
-def _run_of(beginning: tuple[ev.Event, ...], state: State) -> str:
-    return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
-
-
-def _message(prompt: Prompt) -> Message:
-    match prompt:
-        case Message():
-            return prompt
-        case str():
-            return Message.user_text(prompt)
-        case _:
-            return Message("user", tuple(prompt))

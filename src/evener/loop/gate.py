@@ -4,16 +4,18 @@ The whole batch of calls waits for its decisions. A question is bound to a diges
 its schema has changed since, or the time to decide is over, it is asked again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from evener.events import ApprovalDecided, Interrupt, Question
-from evener.loop.state import Pending, State
-from evener.loop.steps import AskApproval, RefuseCall, RunTool, Step
+from evener.loop.state import Pending, State, outcome_key
+from evener.loop.steps import AskApproval, RefuseCall, RunTool, SettleCall, Step
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["Gate", "Judgement", "asked_about", "batch", "released"]
+__all__ = ["Gate", "Judgement", "asked_about", "batch", "concluded", "outcomes", "released", "repeated"]
+
+LOST = "it was started and then interrupted: nobody knows whether it took effect"
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -35,13 +37,12 @@ class Gate(msgspec.Struct, frozen=True):
     interrupts: frozenset[Interrupt] = frozenset()
 
 
-def batch(state: State, gate: Gate, now: float) -> tuple[Step, ...] | None:
-    """What must happen before the calls of this turn may run: ask, or wait (no step). None: they may."""
+def batch(state: State, gate: Gate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+    """What must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
     judge = gate.judge
     if judge is None:
         return None
-    open_calls = [pending.call for pending in state.calls if pending.status == "asked"]
-    judged = [(call, judge(call)) for call in open_calls]
+    judged = [(call, judge(call)) for call in calls]
     asking = [(call, found) for call, found in judged if found.verdict == "ask"]
     missing = [
         Question(call.id, found.digest, found.why, found.rule)
@@ -57,18 +58,55 @@ def batch(state: State, gate: Gate, now: float) -> tuple[Step, ...] | None:
 def released(pending: Pending, state: State, gate: Gate) -> Step:
     """The step for a call that nothing holds back any more."""
     call = pending.call
-    waiting = state.waiting_for(call.id)
-    decision = waiting.decision if waiting else None
+    decision = _decision(state, call.id)
     runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
     found = gate.judge(runs) if gate.judge else Judgement()  # what would run: rules may have changed since it was decided
     if found.verdict == "deny":
         return RefuseCall(
-            call, f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {found.why or 'not allowed'}.", found.rule
+            call,
+            f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {(found.why or 'not allowed').rstrip('.')}.",
+            found.rule,
         )
+    if decision is not None and decision.arguments and decision.digest != found.digest and gate.judge:
+        return RefuseCall(call, "ApprovalStale: what was decided is not what would run now. Ask for it again.", found.rule)
     if decision is not None and decision.verdict == "reject":
         why = f": {decision.why}" if decision.why else "."
         return RefuseCall(call, f"ApprovalRejected{why}", found.rule)
-    return RunTool(call, arguments=decision.arguments if decision else "", rule=found.rule)
+    return RunTool(call, again=bool(pending.key), arguments=decision.arguments if decision else "", rule=found.rule)
+
+
+def repeated(pending: Pending, state: State, gate: Gate, *, verifying: bool) -> Step:
+    """The step for an interrupted call that may be started again, or asked about: as it was decided, if it still may run."""
+    step = released(pending, state, gate)
+    if isinstance(step, RunTool):
+        return msgspec.structs.replace(step, again=True, verifying=verifying)
+    return SettleCall(pending.call)  # it must not run by now, and may have taken effect
+
+
+def outcomes(state: State, gate: Gate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+    """What must happen before anything is made of these interrupted calls: ask what became of them, or wait. None: nothing."""
+    if "outcome" not in gate.interrupts:
+        return None
+    lost = [(outcome_key(call.id), gate.judge(call).digest if gate.judge else "") for call in calls]
+    missing = tuple(Question(key, digest, LOST) for key, digest in lost if _unsettled(state, key, digest, now))
+    if missing:
+        return (AskApproval("outcome", missing),)
+    return () if any(_decision(state, key) is None for key, _ in lost) else None
+
+
+def concluded(pending: Pending, state: State, gate: Gate) -> Step:
+    """The step for an interrupted call that is not repeated by itself: what was decided, or an honest result."""
+    decision = _decision(state, outcome_key(pending.call.id))
+    if decision is None:
+        return SettleCall(pending.call)
+    if decision.verdict == "allow":
+        return released(pending, state, gate)
+    return SettleCall(pending.call, decision.result, decision.why)
+
+
+def _decision(state: State, key: str) -> ApprovalDecided | None:
+    waiting = state.waiting_for(key)
+    return waiting.decision if waiting else None
 
 
 def asked_about(

@@ -49,7 +49,9 @@ def _is_amount(value: object) -> bool:
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a run has used. `exact` is False where a price was not known: the cost is a lower bound."""
+    """What a run has used. `exact` is False where a price was not known, so that the cost is a lower bound; and where a request
+    was given up: if money is limited, it counts with the most that it may have cost.
+    """
 
     requests: int = 0
     tool_calls: int = 0
@@ -58,35 +60,42 @@ class Spent(msgspec.Struct, frozen=True):
     exact: bool = True
     seconds: float = 0.0
 
-    def with_nested(self, nested: Nested) -> "Spent":
-        """With what runs inside a call used."""
+    def with_nested(self, nested: Nested, counted: Nested | None = None) -> "Spent":
+        """With what runs inside a call used, of which so much was counted before."""
+        before = counted or UNCOUNTED
         return Spent(
-            self.requests + nested.requests,
-            self.tool_calls + nested.tool_calls,
-            self.usage + nested.usage,
-            self.cost + nested.cost,
+            self.requests + nested.requests - before.requests,
+            self.tool_calls + nested.tool_calls - before.tool_calls,
+            self.usage + (_less(nested.usage, before.usage) if counted else nested.usage),
+            self.cost + nested.cost - before.cost,
             self.exact and nested.exact,
             self.seconds,
         )
 
     def since(self, earlier: "Spent") -> "Spent":
         """What was used after another point of the same run."""
-        ours, theirs = self.usage, earlier.usage
         return Spent(
             self.requests - earlier.requests,
             self.tool_calls - earlier.tool_calls,
-            Usage(
-                ours.input_total - theirs.input_total,
-                ours.uncached - theirs.uncached,
-                ours.cache_read - theirs.cache_read,
-                ours.cache_write - theirs.cache_write,
-                ours.output_total - theirs.output_total,
-                ours.reasoning - theirs.reasoning,
-            ),
+            _less(self.usage, earlier.usage),
             self.cost - earlier.cost,
             self.exact,
             self.seconds - earlier.seconds,
         )
+
+
+UNCOUNTED = Nested()
+
+
+def _less(ours: Usage, theirs: Usage) -> Usage:
+    return Usage(
+        ours.input_total - theirs.input_total,
+        ours.uncached - theirs.uncached,
+        ours.cache_read - theirs.cache_read,
+        ours.cache_write - theirs.cache_write,
+        ours.output_total - theirs.output_total,
+        ours.reasoning - theirs.reasoning,
+    )
 
 
 def _measures(limits: Limits, spent: Spent) -> tuple[tuple[str, str, Decimal | float | None, Decimal | float], ...]:

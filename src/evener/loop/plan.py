@@ -1,7 +1,7 @@
 """What to do next, as a function of the state. Pure: there is no other place that decides, at start, after a crash or later.
 
 cancelled                              Finish
-calls that were interrupted            RunTool again (read, idempotent), RunTool verifying, or SettleCall (write)
+calls that were interrupted            RunTool again (read, idempotent), RunTool verifying, AskApproval or SettleCall (write)
 calls that were not started            RunTool: all at once, or the first if one of the batch is sequential
 calls under way                        nothing: they report themselves
 the last request failed                CallModel again, after a while; the next model of the chain; or Finish
@@ -14,12 +14,12 @@ from collections.abc import Mapping
 import msgspec
 
 from evener import events as ev
-from evener.loop.gate import Gate, asked_about, batch, released
+from evener.loop.gate import Gate, asked_about, batch, concluded, outcomes, released, repeated
 from evener.loop.limits import Limits, exceeded, near
 from evener.loop.state import Pending, State
-from evener.loop.steps import CallModel, ContinueTurn, Extend, FetchMedia, Finish, RunTool, SettleCall, Step
+from evener.loop.steps import CallModel, ContinueTurn, Extend, FetchMedia, Finish, Step
 
-__all__ = ["Effect", "Setup", "ToolFacts", "plan"]
+__all__ = ["Effect", "Setup", "ToolFacts", "place_of", "plan"]
 
 Effect = ev.Effect
 
@@ -51,17 +51,25 @@ class Setup(msgspec.Struct, frozen=True):
     fetches: tuple[bool, ...] = ()
     gate: Gate = Gate()
 
+    def is_write(self, tool: str) -> bool:
+        """Whether there is such a tool, and running it changes something."""
+        facts = self.tools.get(tool)
+        return facts is not None and facts.effect == "write"
 
-def plan(state: State, setup: Setup, now: float = 0.0) -> tuple[Step, ...]:
+
+def plan(state: State, setup: Setup, now: float = 0.0, *, full: str = "") -> tuple[Step, ...]:
     """The steps to perform now; several only where they may run at the same time.
 
-    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over.
+    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` says why the
+    run's allowance has no room for what was planned; empty when it has.
     """
     if not state.run or state.finished is not None or state.asking:
         return ()
     if state.cancelled is not None:
         under_way = any(pending.status == "started" for pending in state.calls)
         return () if under_way else (Finish("cancelled", state.cancelled),)
+    if full:
+        return _at_limit(state, setup, full, now)
     if any(pending.status != "finished" for pending in state.calls):
         return _tools(state, setup, now)
     spent_tool = _spent_tool(state, setup)
@@ -71,9 +79,9 @@ def plan(state: State, setup: Setup, now: float = 0.0) -> tuple[Step, ...]:
         return _after_failure(state, setup, now)
     if state.reply is not None and state.reply.problems and state.corrections >= setup.limits.corrections:
         return (Finish("output_retries", f"The form of the answer stayed wrong. {state.reply.problems[0]}"),)
-    if state.reply is not None and not state.calls and not state.steering:
+    if state.reply is not None and state.is_answered and not state.steering:
         return _after_answer(state, setup, state.reply, now)
-    return _ask(state, setup, _place(state, setup), now=now)
+    return _ask(state, setup, place_of(state, setup), now=now)
 
 
 def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
@@ -87,7 +95,12 @@ def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
         if state.repeat[1] >= setup.limits.repeats_stop:
             names = ", ".join(pending.call.name for pending in state.calls)
             return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
-    held = batch(state, setup.gate, now)
+    halted = [one for one in state.calls if one.status == "interrupted"]
+    lost = [one.call for one in halted if _is_unclear(_facts(one, setup))]
+    held = outcomes(state, setup.gate, lost, now)
+    if held is None:
+        wanted = [one.call for one in state.calls if one.status == "asked" or (one in halted and one.call not in lost)]
+        held = batch(state, setup.gate, wanted, now)
     if held is not None:
         return held
     if any(_facts(pending, setup).sequential for pending in state.calls):
@@ -101,14 +114,17 @@ def _start(pending: Pending, state: State, setup: Setup) -> tuple[Step, ...]:
     match pending.status:
         case "asked":
             return (released(pending, state, setup.gate),)
-        case "interrupted" if facts.verifies:
-            return (RunTool(pending.call, again=True, verifying=True),)
-        case "interrupted" if facts.effect == "write":
-            return (SettleCall(pending.call),)
+        case "interrupted" if _is_unclear(facts):
+            return (concluded(pending, state, setup.gate),)
         case "interrupted":
-            return (RunTool(pending.call, again=True),)
+            return (repeated(pending, state, setup.gate, verifying=facts.verifies),)
         case "started" | "paused" | "finished":
             return ()
+
+
+def _is_unclear(facts: ToolFacts) -> bool:
+    """Whether nobody can say what became of an interrupted call, and it must not simply be run again."""
+    return facts.effect == "write" and not facts.verifies
 
 
 def _facts(pending: Pending, setup: Setup) -> ToolFacts:
@@ -122,9 +138,11 @@ def _spent_tool(state: State, setup: Setup) -> str:
 
 
 def _after_failure(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
-    place, failure = _place(state, setup), state.failure
+    place, failure = place_of(state, setup), state.failure
     if failure is None:
         return ()
+    if failure.stale:  # with the next request the provider gets everything: it cannot fail like this again
+        return _ask(state, setup, place, now=now)
     if failure.retryable and state.failures <= setup.limits.retries and failure.retry_after <= LONGEST_WAIT:
         wait = failure.retry_after or WAITS[min(state.failures, len(WAITS)) - 1]
         return _ask(state, setup, place, wait=wait, now=now)
@@ -136,17 +154,17 @@ def _after_failure(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
 def _after_answer(state: State, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:
     if reply.stop.reason in ("paused", "pending"):
         over = exceeded(setup.limits, state.used)
-        return _at_limit(state, setup, over, now) if over else (ContinueTurn(_place(state, setup)),)
+        return _at_limit(state, setup, over, now) if over else (ContinueTurn(place_of(state, setup)),)
     if reply.problems:
         more = tuple(("", problem) for problem in reply.problems)
-        return _ask(state, setup, _place(state, setup), more=more, now=now)
+        return _ask(state, setup, place_of(state, setup), more=more, now=now)
     found = asked_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":
         more = (("", f"The answer was not accepted. {found.why}"),)
-        return _ask(state, setup, _place(state, setup), more=more, now=now)
-    return (Finish(ENDS.get(reply.stop.reason, "done"), reply.stop.detail),)
+        return _ask(state, setup, place_of(state, setup), more=more, now=now)
+    return (Finish(ENDS.get(reply.stop.reason, "done"), reply.ended or reply.stop.detail),)
 
 
 def _at_limit(state: State, setup: Setup, why: str, now: float) -> tuple[Step, ...]:
@@ -184,6 +202,6 @@ def _ask(
     return (CallModel(place, wait, (*more, *notices)),)
 
 
-def _place(state: State, setup: Setup) -> int:
+def place_of(state: State, setup: Setup) -> int:
     """Where in the chain the model stands that was asked last. A run begins with the preferred one."""
     return setup.models.index(state.model) if state.model in setup.models else 0

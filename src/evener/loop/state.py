@@ -8,6 +8,7 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from decimal import Decimal
 from hashlib import sha256
 from typing import Literal, assert_never
 
@@ -17,29 +18,39 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
 from evener.loop.limits import Spent
+from evener.loop.standing import Standing, asked, broke, gave, parted
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
-__all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold"]
+__all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold", "outcome_key"]
 
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
 Status = Literal["asked", "started", "paused", "interrupted", "finished"]
 
 NOTHING = Spent()
 MOVED_ON = "Not run: the user went on before this call was started."
+ACCEPTED = "Accepted."
+RECEIVED = "Received."
 LEFT_OPEN = "Interrupted: it is not known whether this call took effect, and the user went on."
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """One call of the last answer, and how far it has come."""
+    """One call of the last answer, and how far it has come.
+
+    `here`: it was started on this branch. `source` is the branch on which it was started before this one was forked off.
+    `nested` is what the runs inside it used, as far as it is counted.
+    """
 
     call: ToolCall
     status: Status = "asked"
     result: ev.CallFinished | None = None
     key: str = ""
     inner: tuple[ev.InnerQuestion, ...] = ()
+    here: bool = False
+    source: str = ""
+    nested: ev.Nested | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -64,6 +75,7 @@ class State(msgspec.Struct, frozen=True):
     steering: tuple[Message, ...] = ()
     reply: ev.Replied | None = None
     asking: str = ""  # the model that was asked and has not answered
+    most: Decimal = Decimal(0)  # what that may cost at most, where money is limited
     model: str = ""  # the model that was asked last
     failure: ev.ModelFailed | None = None
     failures: int = 0  # of the model asked last, in a row
@@ -77,9 +89,11 @@ class State(msgspec.Struct, frozen=True):
     wanted: tuple[str, ...] = ()  # URLs of media in what the user said
     questions: tuple[Waiting, ...] = ()
     cancelled: str | None = None
+    refused: bool = False  # a hook did not let the prompt pass: the run has nothing to do
     finished: ev.Finished | None = None
     epoch: int = 0
     last: float = 0.0  # the time of the last event
+    held: tuple[Standing, ...] = ()  # what providers hold of the conversation
 
     @property
     def phase(self) -> Phase:
@@ -92,9 +106,15 @@ class State(msgspec.Struct, frozen=True):
             return "executing_tools"
         if self.failure is not None:
             return "error_recovery"
-        if self.reply is not None and not self.calls and not self.asking:
+        if self.is_answered and not self.asking:
             return "respond"
         return "processing"
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model's last answer leaves nothing to run."""
+        reply = self.reply
+        return reply is not None and (not self.calls or bool(reply.output or reply.ended))
 
     @property
     def open_questions(self) -> tuple[Waiting, ...]:
@@ -109,6 +129,16 @@ class State(msgspec.Struct, frozen=True):
     def used(self) -> Spent:
         """What counts toward the limits."""
         return self.spent if self.allowed_from == NOTHING else self.spent.since(self.allowed_from)
+
+    @property
+    def most_spent(self) -> Spent:
+        """What was used, should the request under way be given up: nobody will say what it cost."""
+        return replace(self.spent, cost=self.spent.cost + self.most, exact=False) if self.asking else self.spent
+
+
+def outcome_key(call: str) -> str:
+    """The key of the question what became of this call. It is not the call's id: that one asks whether it may run at all."""
+    return f"outcome:{call}"
 
 
 def fold(events: Iterable[ev.Event], state: State | None = None) -> State:
@@ -127,15 +157,15 @@ def apply(state: State, event: ev.Event) -> State:
         case ev.Replied():
             return _replied(state, event)
         case ev.CallStarted():
-            return _marked(state, event, "started", key=event.key, inner=())
+            return _started(state, event)
         case ev.CallPaused():
-            return _marked(state, event, "paused", inner=event.inner)
+            return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.CallFinished():
             return _call_finished(state, event)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _questioned(state, event)
         case ev.ModelFailed():
-            return _timed(state, event.at, asking="", failure=event, failures=state.failures + 1)
+            return _failed(state, event)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
             return _by_people(state, event)
         case ev.Opened() | ev.Configured() | ev.Imported() | ev.MediaFetched():
@@ -147,6 +177,8 @@ def apply(state: State, event: ev.Event) -> State:
 def _equipped(state: State, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> State:
     """What a run finds when it begins, or is given."""
     match event:
+        case ev.Opened() if event.parent and state.thread:
+            return _forked(state, event)
         case ev.Opened():
             return State(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
@@ -166,20 +198,51 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
             return replace(
                 state, allowed_from=state.spent, failure=None, failures=0, corrections=0, repeat=("", 0), told=frozenset(),
                 retries=(), cancelled=None, finished=None, last=event.at,
-                questions=tuple(one for one in state.questions if one.decision is not None),
+                questions=tuple(one for one in state.questions if _still_counts(one)),
             )  # fmt: skip
+        case ev.Steered() if event.refused:
+            return state
         case ev.Steered():
             steering = (*state.steering, event.message)
-            asking = "" if event.at_once else state.asking
-            return replace(state, steering=steering, asking=asking, wanted=_wanted(state, event.message))
+            state = _unasked(state) if event.at_once else state
+            return replace(state, steering=steering, wanted=_wanted(state, event.message))
         case ev.Cancelled():
-            return _timed(state, event.at, cancelled=event.why, asking="")
+            return _timed(_unasked(state), event.at, cancelled=event.why)
         case ev.Resumed():
-            halted = ("started", "paused")
-            calls = tuple(replace(one, status="interrupted") if one.status in halted else one for one in state.calls)
-            return replace(state, epoch=event.epoch, calls=calls, asking="", last=event.at)
+            state = replace(_interrupted(state), epoch=event.epoch, last=event.at)
+            for call, nested in event.nested:
+                state = _counted(state, call, nested)
+            return state
         case ev.Finished():
-            return _timed(state, event.at, finished=event, asking="")
+            return _timed(_unasked(state), event.at, finished=event)
+
+
+def _forked(state: State, event: ev.Opened) -> State:
+    """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
+    state = _interrupted(state)
+    calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
+    return replace(
+        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=parted(state.held)
+    )  # fmt: skip
+
+
+def _interrupted(state: State) -> State:
+    """Whoever worked on it does so no more."""
+    halted = ("started", "paused")
+    calls = tuple(replace(one, status="interrupted", inner=()) if one.status in halted else one for one in state.calls)
+    return replace(_unasked(state), calls=calls)
+
+
+def _unasked(state: State) -> State:
+    """The request under way, if there is one, is given up."""
+    return replace(state, asking="", spent=state.most_spent) if state.asking else state
+
+
+def _still_counts(waiting: Waiting) -> bool:
+    """Whether a decision holds for a run that goes on: who resumes a run overrules that it shall not go on."""
+    if waiting.decision is None:
+        return False
+    return waiting.interrupt in ("tool", "outcome") or waiting.decision.verdict == "allow"
 
 
 def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> State:
@@ -207,10 +270,13 @@ def _timed(state: State, at: float, **changes: object) -> State:
 
 
 def _prompted(state: State, event: ev.Prompted) -> State:
-    transcript = _settled(state, f"{event.message.id}-before", event.at, ()).extend(state.steering).append(event.message)
+    transcript = _settled(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
+    refused = bool(event.refused)
     return State(
-        thread=state.thread, harness=state.harness, config=state.config, transcript=transcript, run=event.run,
-        media=state.media, wanted=_wanted(state, event.message), epoch=state.epoch, last=event.at,
+        thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
+        transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
+        wanted=state.wanted if refused else _wanted(state, event.message), refused=refused,
+        cancelled=event.refused if refused else None,
     )  # fmt: skip
 
 
@@ -220,9 +286,10 @@ def _called(state: State, event: ev.ModelCalled) -> State:
     spent = replace(state.spent, requests=state.spent.requests + 1)
     return replace(
         state, transcript=transcript, calls=(), steering=(), asking=event.model, model=event.model, spent=spent,
-        failure=None, failures=state.failures if event.model == state.model else 0,
+        most=event.most, failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
         reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
+        held=asked(state.held, event),
     )  # fmt: skip
 
 
@@ -238,20 +305,28 @@ def _replied(state: State, event: ev.Replied) -> State:
         spent.exact and event.exact,
         spent.seconds + max(event.at - state.last, 0.0),
     )
-    if event.output:
-        calls = ()  # what was called is the answer itself
+    over = bool(event.output or event.ended)  # what was called is the answer itself, or there will be none: nothing is run
     digest = _digest(calls)
-    repeat = (digest, state.repeat[1] + 1 if digest == state.repeat[0] else 1) if calls else ("", 0)
+    repeat = (digest, state.repeat[1] + 1 if digest == state.repeat[0] else 1) if calls and not over else ("", 0)
+    pending = tuple(Pending(call, "finished" if over else "asked") for call in calls)
     return replace(
-        state, transcript=state.transcript.append(event.message), calls=tuple(Pending(call) for call in calls),
+        state, transcript=state.transcript.append(event.message), calls=pending,
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
+        held=gave(state.held, state.model, event),
     )  # fmt: skip
 
 
+def _started(state: State, event: ev.CallStarted) -> State:
+    """A new start: what was asked and decided about an earlier one does not count for it."""
+    state = _marked(state, event, "started", key=event.key, inner=(), here=True)
+    past = outcome_key(event.call)
+    if state.waiting_for(past) is None:
+        return state
+    return replace(state, questions=tuple(one for one in state.questions if one.question.key != past))
+
+
 def _call_finished(state: State, event: ev.CallFinished) -> State:
-    state = _marked(state, event, "finished", result=event)
-    if event.nested is not None:
-        state = replace(state, spent=state.spent.with_nested(event.nested))
+    state = _counted(_marked(state, event, "finished", result=event), event.call, event.nested)
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -260,14 +335,34 @@ def _call_finished(state: State, event: ev.CallFinished) -> State:
     return replace(state, retries=tuple(counted.items()))
 
 
+def _counted(state: State, call: str, nested: ev.Nested | None) -> State:
+    """What the runs inside a call used in all. What was counted of it before is not counted again."""
+    pending = next((one for one in state.calls if one.call.id == call), None)
+    if nested is None or pending is None:
+        return state
+    calls = tuple(replace(one, nested=nested) if one is pending else one for one in state.calls)
+    return replace(state, calls=calls, spent=state.spent.with_nested(nested, pending.nested))
+
+
+def _failed(state: State, event: ev.ModelFailed) -> State:
+    spent, held = state.spent, broke(state.held, state.model, event)
+    if not event.exact:
+        spent = replace(spent, cost=spent.cost + event.cost, exact=False)
+    state = replace(state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held)
+    return _timed(state, event.at)
+
+
 def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object) -> State:
     calls = tuple(replace(one, status=status, **changes) if one.call.id == event.call else one for one in state.calls)
     return _timed(state, event.at, calls=calls)
 
 
-def _settled(state: State, id: str, at: float, notices: tuple[str, ...]) -> Transcript:
-    """The transcript with the results of the last answer's calls, one for each and in their order, and with notices."""
-    blocks = [_result(pending) for pending in state.calls]
+def _settled(state: State, id: str, at: float, notices: tuple[str, ...], *, final: str = RECEIVED) -> Transcript:
+    """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
+
+    `final` is what a call that was the answer itself is told.
+    """
+    blocks = [_result(pending, state.reply, final) for pending in state.calls]
     texts = [TextBlock(text) for text in notices]
     if not blocks and not texts:
         return state.transcript
@@ -279,9 +374,13 @@ def _moment(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _result(pending: Pending) -> ToolResult:
+def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResult:
     if pending.result is not None:
         return ToolResult(pending.call.id, pending.result.content, not pending.result.ok)
+    if reply is not None and reply.output:
+        return ToolResult(pending.call.id, (TextBlock(final),))
+    if reply is not None and reply.ended:
+        return ToolResult(pending.call.id, (TextBlock(f"Not run. {reply.ended}"),), is_error=True)
     return ToolResult(pending.call.id, (TextBlock(MOVED_ON if pending.status == "asked" else LEFT_OPEN),), is_error=True)
 
 

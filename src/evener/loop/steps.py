@@ -52,11 +52,21 @@ class RunTool(msgspec.Struct, frozen=True):
     arguments: str = ""
     rule: str = ""
 
+    @property
+    def runs(self) -> ToolCall:
+        """The call as it runs: the model's own, but for arguments that somebody put in place of its."""
+        return msgspec.structs.replace(self.call, raw=self.arguments) if self.arguments else self.call
+
 
 class SettleCall(msgspec.Struct, frozen=True):
-    """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again."""
+    """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again.
+
+    `result`: what it gave, if somebody knows that it happened. `why`: what somebody has to say about it otherwise.
+    """
 
     call: ToolCall
+    result: str | None = None
+    why: str = ""
 
 
 class AskApproval(msgspec.Struct, frozen=True):

@@ -1,10 +1,12 @@
 """What one model call gave: the reply, the message to append, and what it cost. The price is looked up when it is asked for."""
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.encodings import Prepared, output_text
+from evener.model.bound import writes_for_an_hour
 from evener.observe.cost import Cost, price
-from evener.transcript.ask import OutputForm
+from evener.transcript.ask import OutputForm, State
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply
@@ -31,7 +33,7 @@ class Timing(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """One finished model call. `message` is ready to append to the transcript. `tries` counts requests that were sent.
 
-    `raw` holds the bytes of the answer's body when they were asked for.
+    `raw` holds the bytes of the answer's body when they were asked for. `noted` is what was lost before the request was made.
     """
 
     reply: Reply
@@ -43,6 +45,7 @@ class Answer(msgspec.Struct, frozen=True):
     url: str
     tries: int = 1
     raw: bytes | None = None
+    noted: tuple[Loss, ...] = ()
 
     @property
     def text(self) -> str:
@@ -67,7 +70,22 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def losses(self) -> tuple[Loss, ...]:
         """Everything that the request could not say as it was asked."""
-        return self.sent.prepared.losses + self.sent.encoded.losses
+        return self.noted + self.sent.prepared.losses + self.sent.encoded.losses
+
+    @property
+    def kept(self) -> State:
+        """What the provider holds from here on, this answer included; `replay` when it holds nothing.
+
+        With `after`, the id of this answer's message, it is the state of the next ask of the same conversation.
+        """
+        asked = self.sent.prepared.ask.state
+        match self.sent.encoded.keeps:
+            case "chain" if self.reply.id:
+                return replace(asked, mode="chain", id=self.reply.id, after=self.message.id)
+            case "conversation":
+                return replace(asked, after=self.message.id)
+            case _:
+                return State()
 
     @property
     def seconds(self) -> float:
@@ -82,4 +100,6 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def cost(self) -> Cost:
         """The estimated price. Where it is not known it is a lower bound, and says so."""
-        return price(self.reply.usage, provider=self.provider, model=self.reply.model or self.model, url=self.url)
+        used, model = self.reply.usage, self.reply.model or self.model
+        hour = bool(used.cache_write) and writes_for_an_hour(self.sent.prepared.ask)
+        return price(used, provider=self.provider, model=model, url=self.url, hour_writes=hour)

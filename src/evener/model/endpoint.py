@@ -8,6 +8,7 @@ from evener.transport.auth import Auth
 from evener.transport.exchange import Caps, Deadlines, Request, Response, Transport
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
+from evener.transport.secrets import credential, note_secret
 from evener.wire import Codec
 
 __all__ = ["Endpoint", "Signed"]
@@ -47,6 +48,7 @@ class Signed:
         for pair in signed.headers:
             if pair not in request.headers:
                 self.secrets |= {pair[1], pair[1].rpartition(" ")[2]}
+                note_secret(credential(*pair))
         if signed.url != request.url:
             self.secrets |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
         return await self._transport.send(signed)

@@ -6,7 +6,9 @@ from decimal import Decimal
 import msgspec
 from msgspec.structs import replace
 
+from evener.errors import StateExpired
 from evener.model.answer import Answer
+from evener.model.bound import most_prompt, writes_for_an_hour
 from evener.model.endpoint import Endpoint
 from evener.model.seam import Answered
 from evener.model.stream import Stream
@@ -23,8 +25,8 @@ from evener.transcript.ask import (
     State,
     ToolSpec,
 )
-from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.completer import Completer
+from evener.transcript.loss import Loss
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
@@ -33,9 +35,10 @@ from evener.translate import retarget
 
 __all__ = ["Defaults", "Model"]
 
-LEAST_BYTES_A_TOKEN = 2
-OVERHEAD = 1_000
-MEDIA_TOKENS = 5_000
+ANY = Choice()
+REPLAYED = State()
+UNSTATED_OUTPUT = 32_768
+"""Tokens: what an answer is taken to have at most, where neither the ask nor the model's row says it."""
 MILLION = 1_000_000
 LEAST_ANSWER = 256
 """Tokens: a model that may say less is not asked."""
@@ -105,42 +108,45 @@ class Model:
             transcript,
             self._origin,
             tuple(tools),
-            choice or Choice(),
+            choice or ANY,
             settings or defaults.settings,
             reasoning or defaults.reasoning,
             output,
             cache or defaults.cache,
-            state or State(),
+            state or REPLAYED,
             True,
             extra,
         )
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """What a call may cost at most: every input token uncached, and as much output as is allowed. 0: no price is known."""
-        return self._price(self._prompt_tokens(ask), self._most_output(ask))
+        """What a call may cost at most: every input token at the dearest rate, and as much output as is allowed.
+
+        0: no price is known.
+        """
+        return self._price(ask, self._most_prompt(ask), self._most_output(ask))
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
         """The ask with an answer so short that the call costs no more than this; None when that leaves no answer."""
-        left = money - self._price(self._prompt_tokens(ask), 0)
-        each = self._price(0, MILLION) / MILLION
-        most = min(self._most_output(ask), int(left / each)) if each else self._most_output(ask)
+        prompt, most = self._most_prompt(ask), self._most_output(ask)
+        fixed = self._price(ask, prompt, 0)
+        left, each = money - fixed, (self._price(ask, prompt, MILLION) - fixed) / MILLION
+        most = min(most, int(left / each)) if each else most
         if left < 0 or most < LEAST_ANSWER:
             return None
         return replace(ask, settings=replace(ask.settings, max_output_tokens=most))
 
     def _most_output(self, ask: Ask) -> int:
-        quirks = self._endpoint.facts.quirks
-        return ask.settings.max_output_tokens or quirks.max_output or quirks.default_output
+        return ask.settings.max_output_tokens or self._endpoint.facts.quirks.max_output or UNSTATED_OUTPUT
 
-    def _prompt_tokens(self, ask: Ask) -> int:
-        size = sum(_size(block) for message in ask.transcript for block in message.blocks)
-        size += len(ask.transcript.system or "") + sum(len(tool.schema) for tool in ask.tools if isinstance(tool, ToolSpec))
-        return size // LEAST_BYTES_A_TOKEN + OVERHEAD
+    def _most_prompt(self, ask: Ask) -> int:
+        return most_prompt(ask, self._endpoint.facts.window)
 
-    def _price(self, prompt: int, output: int) -> Decimal:
-        facts = self._endpoint.facts
-        usage = Usage(prompt, prompt, 0, 0, output)
-        return price(usage, provider=facts.provider.name, model=facts.model, url=self._endpoint.url).amount
+    def _price(self, ask: Ask, prompt: int, output: int) -> Decimal:
+        """So much input, all of it new to the cache or all of it written to it: whatever is dearer."""
+        facts, hour = self._endpoint.facts, writes_for_an_hour(ask)
+        usages = (Usage(prompt, prompt, 0, 0, output), Usage(prompt, 0, 0, prompt, output))
+        name, model, url = facts.provider.name, facts.model, self._endpoint.url
+        return max(price(usage, provider=name, model=model, url=url, hour_writes=hour).amount for usage in usages)
 
     def stream(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Stream:
         """The call, not yet begun: it is sent with the first read. An ask for another model is turned to this one.
@@ -152,11 +158,17 @@ class Model:
         return Stream(self._endpoint, ask, prior=after.sent if isinstance(after, Answer) else None, keep_raw=keep_raw)
 
     async def complete(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Answer:
-        """The whole answer."""
-        async with self.stream(ask, after=after, keep_raw=keep_raw) as stream:
-            while await stream.read():
-                pass
-            return stream.answer
+        """The whole answer. Where the provider has lost what the ask goes on from, it is asked once more, with everything."""
+        try:
+            return await _completed(self.stream(ask, after=after, keep_raw=keep_raw))
+        except StateExpired as error:
+            if not ask.state.after:
+                raise
+            lost = error
+        ask = replace(ask, state=replace(ask.state, id="", after=""), target=self._origin)
+        why = f"{lost.message}; the whole conversation is sent"
+        loss = Loss("degraded", f"state mode {ask.state.mode}", why)
+        return await _completed(Stream(self._endpoint, ask, keep_raw=keep_raw, noted=(loss,)))
 
     @property
     def completer(self) -> Completer:
@@ -167,16 +179,11 @@ class Model:
         return f"<Model {self.name}>"
 
 
-def _size(block: Block) -> int:
-    match block:
-        case TextBlock(text) | ReasoningBlock(text):
-            return len(text)
-        case ToolCall(raw=raw):
-            return len(raw)
-        case ToolResult():
-            return sum(_size(part) for part in block.content)
-        case _:
-            return MEDIA_TOKENS * LEAST_BYTES_A_TOKEN
+async def _completed(stream: Stream) -> Answer:
+    async with stream:
+        while await stream.read():
+            pass
+        return stream.answer
 
 
 class _Plain:

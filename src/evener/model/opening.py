@@ -20,7 +20,7 @@ from evener.transport.exchange import Caps, Deadlines, Request, Transport
 from evener.transport.http import shared_transport
 from evener.transport.limiter import Rate, limiter_for
 from evener.transport.retry import Retries
-from evener.transport.secrets import fingerprint
+from evener.transport.secrets import fingerprint, note_secret
 from evener.wire import CODECS
 
 __all__ = ["open_model"]
@@ -55,6 +55,7 @@ def open_model(
     """
     environ = os.environ if environ is None else environ
     config = config or load_config(environ=environ)
+    note_secret(*(environ.get(variable, "").strip() for row in config.rows.providers for variable in row.key_env))
     chosen = _named(name, config)
     facts = config.rows.facts(chosen.provider, chosen.model)
     if base_url:

@@ -1,17 +1,17 @@
 """The seam between the driver and a model: what it asks for, and what it gets. The public fake is `testing.ScriptedModel`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
+from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, State, ToolSpec
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Answered", "Askable", "Asking", "Price"]
+__all__ = ["Answered", "Askable", "Asking", "AtHand", "Keeping", "Price"]
 
 
 class Price(Protocol):
@@ -61,6 +61,14 @@ class Answered(Protocol):
         ...
 
 
+@runtime_checkable
+class Keeping(Protocol):
+    """A finished call that knows what the provider holds from here on. One that does not is held by nobody."""
+
+    @property
+    def kept(self) -> State: ...
+
+
 class Asking(Protocol):
     """A call in flight."""
 
@@ -104,4 +112,16 @@ class Askable(Protocol):
 
     def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
         """The call, not yet begun. `after` is the last answer in the same conversation: it only makes this one cheaper."""
+        ...
+
+
+class AtHand(Protocol):
+    """Media for requests."""
+
+    async def fetch(self, url: str) -> tuple[str, str, int]:
+        """Digest, media type and size of what lies behind a URL; it is at hand from then on."""
+        ...
+
+    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+        """The transcript with its media as bytes; `have` tells the digest for each URL that was fetched."""
         ...

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from evener.encodings import Reader, prepare, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
 from evener.model.answer import Answer, Sent, Timing
+from evener.model.conversations import ONCE, Once, has_conversations, spoken_to
 from evener.model.endpoint import Endpoint, Signed
 from evener.transcript.ask import Ask, OutputForm
 from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, Failed, ReasoningDelta, Stopped, TextDelta
+from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transport.exchange import Request, Response
+from evener.transport.exchange import Request, Response, Transport
 from evener.transport.failures import place_of
 from evener.transport.http import read_all
 from evener.transport.limiter import Slot
@@ -36,8 +38,17 @@ AFTER = 0.25
 class Stream:
     """Iterate over it for deltas, then take `answer`. Use it as a context manager, or read it to its end."""
 
-    def __init__(self, endpoint: Endpoint, ask: Ask, *, prior: Sent | None = None, keep_raw: bool = False) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ask: Ask,
+        *,
+        prior: Sent | None = None,
+        keep_raw: bool = False,
+        noted: tuple[Loss, ...] = (),
+    ) -> None:
         self._endpoint = endpoint
+        self._noted = noted
         self._ask = ask
         self._prior = prior
         self._raw: list[bytes] | None = [] if keep_raw else None
@@ -134,16 +145,27 @@ class Stream:
 
     async def _open(self) -> Response:
         to = self._endpoint
+        signed: Transport = self._signed
+        retries = to.retries
+        if self._ask.state.mode == "conversation":
+            await self._find_conversation()
+            signed, retries = Once(signed), ONCE
         request = self._request()
         self._began = perf_counter()
         slot = to.limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total)
         self._slot = await slot.enter()
         response = self._response = await send_retrying(
-            self._signed, request, retries=to.retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
+            signed, request, retries=retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
         )
         if await self._is_streamed(response):
             self._decoder = to.codec.decoder(to.facts.quirks)
         return response
+
+    async def _find_conversation(self) -> None:
+        """Something to speak to, where there is nothing yet."""
+        if not self._ask.state.id and has_conversations(self._endpoint):
+            self._ask, lost = await spoken_to(self._ask, self._endpoint, self._signed)
+            self._noted += lost
 
     async def _is_streamed(self, response: Response) -> bool:
         """Whether events come, or one JSON text. Where the type does not say it, the first byte does."""
@@ -229,7 +251,9 @@ class Stream:
         message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)
         timing = Timing(ended - self._began, (self._first or ended) - self._began)
         raw = b"".join(self._raw) if self._raw is not None else None
-        return Answer(reply, message, sent, timing, to.facts.provider.name, to.facts.model, to.url, self._tries, raw)
+        return Answer(
+            reply, message, sent, timing, to.facts.provider.name, to.facts.model, to.url, self._tries, raw, self._noted
+        )
 
     def _renamed(self, delta: Delta) -> Delta:
         if isinstance(delta, CallStarted) and delta.name in self._names:

@@ -35,7 +35,8 @@ class Encoded(msgspec.Struct, frozen=True):
     """A request, ready to send. Give it back as `prior` for the next call of the same conversation.
 
     `binding` is the fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the
-    reply's message. `names` maps tool names on the wire back to ours, where they differ.
+    reply's message. `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will
+    hold the conversation from here on: `chain`, `conversation`, or empty for not at all.
     """
 
     path: str
@@ -46,6 +47,7 @@ class Encoded(msgspec.Struct, frozen=True):
     names: tuple[tuple[str, str], ...]
     frame: Frame
     fold: Fold
+    keeps: str = ""
 
 
 class Decoder(Protocol):

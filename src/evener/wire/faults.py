@@ -77,7 +77,9 @@ TOO_LONG = (
     re.compile(r"exceeds the available context size"),
     re.compile(r"greater than the context length"),
 )
-LOST_STATE = re.compile(r"(Previous response|[Cc]onversation) with id .* not found")
+LOST_STATE = re.compile(
+    r"(Previous response|[Cc]onversation|Item) with id .* not found|Zero Data Retention|[Ss]tore must be set to false"
+)
 NO_MODEL = re.compile(r"^model: |[Mm]odel .*(does not exist|not found)")
 SPENT = re.compile(r"spend limit|credit balance is too low")
 

@@ -50,6 +50,15 @@ class ResponsesWire:
     def unlock(self, received: Received) -> Refused | None:
         return unlock(received, self._settings)
 
+    def held(self, name: str) -> list[object] | None:
+        """The items up to an answer, or in a conversation; None when they are not stored."""
+        found = self._chains.get(name, self._conversations.get(name))
+        return None if found is None else list(found)
+
+    def forget(self) -> None:
+        """Lose all that is stored. What was encrypted for the client can still be read."""
+        self._replies, self._chains, self._conversations, self._items = {}, {}, {}, {}
+
     def serve(self, received: Received) -> Answer | None:
         if received.method == "POST" and received.route == "/v1/conversations":
             name = self._mint.id("conv_", 48)
@@ -87,16 +96,25 @@ class ResponsesWire:
         conversation = _conversation(body)
         if conversation:
             reply["conversation"] = {"id": conversation}
-        self._remember(body, reply, output)
+        if self._settings.retention:
+            self._remember(body, reply, output)
+        else:
+            reply["store"] = False
+            self._issue(output)
+        if turn.forgets:
+            self.forget()
         headers = (("x-request-id", self._mint.id("req_")),)
         if not route.streamed:
             return whole(200, reply, headers)
         return streamed(events(turn, reply, output), ending=1, headers=headers)
 
-    def _remember(self, body: Mapping[str, object], reply: Json, output: Sequence[Json]) -> None:
+    def _issue(self, output: Sequence[Json]) -> None:
         for item in output:
             if item.get("type") == "reasoning":
                 self._issued[text(item.get("encrypted_content"))] = ""
+
+    def _remember(self, body: Mapping[str, object], reply: Json, output: Sequence[Json]) -> None:
+        self._issue(output)
         conversation = _conversation(body)
         if body.get("store") is False and not conversation:
             return
@@ -117,6 +135,10 @@ class ResponsesWire:
 
     def _history(self, body: Mapping[str, object]) -> list[object]:
         previous, conversation = text(body.get("previous_response_id")), _conversation(body)
+        if (previous or conversation) and not self._settings.retention:
+            what, param = ("Previous response", "previous_response_id") if previous else ("Conversation ID", "conversation")
+            said = f"{what} cannot be used for this organization due to Zero Data Retention."
+            raise _Missing(400, said, param=param, code="unsupported_parameter")
         if previous and previous not in self._chains:
             said = f"Previous response with id '{previous}' not found."
             raise _Missing(400, said, param="previous_response_id", code="previous_response_not_found")

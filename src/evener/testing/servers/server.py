@@ -15,6 +15,7 @@ from evener.errors import UsageError
 from evener.testing.servers.http import converse
 from evener.testing.servers.provider import WIRES, Provider
 from evener.testing.servers.received import Received, Rejected
+from evener.testing.servers.responses import ResponsesWire
 from evener.testing.servers.script import Entry, Script, Scripted
 from evener.testing.servers.wire import Settings
 
@@ -32,6 +33,7 @@ class FakeServer:
     only key that is taken. `models`: the only ones it has. `dialect`: who speaks this wire (Chat, Gemini; see
     `check_request`). `issued`: seals to take besides its own, with the text they belong to. Without `prefix_bound` thinking
     is taken back after another prefix, too. Two servers with one `seed` mint the same ids and seals; without one, all differ.
+    Without `retention` it keeps no answers or conversations (Responses), as for an account that forbids it.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class FakeServer:
         prefix_bound: bool = True,
         issued: Mapping[str, str] | None = None,
         seed: str = "",
+        retention: bool = True,
     ) -> None:
         if wire not in WIRES:
             raise UsageError(f"There is no fake server for the wire {wire!r}. There is one for each of {', '.join(WIRES)}.")
@@ -55,6 +58,7 @@ class FakeServer:
             issued=dict(issued or {}),
             key=key,
             seed=seed,
+            retention=retention,
         )
         self._provider = Provider(wire, settings, Scripted(script))
         self._thread: threading.Thread | None = None
@@ -94,6 +98,17 @@ class FakeServer:
     def add(self, *entries: Entry) -> None:
         """More entries at the end of the script."""
         self._provider.script.add(*entries)
+
+    def held(self, name: str) -> list[object] | None:
+        """The items that are stored up to an answer, or in a conversation, of this id (Responses); None when they are not."""
+        wire = self._provider.wire
+        return wire.held(name) if isinstance(wire, ResponsesWire) else None
+
+    def forget(self) -> None:
+        """Lose all stored answers and conversations (Responses), as if they had expired."""
+        wire = self._provider.wire
+        if isinstance(wire, ResponsesWire):
+            wire.forget()
 
     def start(self) -> Self:
         """Listen. Returns when a client can connect."""

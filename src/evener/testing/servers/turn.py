@@ -87,13 +87,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One answer. Make it with `turn`.
 
     `stop` is empty (the end, or a tool call, as the parts have it), "length", "filter", "stop_sequence", "pause", or a word
-    of the wire's own. Without `usage` the counts are guessed from the lengths. `faults` are applied in their order.
+    of the wire's own. Without `usage` the counts are guessed from the lengths. `faults` are applied in their order. A turn that
+    `forgets` is the last that the server knows of: all stored answers and conversations are gone after it.
     """
 
     parts: tuple[Part, ...]
     stop: str = ""
     usage: Tokens | None = None
     faults: tuple[Fault, ...] = ()
+    forgets: bool = False
 
     @property
     def calls(self) -> list[Call]:
@@ -114,10 +116,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return Tokens(input=max(1, len(body) // 4), output=max(1, thought + said), reasoning=thought)
 
 
-def turn(*parts: Part | str, stop: str = "", usage: Tokens | None = None, faults: Sequence[Fault] = ()) -> Turn:
-    """A turn of these parts, in this order; a bare string is text. `faults`: what goes wrong in delivering it."""
+def turn(
+    *parts: Part | str, stop: str = "", usage: Tokens | None = None, faults: Sequence[Fault] = (), forgets: bool = False
+) -> Turn:
+    """A turn of these parts, in this order; a bare string is text. `faults`: what goes wrong in delivering it.
+
+    `forgets`: after it, the server has lost all stored answers and conversations.
+    """
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
-    return Turn(parts=made, stop=stop, usage=usage, faults=tuple(faults))
+    return Turn(parts=made, stop=stop, usage=usage, faults=tuple(faults), forgets=forgets)
 
 
 def pieces(text: str, count: int) -> list[str]:

@@ -17,6 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How a fake provider is set up.
 
     `models`: those it has (none: any). `issued`: seals it takes besides its own, with their text. `seed`: of ids and seals.
+    Without `retention` nothing is kept for this account, and nothing that was kept can be referred to.
     """
 
     models: tuple[str, ...] = ()
@@ -25,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     issued: Mapping[str, str] = {}
     key: str = ""
     seed: str = ""
+    retention: bool = True
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
+from evener.wire.anthropic_messages.inputs import fit_root
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.enforced import enforced
@@ -115,7 +116,13 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["input_schema"], strict = enforced(tool.schema, tool.strict, ANTHROPIC_STRICT, quirks, f"tool {tool.name}", losses)
+    where = f"tool {tool.name}"
+    schema = fit_root(tool.schema, where, losses)
+    strict = tool.strict
+    if strict and schema is not tool.schema:
+        losses.append(Loss("dropped", f"strict on {where}", "this wire does not take the top of its schema as it is"))
+        strict = None
+    own["input_schema"], strict = enforced(schema, strict, ANTHROPIC_STRICT, quirks, where, losses)
     if strict is not None:
         own["strict"] = strict
     return dumps(with_tool_extra(own, tool, WIRE, losses))
@@ -157,8 +164,9 @@ def _unkept(ask: Ask) -> Iterator[Loss]:
     if ask.state.store:
         yield Loss("dropped", "store", "this wire keeps no answers")
     if ask.state.mode != "replay":
-        why = "this wire keeps no state; what the provider holds is not sent"
-        yield Loss("degraded", f"state mode {ask.state.mode}", why)
+        elsewhere = ask.state.id and not ask.state.after
+        sent = "what the provider holds is not sent" if elsewhere else "the whole conversation is sent"
+        yield Loss("degraded", f"state mode {ask.state.mode}", f"this wire keeps no state; {sent}")
 
 
 def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:

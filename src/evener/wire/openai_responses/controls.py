@@ -110,9 +110,9 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         body["store"] = wanted.store
     elif wanted.store:
         losses.append(Loss("dropped", "store", "this endpoint keeps no answers"))
-    if wanted.mode == "chain":
+    if wanted.id and wanted.mode == "chain":
         body["previous_response_id"] = wanted.id
-    elif wanted.mode == "conversation":
+    elif wanted.id and wanted.mode == "conversation":
         body["conversation"] = wanted.id
     if wanted.sealed and quirks.sealed:
         body["include"] = [ENCRYPTED]

@@ -16,6 +16,7 @@ from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
 from evener.wire.marks import Marks, breakpoint_mark, choose_marks, drawn
 from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_items
+from evener.wire.openai_responses.held import outgoing
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
@@ -43,13 +44,15 @@ NOTHING_SAID = b'{"role":"user","content":""}'
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
+    out = outgoing(ask, quirks)
+    ask = out.ask
     frame = frame_of(ask, quirks, prior, _tool, _part)
-    rules = RepairRules(past_elsewhere=ask.state.mode != "replay", unique_ids=quirks.unique_ids, merge=False)
+    rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
     key = Key((quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask=ask, quirks=quirks)
     fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
     last = opened(fold)
-    losses = list(frame.losses)
+    losses = [*out.losses, *frame.losses]
     texts, spoken = system_items(ask, quirks, losses)
     offered = any(frame.tools)
     parts = (quirks, *said_beside(ask), texts, offered)
@@ -57,11 +60,11 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     fragments = [*fold.fragments, *((last,) if last else ())]
     marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
     items = drawn(fragments, marks, breakpoint_mark)
-    items[:0] = [dumps(item) for item in spoken]
+    items[:0] = [dumps(item) for item in spoken if not out.resumed]
     if ask.output and not _speaks_of_json(head, spoken, ask.transcript.first):
         items.insert(0, JSON_NOTE)
         losses.append(Loss("added", "developer message", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
-    if not items and ask.state.mode == "replay":
+    if not items and not ask.state.id:
         items.append(NOTHING_SAID)  # an empty input is rejected (sheet 2)
         losses.append(Loss("added", "user message", "an empty conversation is rejected; an empty message stands for it"))
     losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
@@ -73,10 +76,11 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
         headers=headers,
         body=joined(opening + b',"input":[', items, b"]}"),
         losses=tuple(losses),
-        binding=chained(fold.chain, last.data if last else b"").hex(),
+        binding="" if out.resumed else chained(fold.chain, last.data if last else b"").hex(),
         names=names,
         frame=frame,
         fold=fold,
+        keeps=out.keeps,
     )
 
 

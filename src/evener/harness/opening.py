@@ -1,0 +1,116 @@
+"""What a run begins with: the events that a prompt or a resume writes first. Reads the clock; writes nothing itself."""
+
+from collections.abc import Iterable, Sequence
+from time import time
+
+import msgspec
+
+from evener import events as ev
+from evener.driver import Driver
+from evener.errors import UsageError
+from evener.harness.system import System
+from evener.loop.state import State
+from evener.store.log import Log
+from evener.transcript.blocks import Block, TextBlock
+from evener.transcript.message import Message
+from evener.transcript.mint import new_id
+
+__all__ = ["Opener", "Prompt", "drop_cancels", "message_of", "run_of", "with_hooks"]
+
+Prompt = str | Message | Sequence[Block]
+Beginning = tuple[ev.Event, ...]
+
+NOT_RESUMABLE = ("done", "refusal", "length")
+
+
+class Opener:
+    """How the runs of one thread begin. `config` is without the system prompt; `history` is told to a new thread only."""
+
+    def __init__(self, config: ev.Configured, system: System, history: Iterable[Message] = ()) -> None:
+        self._config = config
+        self._system = system
+        self._history = tuple(history)
+
+    def prompted(self, state: State, message: Message) -> Beginning:
+        """The user speaks."""
+        told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
+        run = new_id()
+        system = self._system.begun(thread=state.thread, run=run)
+        return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
+
+    def resumed(self, state: State) -> Beginning:
+        """A run that had stopped, or whose process died, goes on."""
+        if not state.run:
+            raise UsageError(f"Thread {state.thread} has no run to resume. Give it a prompt instead.")
+        if state.refused and state.finished is not None:
+            raise UsageError(f"A hook refused the last prompt of thread {state.thread}. Give it another one to go on.")
+        if not self.is_resumable(state):
+            raise UsageError(f"The last run of thread {state.thread} came to its end. Give it a prompt to go on.")
+        known = state.config.system if state.config else ()
+        configured = self._configured(state, self._system.resumed(known, thread=state.thread, run=state.run))
+        if state.finished is not None:
+            return (*configured, ev.Continued(at=time(), run=state.run))
+        under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
+        taken_over = (ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()
+        # Whoever heard the wish to stop died before the end was written: this is the wish to go on, and it came later.
+        again = (ev.Continued(at=time(), run=state.run),) if state.cancelled is not None and not state.refused else ()
+        return (*configured, *taken_over, *again)
+
+    def is_resumable(self, state: State) -> bool:
+        """Whether the last run has something left to do. One whose prompt a hook refused has not, but to be ended."""
+        return state.finished is None or not (state.refused or state.finished.cause in NOT_RESUMABLE)
+
+    def looked_at(self, state: State) -> Beginning:
+        """Nothing happens, but what is there is to be seen as the next run would find it."""
+        return self._configured(state, self._system.begun(thread=state.thread, run=""))
+
+    def without_history(self) -> "Opener":
+        """For a fork, which has its parent's past."""
+        return Opener(self._config, self._system)
+
+    def for_model(self, name: str) -> "Opener":
+        """The same on another model."""
+        return Opener(msgspec.structs.replace(self._config, model=name), self._system, self._history)
+
+    def _configured(self, state: State, system: tuple[TextBlock, ...]) -> Beginning:
+        known = state.config
+        ours = msgspec.structs.replace(self._config, system=system)
+        if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
+            return ()
+        return (msgspec.structs.replace(ours, at=time()),)
+
+
+async def drop_cancels(log: Log) -> None:
+    """A wish to stop that came too late for its run is not about the next one."""
+    for note in await log.notes():
+        if note.kind == "cancel":
+            await log.settle(note.number)
+
+
+def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
+    """What the run begins with, after the hooks for the prompt had their say."""
+    prompted = beginning[-1] if beginning else None
+    if not isinstance(prompted, ev.Prompted):
+        return beginning
+    message, refused = driver.prompted(prompted.message)
+    if message is prompted.message and not refused:
+        return beginning
+    return (*beginning[:-1], msgspec.structs.replace(prompted, message=message, refused=refused))
+
+
+def run_of(beginning: Beginning, state: State) -> str:
+    """The run that these events begin or go on with."""
+    return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
+
+
+def message_of(prompt: Prompt) -> Message:
+    """The prompt as a message."""
+    match prompt:
+        case Message():
+            return prompt
+        case str():
+            return Message.user_text(prompt)
+        case [*blocks]:
+            return Message("user", tuple(blocks))
+        case _:
+            raise UsageError(f"A prompt is a text, a Message, or a list of blocks; not {type(prompt).__name__}.")

@@ -1,0 +1,180 @@
+"""A conversation in one text that another run can begin with, on any provider: what was said, sealed reasoning included.
+
+    {"kind": "evener.resume_state", "version": 1, "sensitive": true, "model": ..., "origin": ..., "messages": [...]}
+
+It holds everything that was said, so it is never shown by accident and its file can be read by its owner only. What is read is
+not trusted: whatever is wrong is a BadDocument that says where. Tools and the system prompt are the business of the harness.
+"""
+
+import os
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from evener.errors import BadDocument, UsageError
+from evener.transcript.json import dump, load
+from evener.transcript.message import Message
+from evener.transcript.mint import new_id
+from evener.transcript.origin import Origin
+from evener.transcript.scan import checked_bytes, path_at, repeated_key, short
+from evener.transcript.transcript import Transcript
+
+__all__ = ["ResumeState"]
+
+KIND: Literal["evener.resume_state"] = "evener.resume_state"
+VERSION: Literal[1] = 1
+MOST_BYTES = 64 << 20
+PRIVATE = 0o600
+MODEL = re.compile(r"[^\s\x00-\x1f\x7f]{1,256}")
+BEFORE, AFTER = b'{"evener":"transcript","version":1,"system":[],"messages":', b"}"
+
+
+class _Header(msgspec.Struct):
+    kind: str
+    version: int
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    kind: Literal["evener.resume_state"]
+    version: Literal[1]
+    sensitive: Literal[True]
+    model: str
+    origin: Origin | None
+    messages: msgspec.Raw
+
+
+class _Messages(msgspec.Struct):
+    messages: msgspec.Raw
+
+
+_headers = msgspec.json.Decoder(_Header)
+_documents = msgspec.json.Decoder(_Document)
+_parts = msgspec.json.Decoder(_Messages)
+
+
+class ResumeState:
+    """Give it to `Harness.run(..., resume_from=...)`. `text` is the JSON to keep: as secret as the conversation itself.
+
+    Media that lie in a store are named, not contained: go on in the same store, or without them.
+    """
+
+    __slots__ = ("_document", "_messages", "_text")
+
+    def __init__(self, text: str | bytes, *, max_bytes: int = MOST_BYTES) -> None:
+        """Read what `text` holds. A text of more than `max_bytes` is not looked at."""
+        body = checked_bytes(text, max_bytes)
+        self._document = _read(body)
+        self._messages = _said(self._document, max_bytes + len(BEFORE))
+        twice = repeated_key(body.decode())
+        if twice is not None:
+            raise _bad(twice, "this key stands twice in its object")
+        self._text = body.decode()
+
+    @classmethod
+    def of(cls, transcript: Transcript, *, model: str) -> "ResumeState":
+        """Of a conversation that came to a clean end, with this model."""
+        last = transcript.last
+        messages = _parts.decode(dump(transcript)).messages
+        document = _Document(KIND, VERSION, True, model, last.origin if last else None, messages)
+        return cls(msgspec.json.encode(document), max_bytes=1 << 40)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ResumeState":
+        """What `save` wrote."""
+        try:
+            with Path(path).open("rb") as file:
+                return cls(file.read(max_bytes + 1), max_bytes=max_bytes)
+        except OSError as error:
+            raise UsageError(f"The resume state {path} cannot be read: {error.strerror}.") from None
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a file that only its owner can read. A file that was there is replaced, whole or not at all."""
+        target = Path(path)
+        try:
+            made = target.with_name(f".{target.name}.{new_id()}")
+            handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(self._text.encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(made, target)
+            except BaseException:
+                made.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise UsageError(f"The resume state cannot be written to {path}: {error.strerror}. Give another path.") from None
+
+    @property
+    def text(self) -> str:
+        """The JSON. Sensitive: it holds everything that was said."""
+        return self._text
+
+    @property
+    def model(self) -> str:
+        """The model that answered last, as `provider:model`. Any other may go on."""
+        return self._document.model
+
+    @property
+    def origin(self) -> Origin | None:
+        """Who made the last answer."""
+        return self._document.origin
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What was said."""
+        return self._messages
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResumeState) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("A resume state is sensitive and not pickled. Keep its `text`, or `save` it.")
+
+    def __repr__(self) -> str:
+        return f"<ResumeState of {len(self._messages)} messages with {self.model}; sensitive, not shown>"
+
+
+def _read(body: bytes) -> _Document:
+    try:
+        header = _headers.decode(body)
+        if header.kind != KIND:
+            raise BadDocument(f"This is {short(header.kind)!r}, not a resume state: expected {KIND!r}.", path="kind")
+        if header.version > VERSION:
+            raise BadDocument(
+                f"This resume state has version {header.version}, and this Evener reads up to {VERSION}. Update Evener.",
+                path="version",
+            )
+        document = _documents.decode(body)
+    except msgspec.ValidationError as error:
+        why, _, place = str(error).partition(" - at `$")
+        raise _bad(place.strip(".`"), why) from None
+    except msgspec.DecodeError as error:
+        found = re.search(r"\(byte (\d+)\)", str(error))
+        raise _bad(path_at(body, int(found[1]) if found else len(body)), str(error)) from None
+    except RecursionError:
+        raise _bad("", "it is nested deeper than any document of Evener's") from None
+    if not MODEL.fullmatch(document.model):
+        raise _bad("model", "it is not a model's name, such as provider:model")
+    return document
+
+
+def _said(document: _Document, max_bytes: int) -> tuple[Message, ...]:
+    """The messages, if a new turn can begin after them."""
+    found = load(BEFORE + bytes(document.messages) + AFTER, max_bytes=max_bytes).messages
+    if not found or found[-1].role != "assistant" or found[-1].calls:
+        raise _bad("messages", "they do not end with an answer of the model, after which the user could speak")
+    if found[-1].origin != document.origin:
+        raise _bad("origin", "it is not that of the last message")
+    return found
+
+
+def _bad(path: str, why: str) -> BadDocument:
+    where = f"{short(path)}: " if path else ""
+    return BadDocument(f"Cannot read the resume state: {where}{short(why).rstrip('.')}. Take it from a result anew.", path=path)
