@@ -1,6 +1,7 @@
-"""What a whole tree of runs may use: reserved before a call, settled after it, so that nothing is spent that is not there.
+"""What a run and the runs inside it may use: reserved before a call, settled after it. Nothing is spent that is not there.
 
-One budget belongs to the run at the root; the runs inside it share it. Safe from any thread and loop of the process.
+Each run has a budget of its own, within that of the run around it: a call needs room in all of them. Safe from any thread and
+loop of the process.
 """
 
 from decimal import Decimal
@@ -11,7 +12,9 @@ import msgspec
 from evener.loop.limits import Limits, Spent
 from evener.transcript.usage import Usage
 
-__all__ = ["Budget", "Reservation"]
+__all__ = ["Budget", "Refusal", "Reservation"]
+
+OWN, AROUND = "run", "tree of runs"
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -20,11 +23,24 @@ class Reservation(msgspec.Struct, frozen=True):
     cost: Decimal = Decimal(0)
 
 
-class Budget:
-    """Starts with what the limits allow beyond what was used already."""
+class Refusal(msgspec.Struct, frozen=True):
+    """There is no room: `why` is a sentence. `money`: it may be there when others settle what they hold.
 
-    def __init__(self, limits: Limits, used: Spent | None = None) -> None:
+    `final`: nobody can allow more here, as the limit is that of a run around this one.
+    """
+
+    why: str
+    money: bool = False
+    final: bool = False
+
+
+class Budget:
+    """Starts with what the limits allow beyond what was used already. `outer` is that of the run around this one."""
+
+    def __init__(self, limits: Limits, used: Spent | None = None, *, outer: "Budget | None" = None) -> None:
         self._limits = limits
+        self._outer = outer
+        self._around: tuple[Budget, ...] = (self,) if outer is None else (self, *outer._around)
         self._lock = Lock()
         used = used or Spent()
         self._requests = used.requests
@@ -32,82 +48,119 @@ class Budget:
         self._usage = used.usage
         self._cost = used.cost
         self._held = Decimal(0)
-
-    @property
-    def counts_money(self) -> bool:
-        """Whether there is a limit on the cost: only then it matters what a call may cost at most."""
-        return self._limits.cost is not None
+        self._warned: dict[str, None] = {}
+        self.counts_money: bool = limits.cost is not None or (outer is not None and outer.counts_money)
+        """Whether the cost is limited, here or around: only then it matters what a call may cost at most."""
 
     @property
     def spent(self) -> Spent:
-        """What the tree has used, without what is reserved."""
+        """What was used, without what is reserved."""
         with self._lock:
             return Spent(self._requests, self._tool_calls, self._usage, self._cost)
 
     @property
     def left(self) -> Decimal:
         """What may still be spent, without what is reserved; meant for budgets that count money."""
-        with self._lock:
-            return (self._limits.cost or Decimal(0)) - self._cost - self._held
+        left = [budget._left for budget in self._around if budget._limits.cost is not None]
+        return min(left, default=Decimal(0))
 
     @property
     def holds(self) -> bool:
         """Whether calls under way hold money that they may not need."""
-        with self._lock:
-            return self._held > 0
+        return any(budget._held > 0 for budget in self._around)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What there was to say about this budget."""
+        return tuple(self._warned)
+
+    def warn(self, text: str) -> bool:
+        """Say something about the budgets that count money, to all of them. Whether it is the first time, for any of them."""
+        counting = [budget for budget in self._around if budget._limits.cost is not None]
+        new = not any(text in budget._warned for budget in counting)
+        for budget in counting:
+            budget._warned[text] = None
+        return new
 
     def renew(self) -> None:
-        """A fresh allowance, as the limits say: somebody allowed it."""
+        """A fresh allowance, as the limits say: somebody allowed it. Those around have no more than before."""
         with self._lock:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)
 
     def charge(self, spent: Spent) -> None:
-        """What a run inside a call had used before this process went on with it: it counts, though it is not ours."""
-        with self._lock:
-            self._requests += spent.requests
-            self._tool_calls += spent.tool_calls
-            self._usage = self._usage + spent.usage
-            self._cost += spent.cost
+        """What was used without being reserved here."""
+        for budget in self._around:
+            with budget._lock:
+                budget._requests += spent.requests
+                budget._tool_calls += spent.tool_calls
+                budget._usage = budget._usage + spent.usage
+                budget._cost += spent.cost
 
-    def reserve(self, *, cost: Decimal) -> Reservation | str:
-        """Room for one model request that costs at most so much; or the sentence that says which limit is in the way."""
-        limits = self._limits
-        with self._lock:
-            why = self._full(cost)
-            if why:
-                return why
-            self._requests += 1
-            self._held += cost if limits.cost is not None else 0
-            return Reservation(cost if limits.cost is not None else Decimal(0))
+    def reserve(self, *, cost: Decimal) -> Reservation | Refusal:
+        """Room for one model request that costs at most so much; or the limit that is in the way."""
+        refused = self._reserve(cost, OWN)
+        return Reservation(cost) if refused is None else refused
 
     def settle(self, reservation: Reservation, *, usage: Usage, cost: Decimal) -> None:
         """The call is over, and this is what it used."""
-        with self._lock:
-            self._held -= reservation.cost
-            self._usage = self._usage + usage
-            self._cost += cost
+        for budget in self._around:
+            with budget._lock:
+                budget._held -= budget._holdable(reservation.cost)
+                budget._usage = budget._usage + usage
+                budget._cost += cost
 
-    def claim_calls(self, count: int) -> str:
-        """Room for so many tool calls; empty when there is."""
+    def claim_calls(self, count: int) -> Refusal | None:
+        """Room for so many tool calls; None when there is."""
+        return self._claim(count, OWN)
+
+    @property
+    def _left(self) -> Decimal:
+        with self._lock:
+            return (self._limits.cost or Decimal(0)) - self._cost - self._held
+
+    def _holdable(self, cost: Decimal) -> Decimal:
+        return cost if self._limits.cost is not None else Decimal(0)
+
+    def _reserve(self, cost: Decimal, whose: str) -> Refusal | None:
+        with self._lock:
+            refused = self._full(cost, whose)
+            if refused is not None:
+                return refused
+            self._requests += 1
+            self._held += self._holdable(cost)
+        refused = self._outer._reserve(cost, AROUND) if self._outer is not None else None
+        if refused is not None:
+            with self._lock:
+                self._requests -= 1
+                self._held -= self._holdable(cost)
+        return refused
+
+    def _claim(self, count: int, whose: str) -> Refusal | None:
         limit = self._limits.tool_calls
         with self._lock:
             if limit is not None and self._tool_calls + count > limit:
-                return f"The tree of runs has used {self._tool_calls} of {limit} tool calls, and {count} more were asked for."
+                used = f"The {whose} has used {self._tool_calls} of {limit} tool calls"
+                return Refusal(f"{used}, and {count} more were asked for.", final=whose == AROUND)
             self._tool_calls += count
-            return ""
+        refused = self._outer._claim(count, AROUND) if self._outer is not None else None
+        if refused is not None:
+            with self._lock:
+                self._tool_calls -= count
+        return refused
 
-    def _full(self, cost: Decimal) -> str:
-        limits = self._limits
+    def _full(self, cost: Decimal, whose: str) -> Refusal | None:
+        limits, final = self._limits, whose == AROUND
         if limits.requests is not None and self._requests >= limits.requests:
-            return f"The tree of runs has used {self._requests} of {limits.requests} model requests."
-        if limits.cost is not None and self._cost + self._held + cost > limits.cost:
-            left = limits.cost - self._cost - self._held
-            return f"The next request may cost ${cost:f}, and ${left:f} of ${limits.cost:f} are left for the tree of runs."
+            return Refusal(f"The {whose} has used {self._requests} of {limits.requests} model requests.", final=final)
         for name, limit, used in (
             ("input", limits.input_tokens, self._usage.input_total),
             ("output", limits.output_tokens, self._usage.output_total),
         ):
             if limit is not None and used >= limit:
-                return f"The tree of runs has used {used} of {limit} {name} tokens."
-        return ""
+                return Refusal(f"The {whose} has used {used} of {limit} {name} tokens.", final=final)
+        if limits.cost is not None and self._cost + self._held + cost > limits.cost:
+            left = limits.cost - self._cost - self._held
+            why = f"The next request may cost ${cost:f}, and ${left:f} of ${limits.cost:f} are left for the {whose}."
+            return Refusal(why, money=True, final=final)
+        return None

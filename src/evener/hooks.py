@@ -1,18 +1,19 @@
 """Functions of the user's that are told what a run does, and may step in where it says so. Called in order, synchronously.
 
-    run_start            is told
-    user_prompt_submit   may cancel, may add context
+    run_start            is told, when a run begins
+    user_prompt_submit   may cancel, may add context; what is said to a run under way passes here, too
     before_tool_call     may cancel
     after_tool_call      may rewrite what the model sees
     before_subagent_run  may cancel
     after_subagent_run   is told
     limit_reached        is told; limits themselves are not made by hooks
-    run_end              is told, at most once a run
+    run_end              is told, at most once a run: when it ends or is broken off, not when it waits for a decision
 
-A hook that raises is reported and passed over; one that is `fatal` ends the run with its error.
+A run that stopped has ended, even if it can be resumed and is: how it went on is told by its result. A hook that raises is
+reported with the result and passed over; one that is `fatal` ends the run with its error.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Literal, get_args
 
 import msgspec
@@ -22,14 +23,29 @@ from evener.events import CallFinished, StopCause
 from evener.transcript.blocks import ResultContent, TextBlock, ToolCall
 from evener.transcript.message import Message
 
-__all__ = ["AddContext", "Answer", "Cancel", "Hook", "HookEvent", "HookFailed", "Hooks", "Moment", "Rewrite", "rewritten"]
+__all__ = [
+    "BY_HOOK",
+    "AddContext",
+    "Answer",
+    "Cancel",
+    "Hook",
+    "HookEvent",
+    "HookFailed",
+    "Hooks",
+    "Moment",
+    "Rewrite",
+    "rewritten",
+]
 
 HookEvent = Literal[
     "run_start", "user_prompt_submit", "before_tool_call", "after_tool_call", "before_subagent_run", "after_subagent_run",
     "limit_reached", "run_end",
 ]  # fmt: skip
 EVENTS: tuple[str, ...] = get_args(HookEvent)
+MOST_KNOWN = 10_000
 ABOUT_TOOLS = ("before_tool_call", "after_tool_call")
+BY_HOOK = '{"cancelled_by":"hook"}'
+"""The metadata of the result of a call that a hook cancelled."""
 ABOUT_AGENTS = ("before_subagent_run", "after_subagent_run")
 
 
@@ -110,9 +126,19 @@ class Hooks:
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
+        self._ended: dict[str, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._hooks)
+
+    def ends(self, run: str) -> bool:
+        """Whether the end of this run was not told here before; from now on it was."""
+        if run in self._ended:
+            return False
+        self._ended[run] = None
+        if len(self._ended) > MOST_KNOWN:
+            del self._ended[next(iter(self._ended))]
+        return True
 
     def call(self, moment: Moment, report: Callable[[str], None]) -> tuple[Answer, ...]:
         """What the hooks for this moment answer. The first one that cancels ends it; what goes wrong is reported."""
@@ -132,11 +158,15 @@ class Hooks:
             answer = hook.handler(moment)
             if answer is None or isinstance(answer, RIGHTS.get(hook.event, ())):
                 return answer
+            if isinstance(answer, Coroutine):
+                answer.close()
+                raise UsageError("it is async; hooks are called synchronously, so make it a plain function")
             raise UsageError(f"it answered with {type(answer).__name__}, which a hook for {hook.event!r} may not")
         except Exception as error:
             text = f"A hook for {hook.event!r} failed with {type(error).__name__}: {error}"
             if hook.fatal:
-                raise HookFailed(f"{text}. The run ends, as the hook is fatal; mend it and resume.") from error
+                after = "The run had come to its end" if hook.event == "run_end" else "The run ends, as the hook is fatal"
+                raise HookFailed(f"{text}. {after}; mend the hook to go on with the thread.") from error
             report(text)
             return None
 

@@ -6,45 +6,122 @@ used is counted there.
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from decimal import Decimal
+from hashlib import sha256
 from threading import Lock
+from typing import Protocol
 
 import msgspec
 
 from evener.budget import Budget
+from evener.events import Nested
+from evener.hooks import Answer, HookEvent
 from evener.loop.limits import Spent
+from evener.loop.state import Pending, State
+from evener.store.log import Store
 from evener.streaming import StreamEvent
-from evener.transcript.usage import Usage
+from evener.transcript.blocks import ToolCall
 
-__all__ = ["DEEPEST", "Site", "Tally", "current_site"]
+__all__ = ["ALONE", "DEEPEST", "Home", "Site", "Tally", "children_of", "current_site", "key_of"]
 
 DEEPEST = 4
 """How deep runs may be nested."""
 
+NOTHING = Nested()
+Total = Callable[[], Nested]
+
+
+class Hooked(Protocol):
+    """Tells the hooks for this event; gives their answers."""
+
+    def __call__(self, event: HookEvent, **about: object) -> tuple[Answer, ...]: ...
+
 
 class Tally:
-    """What runs inside a call have used."""
+    """What runs inside a call have used, those under way included, and whether they have changed anything.
 
-    def __init__(self) -> None:
+    `outer` is that of the call around the run that this call belongs to.
+    """
+
+    def __init__(self, outer: "Tally | None" = None) -> None:
+        self._outer = outer
         self._lock = Lock()
-        self.requests = 0
-        self.tool_calls = 0
-        self.usage = Usage()
-        self.cost = Decimal(0)
-        self.exact = True
+        self._done = NOTHING
+        self._running: list[Total] = []
+        self._acted = False
 
     def add(self, spent: Spent) -> None:
-        """Count a run that came to a stop."""
+        """Count a run that came to a stop elsewhere."""
         with self._lock:
-            self.requests += spent.requests
-            self.tool_calls += spent.tool_calls
-            self.usage = self.usage + spent.usage
-            self.cost += spent.cost
-            self.exact = self.exact and spent.exact
+            self._done = _sum(self._done, _nested(spent))
+
+    def begin(self, total: Total) -> None:
+        """A run begins that says by itself what it has used so far."""
+        with self._lock:
+            self._running.append(total)
+
+    def end(self, total: Total) -> None:
+        """It came to a stop."""
+        with self._lock:
+            self._running.remove(total)
+            self._done = _sum(self._done, total())
+
+    def act(self) -> None:
+        """A run starts a call that changes something: so do all runs around it."""
+        self._acted = True
+        if self._outer is not None:
+            self._outer.act()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there were any runs."""
+        return self._done is not NOTHING or bool(self._running)
+
+    @property
+    def total(self) -> Nested:
+        """What was used by now."""
+        with self._lock:
+            found = self._done
+            for total in self._running:
+                found = _sum(found, total())
+        return msgspec.structs.replace(found, acted=self._acted)
+
+
+def _nested(spent: Spent) -> Nested:
+    return Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
+
+
+def _sum(one: Nested, other: Nested) -> Nested:
+    return Nested(
+        one.requests + other.requests,
+        one.tool_calls + other.tool_calls,
+        one.usage + other.usage,
+        one.cost + other.cost,
+        one.exact and other.exact,
+    )
+
+
+class Home(msgspec.Struct, frozen=True):
+    """Where a run belongs: how deep it lies, whose it is, where all logs of its tree are, and what it is counted in.
+
+    `path` are the names of the harness at the root and of the agents from there on, as in `shop/buyer/payer`.
+    """
+
+    depth: int = 0
+    path: str = ""
+    store: Store | None = None
+    tally: Tally | None = None
+
+
+ALONE = Home()
 
 
 class Site(msgspec.Struct, frozen=True):
-    """One call of a run. `show` is where the run's events go, None if nobody looks."""
+    """One call of a run. `show` is where the run's events go, None if nobody looks.
+
+    `child` names what belongs to this call on this branch, the same for each start. `source` is its name on the branch where
+    the call was started before this one was forked off; empty when it was not. `path` and `store` are those of the run's home.
+    `hooked` tells the run's hooks of what happens inside the call; None where it has no run.
+    """
 
     run: str
     thread: str
@@ -53,6 +130,39 @@ class Site(msgspec.Struct, frozen=True):
     budget: Budget
     tally: Tally
     show: Callable[[StreamEvent], None] | None = None
+    child: str = ""
+    source: str = ""
+    path: str = ""
+    store: Store | None = None
+    hooked: Hooked | None = None
 
 
 current_site: ContextVar[Site | None] = ContextVar("evener_site", default=None)
+
+
+# Names.
+
+
+def key_of(state: State, call: ToolCall, log: str) -> str:
+    """The idempotency key: the same for every start of one call, in any process, and in forks made after the first."""
+    return _pending(state, call).key or _minted(state, call, log)
+
+
+def children_of(state: State, call: ToolCall, log: str) -> tuple[str, str]:
+    """What belongs to this call on this log, and on the branch where it was started before; empty where it was not."""
+    key, source = key_of(state, call, log), _pending(state, call).source
+
+    def own(log: str) -> str:
+        return key if key == _minted(state, call, log) else sha256(f"{key}\0{log}".encode()).hexdigest()[:32]
+
+    return own(log), own(source) if source else ""
+
+
+def _minted(state: State, call: ToolCall, log: str) -> str:
+    """The log is part of it: a call that was only asked for before a fork is another call on each branch."""
+    made = state.transcript.last
+    return sha256(f"{log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
+
+
+def _pending(state: State, call: ToolCall) -> Pending:
+    return next((one for one in state.calls if one.call.id == call.id), Pending(call))

@@ -1,18 +1,23 @@
 """The parts of the chat that need no terminal: the screen, the tally, commands, questions about approvals."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from evener.cli.chat.approvals import decide
 from evener.cli.chat.commands import COMMANDS, command_of, waits
+from evener.cli.chat.keys import Key, Paste, Typed
 from evener.cli.chat.layout import text_line
+from evener.cli.chat.overheard import Overheard
+from evener.cli.chat.question import PAUSE, Question
 from evener.cli.chat.screen import Live, Screen
 from evener.cli.chat.session import loss_lines
 from evener.cli.chat.tally import Tally, short
 from evener.errors import UsageError
+from evener.events import Interrupt
 from evener.harness.approvals import Decision
 from evener.loop.limits import Spent
 from evener.result import Approval
@@ -92,7 +97,7 @@ def test_a_slash_is_a_command_only_where_it_looks_like_one() -> None:
     assert command_of("/HELP") == ("/help", "")
     assert command_of("/etc/hosts is what?") is None
     assert command_of("and /model") is None
-    assert [name for name in COMMANDS if waits(name)] == ["/model", "/undo", "/continue"]
+    assert [name for name in COMMANDS if waits(name)] == ["/model", "/undo", "/fork", "/export", "/continue"]
     assert not waits("/nothing")
 
 
@@ -127,9 +132,10 @@ class Person:
     def tell(self, *lines: str, important: bool = False) -> None:  # noqa: ARG002
         self.told += lines
 
-    async def choose(self, question: str, choices: Sequence[str]) -> str:
-        self.told.append(question)
+    async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
+        self.told.append(f"{question} {'  '.join(choices.values())}")
         assert self.answers[0] in choices
+        assert otherwise in choices
         return self.answers.pop(0)
 
     async def line(self, question: str, text: str) -> str:
@@ -137,11 +143,12 @@ class Person:
         return self.answers.pop(0)
 
 
-def waiting(key: str, call: ToolCall | None, why: str = "") -> Approval:
-    return Approval("a", key, "t", "tool" if call else "limit", "d", call, why)
+def waiting(key: str, call: ToolCall | None, why: str = "", interrupt: Interrupt | None = None) -> Approval:
+    return Approval("a", key, "t", interrupt or ("tool" if call else "limit"), "d", call, why)
 
 
 PAY = waiting("c1", ToolCall("c1", "pay", '{"amount": 5, "to": "\\u001b[2Jx"}'), "it writes")
+LOST = waiting("outcome:c1", ToolCall("c1", "pay", '{"amount": 5}'), interrupt="outcome")
 
 
 @pytest.mark.parametrize(
@@ -156,8 +163,8 @@ PAY = waiting("c1", ToolCall("c1", "pay", '{"amount": 5, "to": "\\u001b[2Jx"}'),
 )
 def test_an_approval_is_asked_for_and_decided(answers: tuple[str, ...], made: Decision) -> None:
     person, thread = Person(*answers), Thread()
-    asyncio.run(decide(thread, [PAY], asker=person, always=set()))
-    assert thread.decided == {"c1": made}
+    asyncio.run(decide(thread, [PAY], asker=person, always=set(), by="ann"))
+    assert thread.decided == {"c1": replace(made, by="ann")}
     assert person.answers == []
     assert person.told[0] == "pay wants to run (it writes):"
     assert "\x1b" not in "".join(person.told)
@@ -168,8 +175,85 @@ def test_always_asks_once_and_a_refused_edit_is_asked_for_again() -> None:
     person, thread = Person("always"), Thread()
     asyncio.run(decide(thread, [PAY, waiting("c2", ToolCall("c2", "pay", "{}"))], asker=person, always=always))
     assert (set(thread.decided), always) == ({"c1", "c2"}, {"pay"})
+    assert "Run it? [y]es  [n]o  [e]dit  [a]lways run pay" in person.told
+    assert "pay is not asked about again in this chat, whatever its arguments." in person.told
     person, thread = Person("edit", '{"amount": "x"}', "yes", "no", ""), Thread("amount must be a number")
     asyncio.run(decide(thread, [PAY, waiting("limit", None, "a limit")], asker=person, always=set()))
     assert "Not taken: amount must be a number" in person.told
     with pytest.raises(UsageError):
         asyncio.run(decide(Thread("no"), [PAY], asker=Person("yes"), always=set()))
+
+
+@pytest.mark.parametrize(
+    ("answers", "made"),
+    [
+        (("yes", "paid 5"), Decision("reject", digest="d", result="paid 5")),
+        (("yes", ""), Decision("reject", digest="d", result="")),
+        (("unknown",), Decision("reject", digest="d")),
+        (("run",), Decision("allow", digest="d")),
+    ],
+)
+def test_what_became_of_an_interrupted_call_is_asked_even_of_a_tool_that_always_runs(
+    answers: tuple[str, ...], made: Decision
+) -> None:
+    person, thread = Person(*answers), Thread()
+    asyncio.run(decide(thread, [LOST], asker=person, always={"pay"}))
+    assert thread.decided == {"outcome:c1": made}
+    assert person.told[0] == "pay was interrupted, and nobody knows whether it took effect:"
+    assert "Did it take effect? [y]es  [u]nknown  [r]un it again" in person.told
+    assert "[e]dit" not in "".join(person.told)
+
+
+def test_an_edited_call_is_shown_as_it_will_run() -> None:
+    person, thread = Person("edit", '{"amount": 1}'), Thread()
+    asyncio.run(decide(thread, [PAY], asker=person, always=set()))
+    assert person.told[-4:] == ["With these arguments instead:", "  | {", '  |   "amount": 1', "  | }"]
+
+
+def test_an_answer_that_nobody_has_seen_is_shown_before_it_is_accepted() -> None:
+    person, thread = Person("yes"), Thread()
+    asyncio.run(decide(thread, [waiting("output:1", None, interrupt="output")], asker=person, always=set(), answers={"t": "42."}))
+    assert person.told == ["The answer wants to be accepted:", "  | 42.", "Accept it? [y]es  [n]o"]
+
+
+# Questions.
+
+
+def test_a_key_counts_only_after_a_pause_that_begins_anew_with_each_key() -> None:
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        question = Question("Run it?", {"yes": "[y]es", "no": "[n]o"}, otherwise="no")
+        assert question.shown(writing=False) == "Run it? ... "
+        began = loop.time()
+        await asyncio.sleep(PAUSE * 0.6)
+        question.wait()
+        while not question.is_ready:
+            await asyncio.sleep(0.01)
+        assert loop.time() - began >= PAUSE * 1.6
+        assert question.shown(writing=False) == "Run it? [y]es  [n]o "
+        assert question.shown(writing=True) == "Run it? (Ctrl-U, then answer) "
+        assert [question.takes(press) for press in (Typed("Y"), Typed("yy"), Typed("x"), Paste("y"), Key("escape"))] == [
+            True, False, False, False, True,
+        ]  # fmt: skip
+        assert Question("Why not? ").is_ready
+        assert not Question("Why not? ").takes(Key("enter"))
+
+    asyncio.run(go())
+
+
+# What tools print.
+
+
+def test_what_is_printed_is_plain_lines_and_counted_where_it_is_too_much() -> None:
+    overheard = Overheard()
+    overheard._hear(b"\x1b[2Jone\n\n10%\r20%\r\ntw")
+    assert overheard.take() == ["one", "20%"]
+    overheard._hear(b"o\x07")
+    assert overheard.take() == []
+    assert overheard.close() == ["two"]
+    overheard._hear(b"".join(b"line %d\n" % number for number in range(1000)) + b"x" * 10_000 + b"\n")
+    lines = overheard.close()
+    assert (lines[0], lines[-1], len(lines)) == ("line 0", "and 971 more lines, which are not shown", 31)
+    overheard._hear(b"y" * 1_000_000 + b"\n")
+    [line] = overheard.close()
+    assert len(line) == 500

@@ -151,7 +151,7 @@ def test_a_conversation_shows_markdown_and_what_it_used(place: Home, claude: Fak
         assert "> Tell me about tea." in chat.screen.text
         chat.send("\x04")
         assert chat.end() == 0
-        assert "evener chat --thread" in chat.screen.text
+        assert "evener chat -r" in chat.screen.text
     assert len(asked(claude)["messages"]) == 3  # type: ignore[arg-type]
     assert claude.rejected == []
     history = place.folder / "evener" / "chat_history"
@@ -507,7 +507,7 @@ def test_a_chat_goes_on_with_a_thread_and_stops_at_its_cost(place: Home, claude:
         chat.until("One.")
         chat.send("\x04")
         chat.end()
-        thread = re.findall(r"--thread (\w+)", chat.screen.text)[0]
+        thread = re.findall(r"-r (\w+)", chat.screen.text)[0]
     with Chat(place, "--thread", thread, "--max-cost", "1.7") as chat:
         chat.until("2 messages were said before.")
         chat.say("second")

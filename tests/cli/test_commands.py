@@ -95,6 +95,11 @@ EVERY = [
     ("complete", "Hi", "--raw"),
     ("complete", "-m", "anthropic:claude-opus-4-5", "Hi", "--schema", '{"type":"object"}'),
     ("translate", "--from", "anthropic", "--to", "gemini"),
+    ("run", "Hi"),
+    ("chat", "-c"),
+    ("threads", "--json"),
+    ("resume", "abc"),
+    ("import", "-"),
 ]
 
 

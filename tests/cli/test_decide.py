@@ -69,7 +69,7 @@ def paused(home: Home, shop: FakeServer, *calls: Call, then: str = "Done.") -> t
     shop.add(turn(*(calls or (Call("pay", {"amount": 5}, id="c1"),))), then)
     done = home.run("run", *OPTIONS, "Pay 5")
     assert done.returncode == 1, done.stderr
-    return done, done.stderr.decode().split("--resume ")[-1].strip()
+    return done, done.stderr.decode().split()[-1]
 
 
 # Where nobody can be asked.
@@ -84,7 +84,7 @@ def test_without_a_terminal_it_stops_and_says_what_to_run(home: Home, shop: Fake
     assert effects(home) == ""
     approved = home.run(*line.split())
     assert approved.returncode == 0, approved.stderr
-    [line] = re.findall(r"Go on with: evener (run .*)", approved.stderr.decode())
+    [line] = re.findall(r"Go on with: evener (resume .*)", approved.stderr.decode())
     assert effects(home) == "", "deciding runs nothing"
     again = home.run(*line.split())
     assert (again.returncode, again.stdout, effects(home)) == (0, b"Done.\n", "5\n"), again.stderr
@@ -160,7 +160,7 @@ def test_what_is_stale_has_a_clear_line_and_exit_code_one(home: Home, shop: Fake
     assert home.run("run", *OPTIONS, "--resume", thread).returncode == 0
     late = home.run("approve", *OPTIONS, thread)
     assert (late.returncode, b"Nothing waits" in late.stderr) == (1, True)
-    assert home.run("approve", *OPTIONS, "nosuchthread").returncode == 1
+    assert home.run("approve", *OPTIONS, "nosuchthread").returncode == 2
     assert effects(home) == "5\n"
 
 
@@ -169,7 +169,7 @@ def test_a_harness_by_its_name_is_decided_about(home: Home, shop: FakeServer) ->
     (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
     shop.add(turn(Call("pay", {"amount": 5})), "Done.")
     stopped = home.run("run", "--harness", "clerk", "Pay 5")
-    thread = stopped.stderr.decode().split("--resume ")[-1].strip()
+    thread = stopped.stderr.decode().split()[-1]
     assert f"evener approve --harness clerk {thread}" in stopped.stderr.decode()
     done = home.run("approve", "--harness", "clerk", "--resume", thread)
     assert (done.returncode, done.stdout, effects(home)) == (0, b"Done.\n", "5\n"), done.stderr
@@ -208,7 +208,7 @@ def test_the_policy_of_a_project_can_forbid_and_not_permit(home: Home, shop: Fak
     shop.add(turn(Call("pay", {"amount": 5}), Call("send", {"to": "ann"})), "Done.")
     done = home.run("run", *OPTIONS, "Pay")
     assert (done.returncode, effects(home), effects(home, "sent")) == (1, "", ""), "the tool still asks"
-    thread = done.stderr.decode().split("--resume ")[-1].strip()
+    thread = done.stderr.decode().split()[-1]
     again = home.run("approve", *OPTIONS, "--resume", thread)
     assert (again.returncode, effects(home), effects(home, "sent")) == (0, "5\n", ""), again.stderr
 
@@ -301,7 +301,7 @@ def test_who_leaves_without_an_answer_has_decided_nothing(how: str, code: int, h
         else:
             seen.type(how)
         assert seen.end() == code, seen.shown
-    thread = seen.shown.split("--resume ")[-1].strip()
+    thread = seen.shown.split()[-1]
     done = home.run("approve", *OPTIONS, "--resume", thread)
     assert (done.returncode, effects(home)) == (0, "5\n"), done.stderr
 

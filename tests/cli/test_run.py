@@ -108,7 +108,7 @@ def test_a_limit_stops_the_run_and_resume_goes_on(home: Home, shop: FakeServer) 
     stopped = home.run("run", "--tools", "shop:lookup", "--max-turns", "1", "--store", "runs.db", "How much?")
     assert stopped.returncode == 1
     assert b"1 of 1 model requests" in stopped.stderr
-    thread = stopped.stderr.decode().split("--resume ")[-1].strip()
+    thread = stopped.stderr.decode().split()[-1]
     again = home.run("run", "--tools", "shop:lookup", "--store", "runs.db", "--resume", thread)
     assert (again.returncode, again.stdout) == (0, b"3.\n"), again.stderr
     more = home.run("run", "--tools", "shop:lookup", "--store", "runs.db", "--thread", thread, "And coffee?")
@@ -138,7 +138,7 @@ def test_what_the_provider_says_has_an_exit_code_and_a_way_on(home: Home, shop: 
     shop.add(Status(401), "Now it works.")
     done = home.run("run", "--store", "runs.db", "Go")
     assert done.returncode == 4
-    thread = done.stderr.decode().split("--resume ")[1].split()[0]
+    thread = done.stderr.decode().split("evener resume ")[1].split()[2]
     assert home.run("run", "--store", "runs.db", "--resume", thread).stdout == b"Now it works.\n"
 
 
@@ -156,7 +156,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_resume(home: Home, shop: FakeServe
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=20)
     assert running.returncode == 130, said
-    thread = said.decode().split("--resume ")[-1].strip()
+    thread = said.decode().split()[-1]
     again = home.run("run", "--tools", "shop:pay", "--store", "runs.db", "--resume", thread)
     assert (again.returncode, again.stdout) == (0, b"It is not known whether it was paid.\n"), again.stderr
     assert (home.folder / "paid").read_text() == "5\n", "a write tool is not started again"

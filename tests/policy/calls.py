@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from evener.events import Effect
-from evener.policy import Decision, Policy, Rule, decide
+from evener.policy import Policy, Rule, Ruling, decide
 from evener.transcript import ToolCall
 
 __all__ = ["called", "decided", "verdicts"]
@@ -20,7 +20,7 @@ def decided(
     *,
     effect: Effect = "write",
     approval: bool = False,
-) -> Decision:
+) -> Ruling:
     return decide(called(name, arguments), effect=effect, approval=approval, policy=policy)
 
 

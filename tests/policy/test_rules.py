@@ -1,4 +1,4 @@
-"""Which rule decides, and what happens without one. (S1.8, S1.14, S1.18, S1.29, S2.6)"""
+"""Which rule decides, and what happens without one. (S1.8, S1.14, S2.6)"""
 
 import json
 import time
@@ -13,7 +13,6 @@ from evener.events import Effect
 from evener.policy import (
     OPEN,
     Between,
-    Decision,
     Defaults,
     Given,
     Glob,
@@ -21,12 +20,12 @@ from evener.policy import (
     Policy,
     Regex,
     Rule,
+    Ruling,
     Verdict,
     decide,
-    decide_hosted,
     strictest,
 )
-from evener.transcript import HostedTool, Origin, Seal, ToolCall
+from evener.transcript import Origin, Seal, ToolCall
 from tests.policy.calls import called, decided, verdicts
 
 EFFECTS: tuple[Effect, ...] = ("read", "idempotent", "write")
@@ -116,7 +115,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("raw", UNREADABLE, ids=range(len(UNREADABLE)))
 @pytest.mark.parametrize("effect", EFFECTS)
-@pytest.mark.parametrize("name", ["t", "hosted:t"])
+@pytest.mark.parametrize("name", ["t", "other:t"])
 def test_arguments_that_do_not_parse_are_never_allowed(raw: str, effect: Effect, name: str) -> None:
     call = ToolCall("1", name, raw)
     allow = Rule(tool="*", verdict="allow")
@@ -175,7 +174,7 @@ def test_all_conditions_of_a_rule_must_hold() -> None:
 
 # Laws.
 
-TOOLS = ("read_file", "write_file", "pay", "hosted:search")
+TOOLS = ("read_file", "write_file", "pay", "search")
 PATTERNS = ("*", "read_*", "write_file", "p?y", "[a-q]*", "none")
 VALUES: tuple[object, ...] = ("src/a", "SRC/a", "etc", 5, 50, "5", True, None, ["src/a"], {"b": 5})
 CONDITIONS = (Glob("src/*"), Regex("[a-z]+"), Between(most=10), OneOf((Glob("etc"), Between(above=20))))
@@ -226,7 +225,7 @@ def test_law_a_decision_is_a_document_and_an_explanation_names_its_rule(
     policy: Policy, call: ToolCall, effect: Effect, approval: bool
 ) -> None:
     decision = decide(call, effect=effect, approval=approval, policy=policy)
-    assert msgspec.json.decode(msgspec.json.encode(decision), type=Decision) == decision
+    assert msgspec.json.decode(msgspec.json.encode(decision), type=Ruling) == decision
     sentence = policy.explain(call, effect=effect, approval=approval)
     assert repr(decision.rule) in sentence if decision.rule else "by no rule" in sentence
 
@@ -236,29 +235,6 @@ def test_s1_14_law_where_a_call_came_from_changes_nothing(policy: Policy, call: 
     origin = Origin("openai_responses", "p", "https://example.org", "m")
     other = msgspec.structs.replace(call, id="other", seal=Seal('{"x":1}', origin), cache="5m")
     assert decide(call, effect=effect, policy=policy) == decide(other, effect=effect, policy=policy)
-
-
-# Hosted tools.
-
-SEARCH = HostedTool("openai_responses", '{"type":"web_search"}')
-
-
-@pytest.mark.parametrize(
-    ("policy", "verdict", "rule"),
-    [
-        (Policy(), "ask", ""),
-        (OPEN, "allow", ""),
-        (Policy((Rule(tool="hosted:*", verdict="deny"),)), "deny", "rule 1"),
-        (Policy((Rule(tool="hosted:web_search", verdict="allow"),)), "allow", "rule 1"),
-        (Policy((Rule(tool="web_search", verdict="allow"),)), "ask", ""),
-        (Policy((Rule(tool="*", verdict="allow", effect=("read",)),)), "ask", ""),
-        (Policy((Rule(tool="hosted:*", verdict="allow", arguments={"query": "*"}),)), "ask", ""),
-        (Policy((Rule(tool="hosted:*", verdict="deny", arguments={"query": "secret*"}),)), "deny", "rule 1"),
-    ],
-)
-def test_s1_18_s1_29_a_hosted_tool_is_judged_before_it_is_offered(policy: Policy, verdict: Verdict, rule: str) -> None:
-    decision = decide_hosted(SEARCH, policy=policy)
-    assert (decision.verdict, decision.rule) == (verdict, rule)
 
 
 # Explaining, comparing, refusing.
@@ -275,10 +251,10 @@ def test_an_explanation_is_a_sentence_without_the_values() -> None:
 
 
 def test_the_strictest_of_two_policies_may_forbid_and_not_permit() -> None:
-    allow, ask, deny = Decision("allow"), Decision("ask"), Decision("deny")
+    allow, ask, deny = Ruling("allow"), Ruling("ask"), Ruling("deny")
     assert strictest((allow, ask)) is ask
     assert strictest((deny, ask, allow)) is deny
-    assert strictest((allow, Decision("allow", "later"))) is allow
+    assert strictest((allow, Ruling("allow", "later"))) is allow
     with pytest.raises(UsageError):
         strictest(())
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from evener.errors import BadRow
-from evener.policy.rules import Decision, Policy, decide, decide_hosted
+from evener.policy.rules import Policy, Ruling, decide
 from evener.providers.config import load_config
-from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import ToolCall
 
 OWN, NEAR = ".config/evener/config.toml", "p/evener.toml"
@@ -31,7 +30,7 @@ def policy(tmp_path: Path) -> Policy | None:
     return load_config(folder, environ={"HOME": str(tmp_path)}).policy
 
 
-def judged(tmp_path: Path, tool: str, *, approval: bool = False, effect: str = "write", **arguments: object) -> Decision:
+def judged(tmp_path: Path, tool: str, *, approval: bool = False, effect: str = "write", **arguments: object) -> Ruling:
     found = policy(tmp_path)
     assert found is not None
     return decide(ToolCall.of("c", tool, arguments), effect=effect, approval=approval, policy=found)  # type: ignore[arg-type]
@@ -81,9 +80,7 @@ def test_a_project_cannot_take_an_approval_back_from_a_user_without_a_policy(tmp
     write(NEAR, rule("pay", "allow") + rule("send", "deny", 'name = "no mail"') + '[policy_default]\nwrite = "allow"\n')
     assert judged(tmp_path, "pay", approval=True).verdict == "ask"
     assert judged(tmp_path, "pay").verdict == "allow"
-    assert judged(tmp_path, "send") == Decision(
-        "deny", "no mail (evener.toml)", "The rule 'no mail (evener.toml)' says 'deny'."
-    )
+    assert judged(tmp_path, "send") == Ruling("deny", "no mail (evener.toml)", "The rule 'no mail (evener.toml)' says 'deny'.")
 
 
 def test_a_trusted_project_has_the_first_word(tmp_path: Path, write: Write) -> None:
@@ -119,11 +116,9 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str, tmp_path: Pa
     assert "config.toml" in str(caught.value)
 
 
-def test_a_policy_that_is_trusted_less_explains_itself_and_judges_hosted_tools(tmp_path: Path, write: Write) -> None:
+def test_a_policy_that_is_trusted_less_explains_itself(tmp_path: Path, write: Write) -> None:
     write(OWN, rule("*", "allow", 'name = "all"'))
-    write(NEAR, rule("hosted:*", "deny") + rule("pay", "deny"))
+    write(NEAR, rule("look", "deny") + rule("pay", "deny"))
     found = policy(tmp_path)
     assert found is not None
     assert "is denied by 'rule 2 of evener.toml'" in found.explain(ToolCall.of("c", "pay", {}))
-    search = HostedTool("anthropic_messages", '{"type":"web_search_20250305"}', "web_search")
-    assert decide_hosted(search, policy=found).verdict == "deny"

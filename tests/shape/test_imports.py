@@ -18,10 +18,11 @@ LAYERS = (
     ("transport", "providers", "local"),
     (
         *("model", "tools", "store", "observe", "translate"),
-        *("result", "streaming", "budget", "nesting", "hooks", "pausing"),
+        *("result", "resume_state", "streaming", "budget", "nesting", "hooks", "pausing"),
     ),
     ("driver",),
     ("harness",),
+    ("replay",),
     ("cli", "viewer", "gateway", "testing", "demo", "__main__", "__init__"),
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}

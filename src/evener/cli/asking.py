@@ -4,20 +4,23 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from evener.cli.terminal import clean, say
+from evener.cli.waiting import described, who
+from evener.events import Verdict
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval, RunResult
 
-__all__ = ["Approvals", "Interrupts", "decisions_for", "described"]
+__all__ = ["Approvals", "Interrupts", "decisions_for"]
 
 Approvals = Literal["ask", "auto", "deny"]
 REFUSED = "In this run nobody may be asked, so it is not allowed."
 Decisions = Mapping[str, Decision]
+Line = Callable[[str], Awaitable[str | None]]
 
 
 class Interrupts:
@@ -37,36 +40,29 @@ class Interrupts:
             self._main.cancel()
 
 
-async def decisions_for(result: RunResult, approvals: Approvals, interrupts: Interrupts) -> Decisions | None:
-    """Decisions about all that waits; None to leave it waiting. An answer is never rejected unseen: it would come for ever."""
+async def decisions_for(
+    result: RunResult, approvals: Approvals, interrupts: Interrupts, answers: Mapping[str, str]
+) -> Decisions | None:
+    """Decisions about all that waits; None to leave it waiting. `answers` are those to be accepted that nobody has seen yet.
+
+    An answer is never rejected unseen: it would come for ever. What an interrupted call did is never guessed: the model is
+    told that nobody knows.
+    """
     waiting = keyed(result.approvals)
     if approvals == "auto":
-        return {key: Decision("allow", digest=one.digest, by="--approval auto") for key, one in waiting.items()}
+        return {key: _unasked(one, "allow") for key, one in waiting.items()}
     if approvals == "deny" and all(one.interrupt != "output" for one in waiting.values()):
-        return {key: Decision("reject", REFUSED, digest=one.digest, by="--approval deny") for key, one in waiting.items()}
+        return {key: _unasked(one, "reject") for key, one in waiting.items()}
     if approvals == "deny" or not _somebody_there():
         return None
-    return await _asked(waiting, lambda question: _line(question, interrupts))
+    return await _asked(waiting, answers, lambda question: _line(question, interrupts))
 
 
-def described(one: Approval) -> str:
-    """What is asked about, in lines; what a model wrote cannot pass for a line of ours."""
-    why = f" ({_flat(one.why)})" if one.why else ""
-    if one.call is None:
-        return f"The run wants to go on{why}." if one.interrupt != "output" else f"The answer wants to be accepted{why}."
-    lines = _pretty(one.call.raw).split("\n")
-    return "\n".join([f"{_flat(one.call.name)} wants to run{why}:", *(f"  | {line}" for line in lines)])
-
-
-def _pretty(raw: str) -> str:
-    try:
-        return clean(msgspec.json.format(raw, indent=2))
-    except (msgspec.DecodeError, RecursionError):
-        return clean(raw)
-
-
-def _flat(text: str) -> str:
-    return " ".join(clean(text).split())
+def _unasked(one: Approval, verdict: Verdict) -> Decision:
+    by = f"--approval {'auto' if verdict == 'allow' else 'deny'}"
+    if one.interrupt == "outcome":
+        return Decision("reject", digest=one.digest, by=by)
+    return Decision(verdict, "" if verdict == "allow" else REFUSED, digest=one.digest, by=by)
 
 
 # The terminal.
@@ -76,30 +72,53 @@ def _somebody_there() -> bool:
     return sys.platform != "win32" and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def _asked(waiting: Mapping[str, Approval], line: Callable[[str], Awaitable[str | None]]) -> Decisions | None:
+async def _asked(waiting: Mapping[str, Approval], answers: Mapping[str, str], line: Line) -> Decisions | None:
     """All or nothing: who leaves in the midst has decided nothing."""
     made: dict[str, Decision] = {}
+    by = who() or "terminal"
     for key, one in waiting.items():
-        say(described(one))
-        answer = await _yes_or_no(line)
-        if answer is None:
+        say("\n".join(described(one, answers.get(one.thread, ""))))
+        ask = _outcome if one.interrupt == "outcome" else _allowed
+        found = await ask(line)
+        if found is None:
             return None
-        why = "" if answer else await line("Why not? (Enter for no reason) ")
-        if why is None:
-            return None
-        made[key] = Decision("allow" if answer else "reject", clean(why).strip(), digest=one.digest, by="terminal")
+        made[key] = replace(found, digest=one.digest, by=by)
     return made
 
 
-async def _yes_or_no(line: Callable[[str], Awaitable[str | None]]) -> bool | None:
+async def _allowed(line: Line) -> Decision | None:
+    answer = await _one_of(line, "Allow it? [y/n] ", ("yes", "no"))
+    if answer != "no":
+        return Decision("allow") if answer else None
+    why = await line("Why not? (Enter for no reason) ")
+    return None if why is None else Decision("reject", clean(why).strip())
+
+
+async def _outcome(line: Line) -> Decision | None:
+    """About a call that was interrupted. No answer runs it again by mistake: that has a word of its own."""
+    match await _one_of(line, "Did it take effect? [y]es, [u]nknown, [r]un it again: ", ("yes", "unknown", "run")):
+        case "yes":
+            result = await line("What did it give? (Enter for nothing) ")
+            return None if result is None else Decision("reject", result=clean(result).strip())
+        case "unknown":
+            return Decision("reject")
+        case "run":
+            return Decision("allow")
+        case _:
+            return None
+
+
+async def _one_of(line: Line, question: str, words: Sequence[str]) -> str | None:
+    """One of the words, by itself or by its first letter; None when nobody answers."""
     _forget_typed()
     while True:
-        answer = await line("Allow it? [y/n] ")
+        answer = await line(question)
         if answer is None:
             return None
         word = answer.strip().lower()
-        if word in ("y", "yes", "n", "no"):
-            return word[0] == "y"
+        found = next((one for one in words if word in (one, one[0])), "")
+        if found:
+            return found
 
 
 def _forget_typed() -> None:

@@ -8,13 +8,13 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from getpass import getuser
 
 import msgspec
 
 from evener.cli import run as running
-from evener.cli.asking import described
-from evener.cli.terminal import clean, say
+from evener.cli.ids import log_of
+from evener.cli.terminal import escaped, say
+from evener.cli.waiting import answer_of, described, is_decided, quoted, who
 from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
 from evener.harness import Harness
@@ -22,7 +22,9 @@ from evener.harness.approvals import Decision, keyed
 from evener.loop.state import fold
 from evener.model.seam import Answered, Asking
 from evener.result import Approval, approvals_of
+from evener.store.log import Store
 from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.checks import json_text
 from evener.transcript.transcript import Transcript
 
 __all__ = ["Wish", "run"]
@@ -31,28 +33,34 @@ OTHERS = "Only other calls were approved."
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for. `run` says where the thread is and how it is resumed."""
+    """What the command line asked for. `run` says where the thread is and how it is resumed.
+
+    `result` is what an interrupted call gave, where somebody knows that it took effect.
+    """
 
     run: running.Wish
     verdict: Verdict
     why: str = ""
     edit: str = ""
     only: tuple[str, ...] = ()
+    result: str | None = None
     show: bool = False
     resume: bool = False
 
 
 def run(wish: Wish) -> int:
     """Decide, or show what waits; then resume, or say how."""
-    if wish.verdict == "reject" and not wish.why and not wish.show:
-        raise UsageError('The model is told why. Give a reason, as in: evener reject THREAD --why "Ask the customer first."')
     code = asyncio.run(_decided(_harness(wish), wish))
     if wish.show:
         return code
     if wish.resume:
         return running.run(wish.run, form="text")
-    say(f"evener: Go on with: {shlex.join(['evener', 'run', *running.same(wish.run), '--resume', wish.run.resume])}")
+    say(f"evener: Go on with: {_resume(wish)}")
     return code
+
+
+def _resume(wish: Wish) -> str:
+    return shlex.join(["evener", "resume", *running.same(wish.run), wish.run.resume])
 
 
 def _harness(wish: Wish) -> Harness:
@@ -61,44 +69,99 @@ def _harness(wish: Wish) -> Harness:
 
 
 async def _decided(harness: Harness, wish: Wish) -> int:
-    thread = wish.run.resume
-    waiting = keyed(approvals_of(fold(await harness.store.read(thread)), thread))
+    thread = await _log(harness, wish.run.resume)
+    asked = keyed(approvals_of(fold(await harness.store.read(thread)), thread))
+    waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
     if wish.show:
-        return _show(thread, waiting)
+        return await _show(harness.store, thread, waiting, f" {_over(wish)}" if asked else "")
+    if asked and not waiting:
+        raise ApprovalStale(f"What waited in thread {thread} was decided before. {_over(wish)}")
     if not waiting:
         raise ApprovalStale(f"Nothing waits to be decided in thread {thread}: it was decided before, or the run went on.")
-    decisions = _decisions(wish, waiting)
+    decisions = _decisions(wish, asked)
     await harness.decide(thread, decisions)
     for key, decision in decisions.items():
-        done = "Allowed" if decision.verdict == "allow" else "Rejected"
-        say(f"evener: {done}, with other arguments: {key}" if decision.arguments is not None else f"evener: {done}: {key}")
-        say(described(waiting[key]))
+        _tell(key, decision, asked[key])
     return 0
 
 
-def _show(thread: str, waiting: Mapping[str, Approval]) -> int:
+def _over(wish: Wish) -> str:
+    return f"It takes effect when the run goes on: {_resume(wish)}"
+
+
+def _tell(key: str, decision: Decision, about: Approval) -> None:
+    """What was decided, and about what."""
+    say(f"evener: {_done(decision, about)}: {key}")
+    say("\n".join(described(about)))
+    if decision.arguments is not None:
+        say("\n".join(["with these arguments instead:", *quoted(json_text(decision.arguments, "The arguments"))]))
+
+
+def _done(decision: Decision, about: Approval) -> str:
+    match about.interrupt, decision:
+        case "outcome", Decision(verdict="allow"):
+            return "Allowed: it is run again"
+        case "outcome", Decision(result=None):
+            return "Rejected: it is not run again, and the model is told that nobody knows what became of it"
+        case "outcome", _:
+            return "Noted: it took effect, and the model is told what it gave"
+        case _, Decision(verdict="allow", arguments=None):
+            return "Allowed"
+        case _, Decision(verdict="allow"):
+            return "Allowed, with other arguments"
+        case _:
+            return "Rejected"
+
+
+async def _log(harness: Harness, given: str) -> str:
+    """The log that is meant: that on which the thread stands, or the branch of this id."""
+    return await harness.store.head(await log_of(harness.store, given))
+
+
+async def _show(store: Store, thread: str, waiting: Mapping[str, Approval], over: str) -> int:
     for key, one in waiting.items():
-        rule = f" [{clean(one.rule)}]" if one.rule else ""
-        sys.stdout.write(f"{clean(key)}{rule} {described(one)}\n")
+        rule = f" [{escaped(one.rule)}]" if one.rule else ""
+        lines = "\n".join(described(one, await answer_of(store, one)))
+        sys.stdout.write(f"{escaped(key)}{rule} {lines}\n")
     if not waiting:
-        say(f"evener: Nothing waits to be decided in thread {thread}.")
+        say(f"evener: Nothing waits to be decided in thread {thread}.{over}")
     return 0
 
 
 def _decisions(wish: Wish, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
-    """One for each that waits. With `--only`, those that are not named are rejected: the whole batch is decided at once."""
+    """One for each that waits: the whole batch is decided at once. To approve `--only` some is to reject the others."""
     unknown = [key for key in wish.only if key not in waiting]
     if unknown:
         raise UsageError(f"Nothing of that name waits: {', '.join(unknown)}. What waits is: {', '.join(waiting)}.")
     chosen = set(wish.only or waiting)
     if wish.edit and len(chosen) != 1:
         raise UsageError(f"--edit changes one call, and {len(chosen)} wait. Say which with --only: {', '.join(waiting)}.")
+    if wish.verdict == "reject":
+        return _rejections(wish, waiting)
     edited = _edited(wish.edit) if wish.edit else None
-    by = _who()
+    by = who()
     return {
-        key: Decision(wish.verdict, wish.why, edited, one.digest, by)
+        key: Decision("allow", wish.why, edited, one.digest, by)
         if key in chosen
         else Decision("reject", wish.why or OTHERS, digest=one.digest, by=by)
+        for key, one in waiting.items()
+    }
+
+
+def _rejections(wish: Wish, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
+    """A result is that of one interrupted call; of others that were interrupted nobody knows."""
+    lost = [key for key, one in waiting.items() if one.interrupt == "outcome"]
+    if not wish.why and len(lost) < len(waiting):
+        raise UsageError('The model is told why. Give a reason, as in: evener reject THREAD --why "Ask the customer first."')
+    named = [key for key in lost if key in (wish.only or lost)]
+    if wish.result is not None and len(named) != 1:
+        raise UsageError(
+            f"--result is what one interrupted call gave, and {len(named)} of that kind are meant. "
+            f"Interrupted calls that wait: {', '.join(lost) or 'none'}. Say which with --only."
+        )
+    by = who()
+    return {
+        key: Decision("reject", wish.why, digest=one.digest, by=by, result=wish.result if key in named else None)
         for key, one in waiting.items()
     }
 
@@ -106,16 +169,11 @@ def _decisions(wish: Wish, waiting: Mapping[str, Approval]) -> dict[str, Decisio
 def _edited(text: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.ValidationError:
+        why = "it is JSON, but no object"
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"--edit takes the new arguments as one JSON object: {error}. Mend it.") from None
-
-
-def _who() -> str:
-    """Who is logged in, for the record."""
-    try:
-        return getuser()
-    except (OSError, KeyError, ImportError):
-        return ""
+        why = f"it is not JSON ({error})"
+    raise UsageError(f"--edit takes the new arguments as one JSON object, as in '{{\"amount\": 3}}': {why}.")
 
 
 class _Nobody:

@@ -3,8 +3,10 @@
 import argparse
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from evener import __version__
+from evener.cli.thread_parser import add_threads
 
 __all__ = ["parse", "parser"]
 
@@ -37,9 +39,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _complete(commands.add_parser("complete", help="ask a model once"))
     _run(commands.add_parser("run", help="run a prompt with tools, to a stop"))
+    _resume(commands.add_parser("resume", help="go on with a run that was stopped, failed or died"))
     _decide(commands.add_parser("approve", help="allow what a run waits for"), approves=True)
     _decide(commands.add_parser("reject", help="reject what a run waits for, with a reason"), approves=False)
     _chat(commands.add_parser("chat", help="talk with a model, on a terminal"))
+    add_threads(commands)
     _models(commands.add_parser("models", help="whom can be asked, what they can, and which keys are there"))
     _keys(commands.add_parser("keys", help="store, list and remove keys"))
     _doctor(commands.add_parser("doctor", help="check this machine, and say how to mend it"))
@@ -113,18 +117,8 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--store", default="", metavar="FILE", help='where steps are kept, or "memory"; default: the data folder'
     )
-    command.add_argument("--max-cost", default="", metavar="USD", help="stop when this much was spent")
-    command.add_argument("--max-turns", type=int, metavar="N", help="stop after so many model requests")
-    command.add_argument("--max-seconds", type=float, metavar="S", help="stop after so many seconds of work")
     command.add_argument("--schema", default="", metavar="FILE|JSON", help="a JSON Schema that the final answer must fit")
-    command.add_argument(
-        "--approval",
-        choices=APPROVALS,
-        default="ask",
-        help="what needs approval: ask on the terminal, or stop where there is none (the default); allow all; reject all",
-    )
-    command.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    command.add_argument("--stream-json", action="store_true", help="print each event as a line of JSON")
+    _allowance(command)
     command.set_defaults(run=_run_run)
 
 
@@ -147,7 +141,63 @@ def _run_run(options: argparse.Namespace) -> int:
         schema=options.schema,
         approval=options.approval,
     )
-    return run(wish, form="stream-json" if options.stream_json else "json" if options.json else "text")
+    return run(wish, form=_form(options))
+
+
+def _resume(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Goes on with a run that reached a limit, was stopped, failed, waits for approval, or whose process died. Model and "
+        "system prompt are those of the log, unless others are given; a harness of evener.toml is found by its name in the log."
+    )
+    command.epilog = CODES
+    command.add_argument("id", metavar="ID", help="the thread or branch: its id, or enough of how it begins")
+    command.add_argument("-m", "--model", default="", metavar="M", help="another model, of any provider")
+    command.add_argument("-s", "--system", default="", metavar="TEXT", help="another system prompt")
+    command.add_argument("--tools", action="append", default=[], metavar="MODULE:NAME", help="as for run; may be repeated")
+    command.add_argument("--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute")
+    command.add_argument("--store", default="", metavar="FILE", help="where steps are kept; default: the data folder")
+    command.add_argument("--schema", default="", metavar="FILE|JSON", help="as for run, if the run had one")
+    _allowance(command)
+    command.set_defaults(run=_run_resume)
+
+
+def _run_resume(options: argparse.Namespace) -> int:
+    from evener.cli.resume import run
+    from evener.cli.run import Wish
+
+    wish = Wish(
+        model=options.model,
+        harness=options.harness,
+        system=options.system,
+        tools=tuple(options.tools),
+        resume=options.id,
+        store=options.store,
+        max_cost=options.max_cost,
+        max_turns=options.max_turns,
+        max_seconds=options.max_seconds,
+        schema=options.schema,
+        approval=options.approval,
+    )
+    return run(wish, form=_form(options))
+
+
+def _allowance(command: argparse.ArgumentParser) -> None:
+    """How long a run may go on, who decides in it, and how it is shown."""
+    command.add_argument("--max-cost", default="", metavar="USD", help="stop when this much was spent")
+    command.add_argument("--max-turns", type=int, metavar="N", help="stop after so many model requests")
+    command.add_argument("--max-seconds", type=float, metavar="S", help="stop after so many seconds of work")
+    command.add_argument(
+        "--approval",
+        choices=APPROVALS,
+        default="ask",
+        help="what needs approval: ask on the terminal, or stop where there is none (the default); allow all; reject all",
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    command.add_argument("--stream-json", action="store_true", help="print each event as a line of JSON")
+
+
+def _form(options: argparse.Namespace) -> Literal["text", "json", "stream-json"]:
+    return "stream-json" if options.stream_json else "json" if options.json else "text"
 
 
 def _decide(command: argparse.ArgumentParser, *, approves: bool) -> None:
@@ -156,12 +206,17 @@ def _decide(command: argparse.ArgumentParser, *, approves: bool) -> None:
         "Give the tools and the store that the run has. No model is asked, unless the run is resumed."
     )
     command.epilog = CODES
-    command.add_argument("thread", metavar="THREAD", help="the thread, as `evener run` named it")
+    command.add_argument(
+        "thread", metavar="THREAD", help="the thread, as `evener run` named it, or enough of how its id begins"
+    )
     if approves:
         command.add_argument("--edit", default="", metavar="JSON", help="run the call with these arguments instead")
+    else:
         command.add_argument(
-            "--only", nargs="+", action="extend", default=[], metavar="CALL", help="allow these, and reject the others"
+            "--result", metavar="TEXT", help="of an interrupted call: it took effect, and this is what it gave"
         )
+    only = "allow these, and reject the others" if approves else "with --result: the call that gave it"
+    command.add_argument("--only", nargs="+", action="extend", default=[], metavar="CALL", help=only)
     command.add_argument("--why", default="", metavar="TEXT", help="the reason; of a rejected call the model is told it")
     command.add_argument("--show", action="store_true", help="only print what waits, and decide nothing")
     command.add_argument("--resume", action="store_true", help="go on with the run at once")
@@ -170,7 +225,7 @@ def _decide(command: argparse.ArgumentParser, *, approves: bool) -> None:
     command.add_argument("--store", default="", metavar="FILE", help="where steps are kept; default: the data folder")
     command.add_argument("-m", "--model", default="", metavar="M", help="with --resume: the model that goes on")
     command.add_argument("-s", "--system", default="", metavar="TEXT", help="with --resume: the system prompt")
-    command.set_defaults(run=_run_approve if approves else _run_reject, edit="", only=[])
+    command.set_defaults(run=_run_approve if approves else _run_reject, edit="", result=None)
 
 
 def _run_approve(options: argparse.Namespace) -> int:
@@ -199,6 +254,7 @@ def _run_decide(options: argparse.Namespace, *, approves: bool) -> int:
         why=options.why,
         edit=options.edit,
         only=tuple(options.only),
+        result=options.result,
         show=options.show,
         resume=options.resume,
     )
@@ -222,7 +278,8 @@ def _chat(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--store", default="", metavar="FILE", help='where steps are kept, or "memory"; default: the data folder'
     )
-    command.add_argument("--thread", default="", metavar="ID", help="go on with this conversation")
+    command.add_argument("-c", "--continue", dest="last", action="store_true", help="go on with the last conversation")
+    command.add_argument("-r", "--resume", "--thread", dest="thread", default="", metavar="ID", help="go on with this one")
     command.add_argument("--max-cost", default="", metavar="USD", help="stop when the chat has cost this much")
     command.set_defaults(run=_run_chat)
 
@@ -237,6 +294,7 @@ def _run_chat(options: argparse.Namespace) -> int:
         harness=options.harness,
         store=options.store,
         thread=options.thread,
+        last=options.last,
         max_cost=options.max_cost,
     )
     return run(wish)

@@ -8,20 +8,20 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from evener import streaming as st
-from evener.cli.activity import Activity
-from evener.cli.asking import Approvals, Interrupts, decisions_for, described
-from evener.cli.documents import event_document, result_document
+from evener.cli.asking import Approvals, Interrupts, decisions_for
+from evener.cli.ids import log_of
+from evener.cli.printers import Form, Printer, Text, printer
 from evener.cli.prompt import conversation, output_schema
-from evener.cli.terminal import Cleaner, escape_json, say
+from evener.cli.terminal import say
+from evener.cli.waiting import answers_of, described
 from evener.errors import ApprovalStale, BadValue, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.finding import find_harness
@@ -29,13 +29,13 @@ from evener.loop.limits import Limits
 from evener.model.seam import Askable
 from evener.providers.config import load_config
 from evener.result import RunResult
-from evener.store.log import NoLog
+from evener.store.log import NoLog, Store
 from evener.tools.tool import Tool
+from evener.transcript.blocks import TextBlock
 from evener.transcript.message import Message
 
-__all__ = ["Form", "Wish", "harness_of", "run", "same", "tools_at"]
+__all__ = ["Wish", "harness_of", "limits_of", "run", "same", "tools_at", "watched"]
 
-Form = Literal["text", "json", "stream-json"]
 INTERRUPTED = 130
 
 
@@ -61,20 +61,27 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 def run(wish: Wish, *, form: Form) -> int:
     """Run, print, and say how it ended."""
     harness = harness_of(wish)
-    limits = _limits(wish)
+    limits = limits_of(wish, harness)
     if wish.resume and wish.words:
         raise UsageError("A run is resumed as it is, without a prompt. Give the prompt with --thread instead of --resume.")
     prompt = None if wish.resume else _prompt(wish)
-    return asyncio.run(_watched(harness, wish, prompt, limits, form))
+    return asyncio.run(_begun(harness, wish, prompt, limits, form))
 
 
-async def _watched(harness: Harness, wish: Wish, prompt: Message | None, limits: Limits | None, form: Form) -> int:
-    thread = harness.thread(wish.resume or wish.thread, limits=limits)
+async def _begun(harness: Harness, wish: Wish, prompt: Message | None, limits: Limits | None, form: Form) -> int:
+    given = wish.resume or wish.thread
+    thread = harness.thread(await log_of(harness.store, given) if given else "", limits=limits)
+    return await watched(thread, wish, prompt, form=form, store=harness.store)
+
+
+async def watched(thread: Thread, wish: Wish, prompt: Message | None, *, form: Form, store: Store) -> int:
+    """Say the prompt, or go on where there is none, and show it to its stop; the exit code."""
     stream = thread.resume_stream() if prompt is None else thread.stream(prompt)
     interrupts = Interrupts()
-    show = _Value() if wish.schema and form == "text" else PRINTERS[form]()
+    show = printer(form, structured=bool(wish.schema))
     try:
-        result = await _decided(thread, await _shown(stream, show, interrupts), wish.approval, show, interrupts)
+        first = await _shown(stream, show, interrupts)
+        result = await _decided(thread, first, wish.approval, show=show, interrupts=interrupts, store=store)
     except asyncio.CancelledError:
         _how_to_go_on(wish, thread.id, "Stopped at once.")
         return INTERRUPTED
@@ -87,13 +94,13 @@ async def _watched(harness: Harness, wish: Wish, prompt: Message | None, limits:
     if result.ok:
         return 0
     if result.stop == "approval":
-        _how_to_decide(wish, result)
+        _how_to_decide(wish, result, await answers_of(store, result, spoken=isinstance(show, Text)))
     else:
         _how_to_go_on(wish, thread.id, f"Stopped ({result.stop}): {result.detail}")
     return INTERRUPTED if interrupts.pressed else 1
 
 
-async def _shown(stream: RunStream, show: "Printer", interrupts: Interrupts) -> RunResult:
+async def _shown(stream: RunStream, show: Printer, interrupts: Interrupts) -> RunResult:
     """One go of the run, to its stop."""
     asked: set[asyncio.Future[None]] = set()
     interrupts.stop = lambda: asked.add(asyncio.ensure_future(stream.cancel("Ctrl-C was pressed.")))
@@ -107,12 +114,13 @@ async def _shown(stream: RunStream, show: "Printer", interrupts: Interrupts) -> 
 
 
 async def _decided(
-    thread: Thread, result: RunResult, approvals: Approvals, show: "Printer", interrupts: Interrupts
+    thread: Thread, result: RunResult, approvals: Approvals, *, show: Printer, interrupts: Interrupts, store: Store
 ) -> RunResult:
     """Decide what the run waits for, and let it go on, until it waits for nothing or nobody decides."""
     refused: set[str] = set()
     while result.stop == "approval" and not interrupts.pressed:
-        decisions = await decisions_for(result, approvals, interrupts)
+        answers = await answers_of(store, result, spoken=isinstance(show, Text))
+        decisions = await decisions_for(result, approvals, interrupts, answers)
         if decisions is None:
             return result
         try:
@@ -128,139 +136,48 @@ async def _decided(
 
 
 def _how_to_go_on(wish: Wish, thread: str, what: str) -> None:
-    say(f"evener: {what} Nothing is lost; go on with: {shlex.join(['evener', 'run', *same(wish), '--resume', thread])}")
+    if wish.store == "memory":
+        say(f"evener: {what} The run is lost, for --store memory ends with this command.")
+        return
+    say(f"evener: {what} Nothing is lost; go on with: {shlex.join(['evener', 'resume', *same(wish), thread])}")
 
 
-def _how_to_decide(wish: Wish, result: RunResult) -> None:
+def _how_to_decide(wish: Wish, result: RunResult, answers: Mapping[str, str]) -> None:
     for one in result.approvals:
-        say(f"evener: {described(one)}")
+        say("evener: " + "\n".join(described(one, answers.get(one.thread, ""))))
     if wish.store == "memory":
         say("evener: Stopped, for nobody is there to ask. The run is lost, for --store memory ends with this command.")
         return
     words = [*same(wish, deciding=True), result.thread]
-    say(f"evener: Stopped until it is decided. Nothing is lost; allow it with: {shlex.join(['evener', 'approve', *words])}")
-    say(f"evener: or reject it with: {shlex.join(['evener', 'reject', *words, '--why', 'REASON'])}")
-    say(f"evener: then go on with: {shlex.join(['evener', 'run', *same(wish), '--resume', result.thread])}")
+    allow, reject = shlex.join(["evener", "approve", *words]), shlex.join(["evener", "reject", *words])
+    if all(one.interrupt == "outcome" for one in result.approvals):
+        say(f"evener: Stopped until somebody says what became of it. If it took effect: {reject} --result 'WHAT IT GAVE'")
+        say(f"evener: or if nobody knows: {reject}")
+        say(f"evener: or to run it again: {allow}")
+    else:
+        say(f"evener: Stopped until it is decided. Nothing is lost; allow it with: {allow}")
+        say(f"evener: or reject it with: {reject} --why REASON")
+    say(f"evener: then go on with: {shlex.join(['evener', 'resume', *same(wish), result.thread])}")
 
 
 def same(wish: Wish, *, deciding: bool = False) -> list[str]:
-    """The words that make the same harness in another process; fewer are enough to decide about its calls."""
+    """The words that make the same harness in another process. The log knows its model and its system prompt."""
     words = [("--harness", wish.harness), *(("--tools", tools) for tools in wish.tools), ("--store", wish.store)]
     if not deciding:
-        words = [("-m", wish.model), ("-s", wish.system), ("--schema", wish.schema), *words]
+        words = [("--schema", wish.schema), *words]
     return [part for option, value in words if value for part in (option, value)]
-
-
-# What is printed.
-
-
-class _Text:
-    """The model's words. A terminal gets them as they come; a file or a pipe gets a turn when it counts."""
-
-    def __init__(self) -> None:
-        self._cleaner = Cleaner()
-        self._live = sys.stdout.isatty()
-        self._last = "\n"
-        self._activity = Activity()
-
-    def event(self, event: st.StreamEvent) -> None:
-        self._activity.event(event)
-        match event:
-            case st.TextStreamed(text=text) if self._live:
-                self._activity.clear()
-                self._write(self._cleaner.feed(text))
-            case st.TurnFinished(message=message):
-                self._write(self._cleaner.close() if self._live else self._cleaner.feed(message.text) + self._cleaner.close())
-                self._end_line()
-            case st.Retracted(why=why, wished=wished):
-                self._write(self._cleaner.close())
-                self._end_line()
-                say(f"evener: What was just shown does not count ({why}){'' if wished else ' Asking again.'}")
-            case _:
-                pass
-
-    def result(self, result: RunResult) -> None:
-        if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:
-            _print(result.output_text.encode())  # a structured answer that came by another way than words
-        for loss in result.losses:
-            say(f"loss: {loss}")
-
-    def close(self) -> None:
-        self._activity.clear()
-        self._end_line()
-
-    def _write(self, text: str) -> None:
-        if text:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            self._last = text[-1]
-
-    def _end_line(self) -> None:
-        if self._last != "\n":
-            self._write("\n")
-
-
-class _Value:
-    """The structured answer as JSON, at the end. What the model says on the way to it is not part of it."""
-
-    def __init__(self) -> None:
-        self._activity = Activity()
-
-    def event(self, event: st.StreamEvent) -> None:
-        self._activity.event(event)
-
-    def result(self, result: RunResult) -> None:
-        if result.ok:
-            _print(msgspec.json.format(msgspec.json.encode(result.output), indent=2))
-        elif result.text and result.stop == "output_retries":
-            say(f"evener: What the model said last: {result.text[:500]}")
-        for loss in result.losses:
-            say(f"loss: {loss}")
-
-    def close(self) -> None:
-        self._activity.clear()
-
-
-class _Json:
-    """One object, at the end."""
-
-    def event(self, event: st.StreamEvent) -> None:
-        """Nothing is shown before the end."""
-
-    def result(self, result: RunResult) -> None:
-        _print(msgspec.json.format(msgspec.json.encode(result_document(result)), indent=2))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class _Lines:
-    """Each event as a line of JSON; the last one has the result."""
-
-    def event(self, event: st.StreamEvent) -> None:
-        _print(msgspec.json.encode(event_document(event)))
-
-    def result(self, result: RunResult) -> None:
-        """The last event had it."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-Printer = _Text | _Value | _Json | _Lines
-PRINTERS: dict[Form, Callable[[], Printer]] = {"text": _Text, "json": _Json, "stream-json": _Lines}
-
-
-def _print(document: bytes) -> None:
-    sys.stdout.buffer.write(escape_json(document) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 # What is asked for.
 
 
-def harness_of(wish: Wish, *, model: Askable | None = None) -> Harness:
-    """The harness that the words describe, with the configured policy; or the one that they name, which has its own."""
+def harness_of(
+    wish: Wish, *, model: Askable | None = None, store: Store | None = None, system: Sequence[TextBlock] = ()
+) -> Harness:
+    """The harness that the words describe, with the configured policy; or the one that they name, which has its own.
+
+    `store` and `system` stand in for words that are not there.
+    """
     if wish.harness:
         if wish.model or wish.tools or wish.system or wish.store or wish.schema:
             raise UsageError(
@@ -273,8 +190,8 @@ def harness_of(wish: Wish, *, model: Askable | None = None) -> Harness:
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
         tools=[tool for reference in wish.tools for tool in tools_at(reference)],
-        system=wish.system or None,
-        store=wish.store or None,
+        system=wish.system or system or None,
+        store=store or wish.store or None,
         name="run",
     )
 
@@ -296,14 +213,23 @@ def tools_at(reference: str) -> Iterable[Tool | Callable[..., object]]:
     raise UsageError(f"{reference!r} is a {type(found).__name__}; expected a tool, a function, or a list of them.")
 
 
-def _limits(wish: Wish) -> Limits | None:
-    if not wish.max_cost and wish.max_turns is None and wish.max_seconds is None:
-        return None
+def limits_of(wish: Wish, harness: Harness) -> Limits | None:
+    """The limits of the harness, with those that the words give in their place; None where they give none."""
+    given: dict[str, object] = {}
+    if wish.max_cost:
+        given["cost"] = _dollars(wish.max_cost)
+    if wish.max_turns is not None:
+        given["requests"] = wish.max_turns
+    if wish.max_seconds is not None:
+        given["seconds"] = wish.max_seconds
+    return replace(harness.thread().agent.setup.limits, **given) if given else None
+
+
+def _dollars(text: str) -> Decimal:
     try:
-        cost = Decimal(wish.max_cost) if wish.max_cost else None
+        return Decimal(text)
     except ArithmeticError:
-        raise BadValue(f"--max-cost is {wish.max_cost!r}; it must be a number of US dollars, as in 0.05.") from None
-    return Limits(requests=Limits().requests if wish.max_turns is None else wish.max_turns, cost=cost, seconds=wish.max_seconds)
+        raise BadValue(f"--max-cost is {text!r}; it must be a number of US dollars, as in 0.05.") from None
 
 
 def _prompt(wish: Wish) -> Message:

@@ -2,13 +2,12 @@
 
 from evener.policy.matchers import Between, Condition, Exactly, Given, Glob, Matcher, OneOf, Regex, Within
 from evener.policy.reading import read_policy
-from evener.policy.rules import OPEN, Decision, Defaults, Policy, Rule, Verdict, decide, decide_hosted, strictest
+from evener.policy.rules import OPEN, Defaults, Policy, Rule, Ruling, Verdict, decide, strictest
 
 __all__ = [
     "OPEN",
     "Between",
     "Condition",
-    "Decision",
     "Defaults",
     "Exactly",
     "Given",
@@ -18,10 +17,10 @@ __all__ = [
     "Policy",
     "Regex",
     "Rule",
+    "Ruling",
     "Verdict",
     "Within",
     "decide",
-    "decide_hosted",
     "read_policy",
     "strictest",
 ]

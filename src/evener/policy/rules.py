@@ -5,8 +5,7 @@ the default for its effect decides. A rule that allows must be sure; one that de
 not parse, that hold a key twice, or that fit only after folding (see `matchers`) are taken the careful way. A call whose
 arguments do not parse is never allowed.
 
-A tool that the provider runs is judged by name before it is offered: nobody here sees its calls in time, so no rule that looks
-at arguments allows it.
+They are about calls that run here. Tools that a provider runs are beyond them, and for that reason no harness offers any.
 """
 
 import re
@@ -21,18 +20,16 @@ from msgspec.structs import force_setattr
 from evener.errors import BadValue, UsageError
 from evener.events import Effect
 from evener.policy.matchers import MISSING, OPAQUE, Answer, Condition, Matcher, best, judge, matcher_of
-from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import as_tuple, check_choice, check_text, check_type, json_object
 from evener.transcript.scan import inside, is_deeper, repeated_key
 
-__all__ = ["OPEN", "Decision", "Defaults", "Policy", "Rule", "Verdict", "decide", "decide_hosted", "strictest"]
+__all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "decide", "strictest"]
 
 Verdict = Literal["allow", "deny", "ask"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 EFFECTS: tuple[str, ...] = get_args(Effect)
 STRICTNESS = ("allow", "ask", "deny")
-HOSTED = "hosted:"
 MOST_DEEP = 100
 DOT = re.compile(r"(?<!\\)\.")
 
@@ -41,7 +38,7 @@ Seen = dict[str, object] | None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `tool` is a pattern for names; a tool of the provider is called `hosted:name`.
+    """One rule. `tool` is a pattern for names.
 
     `arguments` says what must hold, by dotted path: `options.force`, `files.*.name` for each of a list or object, `a\\.b` for a
     key with a dot. All conditions must hold. Under a `*` a rule that allows wants all values to fit, and one at least; others
@@ -119,7 +116,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 return self.write
 
 
-class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Ruling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is to happen to one call, and why. `rule` names the rule that decided, empty when none did.
 
     `sure` is False when the rule was applied because it could not be ruled out.
@@ -174,13 +171,13 @@ OPEN = Policy(default=Defaults.all("allow"))
 """No rules: everything runs but what wants approval."""
 
 
-def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Decision:
+def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Ruling:
     """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
     others = [decide(call, effect=effect, approval=approval, policy=one) for one in policy.also]
     return strictest((_decided(call, effect, approval, policy), *others))
 
 
-def _decided(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> Decision:
+def _decided(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> Ruling:
     arguments = _arguments(call)
     rules = [number for number, rule in enumerate(policy.rules) if arguments is not None or rule.verdict != "allow"]
     found = _first(policy, rules, (call.name, effect, arguments))
@@ -188,41 +185,26 @@ def _decided(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> 
         return found
     verdict = policy.default.of(effect)
     if arguments is None:
-        return Decision("deny", reason="Its arguments are not a JSON object with each key once, so nothing can allow it.")
+        return Ruling("deny", reason="Its arguments are not a JSON object with each key once, so nothing can allow it.")
     if approval and verdict != "deny":
-        return Decision("ask", reason=f"The tool {call.name!r} wants approval before each call.")
-    return Decision(verdict, reason=f"No rule is about it, and the default for the effect {effect!r} is {verdict!r}.")
+        return Ruling("ask", reason=f"The tool {call.name!r} wants approval before each call.")
+    return Ruling(verdict, reason=f"No rule is about it, and the default for the effect {effect!r} is {verdict!r}.")
 
 
-def decide_hosted(tool: HostedTool, *, policy: Policy) -> Decision:
-    """Whether a tool that the provider runs may be offered to the model. `ask` means: before it is offered at all."""
-    return strictest((_offered(tool, policy), *(decide_hosted(tool, policy=one) for one in policy.also)))
-
-
-def _offered(tool: HostedTool, policy: Policy) -> Decision:
-    name = f"{HOSTED}{tool.name or _kind(tool)}"
-    found = _first(policy, range(len(policy.rules)), (name, "write", None))
-    if found is not None:
-        return found
-    verdict = policy.default.write
-    reason = f"No rule is about {name!r}, which the provider runs, and the default for the effect 'write' is {verdict!r}."
-    return Decision(verdict, reason=reason)
-
-
-def strictest(decisions: Sequence[Decision]) -> Decision:
+def strictest(decisions: Sequence[Ruling]) -> Ruling:
     """The strictest of several: so a policy that is trusted less may forbid, and not permit. The first one of equals."""
     if not decisions:
         raise UsageError("There is no decision to choose from. Give at least one.")
     return max(decisions, key=lambda decision: STRICTNESS.index(decision.verdict))
 
 
-def _first(policy: Policy, numbers: Iterable[int], call: tuple[str, Effect, Seen]) -> Decision | None:
+def _first(policy: Policy, numbers: Iterable[int], call: tuple[str, Effect, Seen]) -> Ruling | None:
     for number in numbers:
         rule = policy.rules[number]
         answer = rule.matches(*call)
         if answer != "no":
             name = policy.named(number)
-            return Decision(rule.verdict, name, rule.reason or f"The rule {name!r} says {rule.verdict!r}.", answer == "yes")
+            return Ruling(rule.verdict, name, rule.reason or f"The rule {name!r} says {rule.verdict!r}.", answer == "yes")
     return None
 
 
@@ -256,8 +238,3 @@ def _below(value: object, step: str) -> list[object]:
         case dict() | list() if step == "*":
             return inside(value) or [None]
     return [OPAQUE]
-
-
-def _kind(tool: HostedTool) -> str:
-    kind = json_object(tool.raw, "HostedTool.raw").get("type")
-    return kind if isinstance(kind, str) else ""

@@ -11,8 +11,8 @@ the user's own file trusts its folder.
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from os.path import isfile
 from functools import cache
+from os.path import isfile
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit

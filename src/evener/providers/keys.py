@@ -18,6 +18,7 @@ from pathlib import Path
 from evener.errors import UsageError
 from evener.providers.config import config_folder
 from evener.providers.rows import Provider, Variable
+from evener.transport.secrets import note_secret
 
 __all__ = [
     "Key",
@@ -84,7 +85,9 @@ def key_file(environ: Mapping[str, str]) -> Path | None:
 
 def find_key(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> Key | None:
     """The key of a provider: from the first of its variables that the environment has, else that the file has."""
-    return find_value(provider.key_env, environ=environ, file=file)
+    found = find_value(provider.key_env, environ=environ, file=file)
+    note_secret(*([found.secret] if found else ()))
+    return found
 
 
 def find_value(variables: Sequence[str], *, environ: Mapping[str, str], file: Path | None) -> Key | None:

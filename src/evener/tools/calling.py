@@ -19,9 +19,9 @@ from evener.tools.running import run_call, verify_call
 from evener.tools.spill import read_output_tool
 from evener.tools.threads import Threads
 from evener.tools.toolbox import Toolbox
-from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, ResultContent, Stored, ToolCall
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, ResultContent, Stored, TextBlock, ToolCall
 
-__all__ = ["CallSite", "Caller", "with_reader"]
+__all__ = ["CallSite", "Caller", "Calling", "digest_of", "with_reader"]
 
 READER = "read_output"
 LARGE = 16 * 1024
@@ -29,7 +29,6 @@ LARGE = 16 * 1024
 PATIENCE = 30.0
 
 T = TypeVar("T")
-_loop: ContextVar[asyncio.AbstractEventLoop] = ContextVar("evener_loop")
 
 
 class Shelf(Protocol):
@@ -38,6 +37,10 @@ class Shelf(Protocol):
     def put_blob(self, content: bytes) -> Coroutine[object, object, str]: ...
 
     def get_blob(self, digest: str) -> Coroutine[object, object, bytes]: ...
+
+
+_around: ContextVar[tuple[asyncio.AbstractEventLoop, Shelf]] = ContextVar("evener_around")
+"""The loop of the run that a tool runs in, and its shelf: not always that of the harness which the tool was made for."""
 
 
 class CallSite(msgspec.Struct, frozen=True):
@@ -52,11 +55,33 @@ class CallSite(msgspec.Struct, frozen=True):
     deadline: float | None = None
 
 
-def with_reader(toolbox: Toolbox, shelf: Shelf) -> Toolbox:
+def with_reader(toolbox: Toolbox) -> Toolbox:
     """The tools and, if there are any, the one that pages through output that was too large to be shown."""
     if not toolbox or READER in toolbox:
         return toolbox
-    return toolbox.add(read_output_tool(_Lying(shelf)))
+    return toolbox.add(read_output_tool(_Lying()))
+
+
+class Calling(Protocol):
+    """What a driver does with calls. `Caller` runs them; `evener.replay` plays back what became of them."""
+
+    def digest(self, call: ToolCall) -> str: ...
+
+    async def run(self, call: ToolCall, site: CallSite) -> CallFinished: ...
+
+    async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None: ...
+
+    def given_up(self, call: ToolCall) -> CallFinished: ...
+
+
+def digest_of(call: ToolCall, schema: str) -> str:
+    """The same for the same tool with the same arguments and the same schema (empty where there is no such tool)."""
+    try:
+        arguments = msgspec.json.encode(call.args, order="deterministic")
+    except BadValue:
+        arguments = call.raw.encode()
+    parts = (call.name.encode(), arguments, schema.encode())
+    return sha256(b"\0".join(sha256(part).digest() for part in parts)).hexdigest()
 
 
 class Caller:
@@ -78,12 +103,7 @@ class Caller:
     def digest(self, call: ToolCall) -> str:
         """The same for the same tool with the same arguments and the same schema."""
         tool = self._toolbox.get(call.name)
-        try:
-            arguments = msgspec.json.encode(call.args, order="deterministic")
-        except BadValue:
-            arguments = call.raw.encode()
-        parts = (call.name.encode(), arguments, tool.schema.encode() if tool else b"")
-        return sha256(b"\0".join(sha256(part).digest() for part in parts)).hexdigest()
+        return digest_of(call, tool.schema if tool else "")
 
     async def run(self, call: ToolCall, site: CallSite) -> CallFinished:
         """Run the call. Whatever the tool does, this is its result."""
@@ -91,12 +111,12 @@ class Caller:
         began = perf_counter()
         if tool is None:
             return _reported(call, self._toolbox.unknown(call.name), began)
-        _loop.set(asyncio.get_running_loop())
+        _around.set((asyncio.get_running_loop(), self._shelf))
         spilled = _Spilled()
         context = self._context(call, site)
         envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub, blobs=spilled)
-        for body in spilled.held.values():
-            await self._shelf.put_blob(body)
+        for name, body in spilled.held.items():
+            envelope = _renamed(envelope, name, await self._shelf.put_blob(body))
         content = tuple([await self._shelved(block) for block in envelope.content])
         return _reported(call, replace(envelope, content=content), began)
 
@@ -156,26 +176,37 @@ class _Spilled:
 
 
 class _Lying:
-    """The shelf, for a tool that runs in a thread while the run's loop goes on."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    """The run's shelf, for a tool that runs in a thread while the run's loop goes on."""
 
     def put(self, body: bytes) -> str:
-        return self._wait(self._shelf.put_blob(body))
+        loop, shelf = _around.get()
+        return _waited(shelf.put_blob(body), loop)
 
     def get(self, id: str) -> bytes | None:
+        loop, shelf = _around.get()
         try:
-            return self._wait(self._shelf.get_blob(id))
+            return _waited(shelf.get_blob(id), loop)
         except StoreError:
             return None
 
-    def _wait(self, work: Coroutine[object, object, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, _loop.get()).result(PATIENCE)
+
+def _waited(work: Coroutine[object, object, T], loop: asyncio.AbstractEventLoop) -> T:
+    return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)
 
 
 def _unchanged(text: str) -> str:
     return text
+
+
+def _renamed(envelope: Envelope, name: str, stored: str) -> Envelope:
+    """The envelope with the name that the shelf gave to what was spilled: another one if it took a secret out of it."""
+    if stored == name:
+        return envelope
+    content = tuple(
+        replace(block, text=block.text.replace(name, stored)) if isinstance(block, TextBlock) else block
+        for block in envelope.content
+    )
+    return replace(envelope, content=content, meta=envelope.meta.replace(name, stored))
 
 
 def _reported(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:

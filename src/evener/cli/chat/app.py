@@ -6,7 +6,7 @@ Writing goes on while the model is busy. Nothing blocks the keys but a suspended
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from evener import streaming as st
 from evener.cli.chat.answer import PERIOD, Answer, failure_lines
@@ -31,8 +31,6 @@ __all__ = ["App"]
 
 ESCAPE_WAIT = 0.05
 """Seconds after which an Escape was the key, and not the beginning of another one."""
-TYPING = 1.0
-"""Seconds between two keys of somebody who writes. A question that comes up meanwhile is not answered by the next letter."""
 FRAME = 1 / 60
 LEFT, INTERRUPTED = 0, 130
 PROMPT = "> "
@@ -54,7 +52,6 @@ class App:
         self._calling = False
         self._question: Question | None = None
         self._armed = False
-        self._pressed = 0.0
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._escape: asyncio.TimerHandle | None = None
@@ -64,6 +61,7 @@ class App:
         """Until the user leaves; the exit code."""
         loop = asyncio.get_running_loop()
         self._done = loop.create_future()
+        self._console.overheard.told = lambda: loop.call_soon_threadsafe(self._soon)
         await self._greet()
         loop.add_reader(self._console.input, self._readable)
         loop.add_signal_handler(signal.SIGWINCH, self._redraw)
@@ -79,8 +77,7 @@ class App:
 
     async def _greet(self) -> None:
         self.tell(f"{self.session.model} \u00b7 /help says what there is, Ctrl-D leaves.")
-        if self.session.thread.id:
-            self.tell(f"{len(await self.session.transcript())} messages were said before.")
+        self.tell(*await self.session.recap())
 
     async def _wind_up(self) -> None:
         """End what is under way, and leave the cursor on a row of its own."""
@@ -92,8 +89,10 @@ class App:
         if self._work:
             await asyncio.wait(self._work)
         self._answer.close()
-        if self.session.thread.id:
-            self.tell(f"Go on with: evener chat --thread {self.session.thread.id}")
+        self._console.overheard.told = lambda: None
+        self._quote(self._console.overheard.close())
+        if again := self.session.again:
+            self.tell(f"Go on with: {again}")
         self._screen.leave()
 
     # What the parts beside it use.
@@ -103,8 +102,13 @@ class App:
         self._screen.say([text_line(clean(line), style, lead=" " * (len(line) - len(line.lstrip()))) for line in lines])
         self._soon()
 
+    def _quote(self, lines: Sequence[str]) -> None:
+        """What tools printed."""
+        self._screen.say([Line((Span("  | ", DIM), Span(line, DIM)), lead="  | ") for line in lines])
+
     def event(self, event: st.StreamEvent) -> None:
         self._answer.event(event)
+        self._quote(self._console.overheard.take())
         if isinstance(event, st.RequestStarted):
             self._calling = False
         elif isinstance(event, st.TurnFinished) and event.message.calls and not event.place.parent_run:
@@ -124,9 +128,8 @@ class App:
     def leave(self) -> None:
         self._finish(LEFT)
 
-    async def choose(self, question: str, choices: Sequence[str]) -> str:
-        letters = {choice[0]: choice for choice in choices}
-        return await self._asked(Question(f"{question} ", letters))
+    async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
+        return await self._asked(Question(question, choices, otherwise=otherwise))
 
     async def line(self, question: str, text: str) -> str:
         before = self._editor.draft.text
@@ -173,11 +176,9 @@ class App:
             return
         if press != Key("ctrl-c"):
             self._armed = False
-        now = asyncio.get_running_loop().time()
-        writing = now - self._pressed < TYPING and not self._editor.empty
-        self._pressed = now
-        if self._question is not None and self._question.letters and not writing:
-            self._choice(press, self._question)
+        question = self._question
+        if question is not None and self._editor.empty and question.takes(press):
+            self._choice(press, question)
             return
         if isinstance(press, Paste) and (written := as_picture(press.text, folder=self.session.folder)):
             press = Typed(written)
@@ -186,21 +187,23 @@ class App:
             ACTS[asked](self)
 
     def _choice(self, press: Press, question: Question) -> None:
-        """A key that answers a question. Escape and Ctrl-C mean no; Ctrl-C twice leaves."""
+        """A key that answers a question, once there was time to read it. Escape gives up; Ctrl-C twice leaves."""
         match press:
-            case Typed(text):
-                question.give(question.letters.get(text[:1].lower(), ""))
-            case Key("escape"):
-                question.give(question.letters.get("n", ""))
             case Key("ctrl-c"):
                 self._interrupted()
             case Key("ctrl-d"):
                 self._finish(LEFT)
+            case _ if not question.is_ready:
+                question.wait()
+            case Typed(text):
+                question.give(question.letters[text.lower()])
+            case Key("escape"):
+                question.give(question.otherwise)
             case _:
                 pass
 
     def _send(self) -> None:
-        if self._question is not None:
+        if self._question is not None and not self._question.letters:
             self._question.give(self._editor.draft.text, empty=True)
             return
         if self._editor.empty or not self._editor.draft.text.strip():
@@ -232,8 +235,11 @@ class App:
 
     def _stop(self) -> None:
         """Escape: stop the answer under way. What was queued is said to the model then."""
-        if self._question is not None:
-            self._question.give("", empty=True)
+        question = self._question
+        if question is not None and not question.is_ready:
+            question.wait()
+        elif question is not None:
+            question.give(question.otherwise, empty=True)
         elif self._busy:
             self._begin(self._shown(self._turns.interrupt()))
 
@@ -283,6 +289,7 @@ class App:
                 self._calling = False
                 await self._shown(self._next())
                 self._answer.close()
+                self._quote(self._console.overheard.close())
                 self._screen.say([Line()])
         finally:
             self._busy = False
@@ -312,7 +319,7 @@ class App:
         if self._queue and _command(self._queue[0]) is None:
             attached = attach(self._taken(), folder=self.session.folder)
             self.tell(*attached.remarks)
-            self._begin(self._shown(self.session.thread.steer(attached.text)))
+            self._begin(self._shown(self.session.thread.steer(attached.blocks)))
 
     def _taken(self) -> Draft:
         """The messages that wait, up to the next command, as one; they are on the screen then."""
@@ -336,6 +343,7 @@ class App:
             self._timer = None
         if self._done is not None and self._done.done():
             return
+        self._quote(self._console.overheard.take())
         self._screen.draw(self._live())
         if self._busy:
             self._timer = asyncio.get_running_loop().call_later(PERIOD, self._draw)
@@ -348,7 +356,7 @@ class App:
             above.append(screen.row(*_fitted(activity, width)))
         above += [screen.row(Span(clipped(f"queued: {clean(draft.shown)}", width - 1), DIM)) for draft in self._queue]
         question = self._question
-        prompt = question.text if question else PROMPT
+        prompt = question.shown(writing=not self._editor.empty) if question else PROMPT
         view = self._editor.view(
             width, prompt=prompt if len(prompt) < width // 2 or (question and question.letters) else PROMPT
         )

@@ -1,21 +1,19 @@
 """Asks the user about what waits to be decided, and hands the decisions on. Runs nothing."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from evener.cli.terminal import clean
+from evener.cli.terminal import clean, escaped
+from evener.cli.waiting import described, quoted
 from evener.errors import UsageError
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["Asker", "Choice", "Decides", "decide"]
-
-Choice = Literal["yes", "no", "edit", "always"]
-CHOICES: tuple[Choice, ...] = ("yes", "no", "edit", "always")
-QUESTION = "Run it? [y]es  [n]o  [e]dit  [a]lways"
+__all__ = ["Asker", "Decides", "decide"]
 
 
 class Decides(Protocol):
@@ -29,8 +27,8 @@ class Asker(Protocol):
 
     def tell(self, *lines: str, important: bool = False) -> None: ...
 
-    async def choose(self, question: str, choices: Sequence[str]) -> str:
-        """One of the choices, by its first letter."""
+    async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
+        """One of the choices, which stand with how they are shown, by its first letter; `otherwise` if the user gives up."""
         ...
 
     async def line(self, question: str, text: str) -> str:
@@ -38,88 +36,101 @@ class Asker(Protocol):
         ...
 
 
-class Made(msgspec.Struct, frozen=True):
-    """A decision, before it is handed on."""
+async def decide(
+    thread: Decides,
+    waiting: Sequence[Approval],
+    *,
+    asker: Asker,
+    always: set[str],
+    by: str = "",
+    answers: Mapping[str, str] | None = None,
+) -> None:
+    """Ask about each, and decide all at once. Edited arguments that are not taken are asked for again.
 
-    allowed: bool
-    why: str = ""
-    arguments: dict[str, object] | None = None
-
-
-async def decide(thread: Decides, waiting: Sequence[Approval], *, asker: Asker, always: set[str]) -> None:
-    """Ask about each, and decide all at once. Edited arguments that are not taken are asked for again."""
+    `always` are the tools that are not asked about; `answers`, by thread, those to be accepted that nobody has seen yet.
+    """
     named = keyed(waiting)
-    made = {name: await _ask(one, asker, always) for name, one in named.items()}
+    unseen = answers or {}
+
+    async def ask(one: Approval) -> Decision:
+        made = await _ask(one, asker, always, unseen.get(one.thread, ""))
+        return replace(made, digest=one.digest, by=by)
+
+    made = {name: await ask(one) for name, one in named.items()}
     while True:
         try:
-            await _hand_on(thread, named, made)
+            await thread.decide(made)
             return
         except UsageError as error:
             edited = {name: one for name, one in named.items() if made[name].arguments is not None}
             if not edited:
                 raise
             asker.tell(f"Not taken: {error}", important=True)
-            made |= {name: await _ask(one, asker, always) for name, one in edited.items()}
+            made |= {name: await ask(one) for name, one in edited.items()}
 
 
-async def _ask(one: Approval, asker: Asker, always: set[str]) -> Made:
-    name = one.call.name if one.call else ""
-    if name and name in always:
-        asker.tell(f"Allowed as before: {name}")
-        return Made(allowed=True)
-    asker.tell(*described(one), important=True)
+async def _ask(one: Approval, asker: Asker, always: set[str], answer: str) -> Decision:
+    if one.interrupt == "tool" and one.call and one.call.name in always:
+        asker.tell(f"Allowed as before: {escaped(one.call.name)}")
+        return Decision("allow")
+    asker.tell(*described(one, answer), important=True)
+    if one.interrupt == "outcome":
+        return await _ask_outcome(asker)
+    if one.call is not None:
+        return await _ask_call(one.call, asker, always)
+    question = "Accept it?" if one.interrupt == "output" else "Go on?"
+    if await asker.choose(question, {"yes": "[y]es", "no": "[n]o"}, otherwise="no") == "yes":
+        return Decision("allow")
+    return await _rejected(asker)
+
+
+async def _ask_call(call: ToolCall, asker: Asker, always: set[str]) -> Decision:
+    name = escaped(call.name)
+    choices = {"yes": "[y]es", "no": "[n]o", "edit": "[e]dit", "always": f"[a]lways run {name}"}
     while True:
-        choices = CHOICES if one.call else CHOICES[:2]
-        match await asker.choose(QUESTION if one.call else "Go on? [y]es  [n]o", choices):
+        match await asker.choose("Run it?", choices, otherwise="no"):
             case "yes":
-                return Made(allowed=True)
+                return Decision("allow")
             case "always":
-                always.add(name)
-                return Made(allowed=True)
-            case "edit" if one.call:
-                arguments = await _edited(one.call, asker)
+                always.add(call.name)
+                asker.tell(f"{name} is not asked about again in this chat, whatever its arguments.")
+                return Decision("allow")
+            case "edit":
+                arguments = await _edited(call, asker)
                 if arguments is not None:
-                    return Made(allowed=True, arguments=arguments)
+                    asker.tell("With these arguments instead:", *quoted(msgspec.json.encode(arguments).decode()))
+                    return Decision("allow", arguments=arguments)
             case _:
-                return Made(allowed=False, why=(await asker.line("Why not? ", "")).strip())
+                return await _rejected(asker)
+
+
+async def _rejected(asker: Asker) -> Decision:
+    return Decision("reject", (await asker.line("Why not? ", "")).strip())
+
+
+async def _ask_outcome(asker: Asker) -> Decision:
+    """No key runs it again by habit: neither yes nor no does."""
+    choices = {"yes": "[y]es", "unknown": "[u]nknown", "run": "[r]un it again"}
+    match await asker.choose("Did it take effect?", choices, otherwise="unknown"):
+        case "yes":
+            return Decision("reject", result=(await asker.line("What did it give? ", "")).strip())
+        case "run":
+            return Decision("allow")
+        case _:
+            return Decision("reject")
 
 
 async def _edited(call: ToolCall, asker: Asker) -> dict[str, object] | None:
     """New arguments; None when the user gave up."""
-    text = clean(call.raw)
+    text = escaped(call.raw)
     while True:
         text = await asker.line("Arguments: ", text)
         if not text.strip():
             return None
         try:
             return msgspec.json.decode(text, type=dict[str, object])
+        except msgspec.ValidationError:
+            why = "it is JSON, but no object"
         except (msgspec.DecodeError, RecursionError) as error:
-            asker.tell(f"That is not a JSON object: {error}. Mend it, or send an empty line to give up.", important=True)
-
-
-def described(one: Approval) -> list[str]:
-    """What is asked about, in lines."""
-    if one.call is None:
-        return [clean(one.why) or "The run waits for a decision."]
-    why = f" ({clean(one.why)})" if one.why else ""
-    return [f"{clean(one.call.name)} wants to run{why}:", *(f"  {line}" for line in _pretty(one.call.raw).split("\n"))]
-
-
-def _pretty(raw: str) -> str:
-    try:
-        return clean(msgspec.json.format(raw, indent=2))
-    except (msgspec.DecodeError, RecursionError):
-        return clean(raw)
-
-
-async def _hand_on(thread: Decides, named: Mapping[str, Approval], made: Mapping[str, Made]) -> None:
-    decisions = {
-        name: Decision(
-            verdict="allow" if made[name].allowed else "reject",
-            why=made[name].why,
-            arguments=made[name].arguments,
-            digest=one.digest,
-        )
-        for name, one in named.items()
-    }
-    await thread.decide(decisions)
+            why = clean(str(error))
+        asker.tell(f"That is not a JSON object: {why}. Mend it, or send an empty line to give up.", important=True)

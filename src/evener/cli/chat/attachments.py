@@ -30,11 +30,6 @@ class Attached(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
     remarks: tuple[str, ...] = ()
 
-    @property
-    def text(self) -> str:
-        """The texts alone."""
-        return "\n\n".join(block.text for block in self.blocks if isinstance(block, TextBlock))
-
 
 def attach(draft: Draft, *, folder: Path) -> Attached:
     """The draft's text, and after it what its files hold. A name that is no file stays a word."""

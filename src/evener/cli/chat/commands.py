@@ -126,6 +126,25 @@ async def _undo(front: Front, _words: str) -> None:
     front.tell(f"Taken back: {what!r} and what followed. Messages that are left: {left}.", important=True)
 
 
+async def _fork(front: Front, words: str) -> None:
+    if words and not words.isdecimal():
+        raise UsageError(f"/fork takes a number of exchanges to leave out, as in /fork 2; {words!r} is none.")
+    await front.session.fork(int(words or 0))
+    left = len(await front.session.transcript())
+    front.tell(
+        f"From here on it is another branch, with {left} messages. The other stays as it was; /tree shows both.", important=True
+    )
+
+
+async def _tree(front: Front, _words: str) -> None:
+    front.tell(*await front.session.tree())
+
+
+async def _export(front: Front, words: str) -> None:
+    path = await front.session.export(words)
+    front.tell(f"Written to {path}, which only you can read. It holds everything that was said.", important=True)
+
+
 async def _continue(front: Front, _words: str) -> None:
     await front.go_on()
 
@@ -141,6 +160,9 @@ COMMANDS: dict[str, Command] = {
         Command("/tools", "", "what the model can call", _tools, quiet=True),
         Command("/usage", "", "tokens, cache, cost, context", _usage, quiet=True),
         Command("/undo", "", "take the last exchange back", _undo),
+        Command("/fork", "N", "go on on another branch, without the last N exchanges", _fork),
+        Command("/tree", "", "the branches of this conversation", _tree, quiet=True),
+        Command("/export", "FILE", "write the conversation as lines of JSON", _export),
         Command("/continue", "", "go on with an answer that was stopped or failed", _continue),
         Command("/help", "", "this", _help, quiet=True),
         Command("/exit", "", "leave", _exit, quiet=True),

@@ -1,10 +1,13 @@
 """What was sent before: to go back to, to search, and to keep in a file that only its owner may read. Bounded.
 
-A history that cannot be read or written is no reason not to chat: it is then shorter, and that is all.
+Several chats share the file: each adds to what the others wrote. A history that cannot be read or written is no reason not to
+chat: it is then shorter, and that is all.
 """
 
+import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -32,11 +35,10 @@ class History:
     def load(cls, file: Path) -> "History":
         """From a file: a JSON text a line. What is not one is passed over."""
         try:
-            with file.open("rb") as opened:
-                lines = opened.read(LARGEST).splitlines()
+            entries = _read(file)
         except OSError:
-            lines = []
-        return cls((entry for line in lines if (entry := _entry(line))), file=file)
+            entries = []
+        return cls(entries, file=file)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ class History:
         if len(self._entries) > MOST:
             del self._entries[:-MOST]
         if self._file is not None and len(text) <= LONGEST:
-            self._save(self._file)
+            self._save(self._file, text)
 
     def older(self, draft: str) -> str | None:
         """The entry before; None at the beginning. The first step keeps the draft."""
@@ -79,18 +81,32 @@ class History:
             next(hits, None)
         return next(hits, None)
 
-    def _save(self, file: Path) -> None:
-        """The whole file anew, beside the old one and then in its place."""
-        kept = [entry for entry in self._entries if len(entry) <= LONGEST]
-        lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in kept)
+    def _save(self, file: Path, text: str) -> None:
+        """What the file holds by now, and this after it; beside the old one and then in its place."""
         beside = file.with_name(f"{file.name}.{os.getpid()}")
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as opened:
-                opened.write(lines[-LARGEST:])
-            beside.replace(file)
+            with _alone(file):
+                kept = [*(_read(file) if file.exists() else []), text][-MOST:]
+                lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in kept)
+                with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as opened:
+                    opened.write(lines[-LARGEST:])
+                beside.replace(file)
         except OSError:
             self._file = None  # it was tried once; the chat goes on without a file
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """One writer at a time; the lock ends with its process."""
+    with os.fdopen(os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(file: Path) -> list[str]:
+    with file.open("rb") as opened:
+        return [entry for line in opened.read(LARGEST).splitlines() if (entry := _entry(line))]
 
 
 def _entry(line: bytes) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from evener import streaming as st
 from evener.cli.activity import Activity
@@ -18,6 +18,7 @@ from evener.errors import EvenerError
 __all__ = ["LineChat"]
 
 FAILED = 1
+NOBODY = {"no": "not allowed", "unknown": "it is not run again, and the model is told that nobody knows"}
 
 
 class LineChat:
@@ -33,6 +34,7 @@ class LineChat:
 
     async def run(self) -> int:
         """Until standard input ends; 1 if a message failed."""
+        self.tell(*await self.session.recap())
         while not self._over and (line := await self._lines.next()) is not None:
             text = line
             while text.endswith("\\") and (more := await self._lines.next()) is not None:
@@ -79,17 +81,17 @@ class LineChat:
     def leave(self) -> None:
         self._over = True
 
-    async def choose(self, question: str, choices: Sequence[str]) -> str:
-        """By a line, if somebody is there to write one; no otherwise: what is piped in are messages, not answers."""
+    async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
+        """By a line, if somebody is there to write one; else it is given up: what is piped in are messages, not answers."""
         if not sys.stdin.isatty():
-            self.tell("Nobody is there to be asked: not allowed.")
-            return "no"
+            self.tell(f"Nobody is there to be asked: {NOBODY.get(otherwise, otherwise)}.")
+            return otherwise
         while True:
-            self.tell(question)
+            self.tell(f"{question} {'  '.join(choices.values())}")
             answer = await self._lines.next()
             found = [choice for choice in choices if answer and choice.startswith(answer.strip().lower()[:1] or "?")]
             if found or answer is None:
-                return found[0] if found else "no"
+                return found[0] if found else otherwise
 
     async def line(self, question: str, text: str) -> str:
         if not sys.stdin.isatty():

@@ -1,17 +1,56 @@
 """Something the user is asked while a run waits for it. A value with an answer to come; shows nothing."""
 
 import asyncio
+from collections.abc import Mapping
+
+from evener.cli.chat.keys import Paste, Press, Typed
 
 __all__ = ["Question"]
 
+PAUSE = 0.5
+"""Seconds without a key before one answers. What is typed ahead, or pressed twice, must not decide what nobody has read."""
+
 
 class Question:
-    """Something the user is asked. With `letters` one key answers it, else a line does."""
+    """Something the user is asked. With `choices` (name: how it is shown) one key answers it, else a line does.
 
-    def __init__(self, text: str, letters: dict[str, str] | None = None) -> None:
-        self.text = text
-        self.letters = letters or {}
-        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    The choices are shown as soon as a key counts. `otherwise` is the choice of who gives up.
+    """
+
+    def __init__(self, text: str, choices: Mapping[str, str] | None = None, *, otherwise: str = "") -> None:
+        self._text = text
+        self._choices = choices or {}
+        self._loop = asyncio.get_running_loop()
+        self._quiet = self._loop.time() + PAUSE
+        self.letters = {name[0]: name for name in self._choices}
+        self.otherwise = otherwise
+        self.answer: asyncio.Future[str] = self._loop.create_future()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a key counts."""
+        return not self.letters or self._loop.time() >= self._quiet
+
+    def takes(self, press: Press) -> bool:
+        """Whether this key answers it, or may. Any other letter begins a message: then the letters after it are no answer."""
+        match press:
+            case Typed(text):
+                return text.lower() in self.letters
+            case Paste():
+                return False
+            case _:
+                return bool(self.letters)
+
+    def shown(self, *, writing: bool) -> str:
+        """As it stands before the line. `writing`: there is something in the line, which is no answer."""
+        if not self._choices:
+            return self._text
+        how = "(Ctrl-U, then answer)" if writing else "  ".join(self._choices.values()) if self.is_ready else "..."
+        return f"{self._text} {how} "
+
+    def wait(self) -> None:
+        """A key came too early: the pause begins again."""
+        self._quiet = self._loop.time() + PAUSE
 
     def give(self, answer: str, *, empty: bool = False) -> None:
         if not self.answer.done() and (answer or empty):

@@ -1,16 +1,28 @@
-"""The conversation behind a chat: harness, thread, what was used. Switches models and takes exchanges back. Shows nothing."""
+"""The conversation behind a chat: harness, thread, what was used. Switches models and branches. Shows nothing."""
 
+import shlex
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from evener import events as ev
 from evener.cli.chat.tally import Tally
+from evener.cli.exporting import written
+from evener.cli.tree import tree_lines
+from evener.cli.waiting import answer_of, described, is_decided
 from evener.encodings import prepare
 from evener.errors import BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
+from evener.harness.lineage import before_turns
+from evener.harness.opening import NOT_RESUMABLE
 from evener.loop.limits import Limits, Spent
+from evener.loop.state import State
 from evener.model import Model, open_model
-from evener.result import RunResult
+from evener.result import RunResult, approvals_of
+from evener.store.memory import MemoryStore
+from evener.store.sqlite import SqliteStore
 from evener.transcript.blocks import Block, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -18,16 +30,31 @@ from evener.transcript.transcript import Transcript
 
 __all__ = ["Session", "loss_lines"]
 
+TALLEST, WIDEST = 6, 200
+
 
 class Session:
-    """One chat. `max_cost` is in US dollars, for all of it."""
+    """One chat, in a new thread or on a branch of one. `max_cost` is in US dollars, for all of it.
 
-    def __init__(self, harness: Harness, *, thread: str = "", max_cost: str = "", folder: Path | None = None) -> None:
+    `again` are the words that lead another chat to the same harness and store. `chosen`: the user named the model.
+    """
+
+    def __init__(
+        self,
+        harness: Harness,
+        *,
+        thread: str = "",
+        branch: str = "",
+        max_cost: str = "",
+        again: Sequence[str] = (),
+        chosen: bool = False,
+        folder: Path | None = None,
+    ) -> None:
         self._harness = harness
         self._allowed = _dollars(max_cost)
-        self._thread = harness.thread(thread, limits=self._limits(Decimal(0)))
-        self._past: tuple[Message, ...] = ()
-        self._starts: list[int] = []
+        self._thread = harness.thread(thread, branch=branch, limits=self._limits(Decimal(0)))
+        self._again = tuple(again)
+        self._chosen = chosen
         self._known: set[tuple[str, str, str]] = set()
         self.folder = folder or Path.cwd()
         self.tally = Tally()
@@ -48,14 +75,46 @@ class Session:
 
     async def transcript(self) -> Transcript:
         """What was said so far."""
-        return (await self._thread.state()).transcript if self._thread.id else Transcript(self._past)
+        return (await self._thread.state()).transcript if self._thread.id else Transcript()
+
+    async def recap(self) -> list[str]:
+        """What a chat that goes on begins with: how much was said before, the end of it, and whether it is finished."""
+        if not self._thread.id:
+            return []
+        state = await self._thread.state()
+        messages = state.transcript.messages
+        asked = next((one.text for one in reversed(messages) if _is_prompt(one) and one.text), "")
+        answer = next((one.text for one in reversed(messages) if one.role == "assistant" and one.text), "")
+        made = [f"{len(messages)} messages were said before.", *_cut(f"> {asked}" if asked else ""), *_cut(answer)]
+        if not _is_over(state):
+            made += await self._unfinished(state)
+        return made
+
+    async def _unfinished(self, state: State) -> list[str]:
+        """What there is to be done before the last answer can come to its end."""
+        asked = approvals_of(state, self._thread.log)
+        waits = [one for one in asked if not await is_decided(self._harness.store, one)]
+        if waits:
+            lines = [line for one in waits for line in described(one, await answer_of(self._harness.store, one))]
+            return ["The last run waits to be decided:", *lines, "/continue asks about it."]
+        if asked:
+            return ["What the last run waited for was decided; /continue goes on with it."]
+        return ["The last answer did not come to its end; /continue goes on with it."]
+
+    @property
+    def again(self) -> str:
+        """The command that goes on with this chat; empty before anything was said, and where nothing outlives the chat."""
+        here = self._thread.log or self._thread.id
+        if not here or isinstance(self._harness.store, MemoryStore):
+            return ""
+        model = ("-m", self.model) if self._chosen else ()
+        return shlex.join(["evener", "chat", *self._again, *model, "-r", here])
 
     # Asking.
 
     async def prompt(self, blocks: Sequence[Block]) -> RunStream:
         """Say something; the answer, watched."""
         self._refresh_limits()
-        self._starts.append(len(await self.transcript()))
         return self._thread.stream(Message("user", tuple(blocks)))
 
     async def go_on(self) -> RunStream:
@@ -64,7 +123,7 @@ class Session:
             raise UsageError("There is nothing to go on with. Say something first.")
         self._refresh_limits()
         state = await self._thread.state()
-        if not state.run or (state.finished is not None and state.finished.cause in ("done", "refusal", "length")):
+        if _is_over(state):
             raise UsageError("The last answer came to its end, so there is nothing to go on with. Say something instead.")
         return self._thread.resume_stream()
 
@@ -94,25 +153,57 @@ class Session:
         """Ask another model from now on. What is lost on the way to it, a line each; nothing is sent."""
         model = open_model(name)
         losses = self._losses(model, await self.transcript())
-        other = self._harness.with_model(model)
-        self._harness = other
-        self._thread = self._opened(self._thread.id)
+        self._harness = self._harness.with_model(model)
+        self._chosen = True
+        self._thread = self._opened()
         self._measure()
         return self.new_losses(losses)
 
     async def undo(self) -> str:
-        """Take the last exchange back: a new thread with what was said before it. The text of what was taken back."""
-        messages = (await self.transcript()).messages
-        start = self._starts.pop() if self._starts else _last_prompt(messages)
-        if start is None or start >= len(messages):
+        """Take the last exchange back: go on from before it, on a new branch. The text of what was taken back."""
+        said = [event for event in await self._events() if isinstance(event, ev.Prompted) and not event.refused]
+        if not said:
             raise UsageError("There is nothing to undo: nothing was said yet.")
-        gone = next((one for one in messages[start:] if _is_prompt(one)), messages[start])
-        self._past = messages[:start]
-        self._thread = self._opened("")
+        await self._thread.rollback()
         self.tally.forget_context()
-        return gone.text
+        return said[-1].message.text
+
+    async def fork(self, turns: int = 0) -> None:
+        """Go on, on a new branch, from here or from before the last so many exchanges. The other branch stays as it is."""
+        events = await self._events()
+        if not events:
+            raise UsageError("There is nothing to fork: nothing was said yet.")
+        at = before_turns(events, turns, self._thread.log) if turns else None
+        self._thread = await self._thread.fork(at)
+        self._refresh_limits()
+        if turns:
+            self.tally.forget_context()
+
+    async def tree(self) -> list[str]:
+        """The branches of this conversation, a line each."""
+        if not await self._events():
+            raise UsageError("There are no branches: nothing was said yet.")
+        return await tree_lines(self._harness.store, self._thread.log, here=self._thread.log)
+
+    async def export(self, name: str) -> Path:
+        """Write the conversation with all its branches into a new file; where it is."""
+        if not await self._events():
+            raise UsageError("There is nothing to export: nothing was said yet.")
+        store = self._harness.store
+        if not isinstance(store, SqliteStore | MemoryStore):
+            raise UsageError("Threads of a store of another kind cannot be exported from here.")
+        path = self.folder / Path(name or f"{self._thread.log[:8]}.jsonl").expanduser()
+        await written(store, self._thread.log, path)
+        return path
 
     # Inside.
+
+    async def _events(self) -> list[ev.Event]:
+        """What the branch holds; nothing before it has begun."""
+        if not self._thread.id:
+            return []
+        await self._thread.state()  # from then on it is known which log it is
+        return await self._harness.store.read(self._thread.log)
 
     def _losses(self, model: Model, transcript: Transcript) -> tuple[Loss, ...]:
         """What the next request to this model could not say, were it made now."""
@@ -136,16 +227,18 @@ class Session:
         left = self._allowed - spent
         if left <= 0:
             raise UsageError(f"The chat has used up its ${self._allowed}. Start one with a higher --max-cost to go on.")
-        return Limits(cost=left)
+        own = self._harness.thread().agent.setup.limits
+        return replace(own, cost=left if own.cost is None else min(left, own.cost))
 
     def _refresh_limits(self) -> None:
         """The allowance is for the whole chat, and the harness knows it for a run only."""
         if self._allowed is not None:
-            self._thread = self._opened(self._thread.id)
+            self._thread = self._opened()
 
-    def _opened(self, id: str) -> Thread:
-        """The thread of this id; without one, a new one that begins with what is left of the last."""
-        return self._harness.thread(id, limits=self._limits(self.tally.spent.cost), history=() if id else self._past)
+    def _opened(self) -> Thread:
+        """The same branch, as the harness makes it now."""
+        here = self._thread
+        return self._harness.thread(here.id, branch=here.log, limits=self._limits(self.tally.spent.cost))
 
 
 def loss_lines(losses: Sequence[Loss]) -> list[str]:
@@ -164,8 +257,17 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
-def _last_prompt(messages: Sequence[Message]) -> int | None:
-    return next((place for place in range(len(messages) - 1, -1, -1) if _is_prompt(messages[place])), None)
+def _is_over(state: State) -> bool:
+    """Whether the last run needs nothing more, or there was none."""
+    return not state.run or (state.finished is not None and state.finished.cause in NOT_RESUMABLE)
+
+
+def _cut(text: str) -> list[str]:
+    """The beginning of a text: a few lines that are not long."""
+    lines = text.strip().split("\n") if text.strip() else []
+    return [line if len(line) <= WIDEST else line[: WIDEST - 3] + "..." for line in lines[:TALLEST]] + ["..."] * (
+        len(lines) > TALLEST
+    )
 
 
 def _dollars(text: str) -> Decimal | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from evener import streaming as st
 from evener.cli.chat.approvals import Asker, decide
 from evener.cli.chat.session import Session
+from evener.cli.waiting import answers_of, who
 from evener.errors import AuthFailed, EvenerError, ModelNotFound
 from evener.harness import RunStream
 from evener.result import RunResult
@@ -70,11 +71,17 @@ class Turns:
         while True:
             result = await self._watched(stream)
             if result.approvals:
-                await decide(self._session.thread, result.approvals, asker=self._stage, always=self._always)
+                await self._decide(result)
             elif not (result.stop == "cancelled" and await self._session.unheard()):
                 break
             stream = self._session.thread.resume_stream()
         self._conclude(result)
+
+    async def _decide(self, result: RunResult) -> None:
+        unseen = await answers_of(self._session.harness.store, result, spoken=True)
+        await decide(
+            self._session.thread, result.approvals, asker=self._stage, always=self._always, by=who() or "chat", answers=unseen
+        )
 
     async def _watched(self, stream: RunStream) -> RunResult:
         self.stream = stream
