@@ -1,6 +1,7 @@
 """The line editor: keys to a buffer and to a screen. No terminal is needed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,20 @@ def test_the_history_is_searched_backwards() -> None:
     assert "".join(span.text for span in view.rows[0]) == "search 'gree': green tea"
 
 
+def test_two_chats_add_to_one_history_file(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    one, two = History.load(file), History.load(file)
+    one.add("from one")
+    two.add("from two")
+    one.add("one again")
+    assert History.load(file).entries == ("from one", "from two", "one again")
+    assert (one.entries, two.entries) == (("from one", "one again"), ("from two",)), "each walks through its own"
+    many = [History.load(file) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda chat: [chat.add(f"{many.index(chat)}-{number}") for number in range(10)], many))
+    assert len(History.load(file).entries) == 83
+
+
 def test_the_history_file_is_private_bounded_and_forgiving(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "history"
     history = History.load(file)
@@ -244,12 +259,12 @@ def test_files_that_are_named_come_along_and_pastes_are_not_looked_into(tmp_path
     (tmp_path / "binary").write_bytes(b"\x00\xff\x00\xff" * 9)
     found = attach(Draft(("see @notes.txt, @tea.png and @notes.txt.", Block("@long.txt"))), folder=tmp_path)
     assert [type(block) for block in found.blocks] == [TextBlock, TextBlock, ImageBlock]
-    assert "buy tea" in found.text
+    assert "buy tea" in "".join(block.text for block in found.blocks if isinstance(block, TextBlock))
     assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the picture tea.png ({len(PNG)} bytes).")
     missing = attach(Draft(("see @nots.txt",)), folder=tmp_path)
     assert missing.remarks == ("There is no file nots.txt; it was sent as a word.",)
     cut = attach(Draft(("@long.txt",)), folder=tmp_path)
-    assert len(cut.text) < 201_000
+    assert sum(len(block.text) for block in cut.blocks if isinstance(block, TextBlock)) < 201_000
     assert "cut after 200,000 characters" in cut.remarks[0]
     assert "neither a text nor a picture" in attach(Draft(("@binary",)), folder=tmp_path).remarks[0]
     assert attach(Draft(("mail me@home @alice",)), folder=tmp_path).remarks == ()

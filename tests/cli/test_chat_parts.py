@@ -212,7 +212,9 @@ def test_an_edited_call_is_shown_as_it_will_run() -> None:
 
 def test_an_answer_that_nobody_has_seen_is_shown_before_it_is_accepted() -> None:
     person, thread = Person("yes"), Thread()
-    asyncio.run(decide(thread, [waiting("output:1", None, interrupt="output")], asker=person, always=set(), answers={"t": "42."}))
+    asyncio.run(
+        decide(thread, [waiting("output:1", None, interrupt="output")], asker=person, always=set(), answers={"t": "42."})
+    )
     assert person.told == ["The answer wants to be accepted:", "  | 42.", "Accept it? [y]es  [n]o"]
 
 
@@ -233,7 +235,7 @@ def test_a_key_counts_only_after_a_pause_that_begins_anew_with_each_key() -> Non
         assert question.shown(writing=False) == "Run it? [y]es  [n]o "
         assert question.shown(writing=True) == "Run it? (Ctrl-U, then answer) "
         assert [question.takes(press) for press in (Typed("Y"), Typed("yy"), Typed("x"), Paste("y"), Key("escape"))] == [
-            True, False, False, False, True,
+            True, True, False, False, True,
         ]  # fmt: skip
         assert Question("Why not? ").is_ready
         assert not Question("Why not? ").takes(Key("enter"))

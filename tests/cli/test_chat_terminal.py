@@ -269,29 +269,29 @@ def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServe
         claude.add(turn(Call("pay", {"amount": 5})), f"Answer {number}.")
     with Chat(place, "--tools", "till:pay") as chat:
         chat.say("Pay.")
-        screen = chat.until("Run it? [y]es  [n]o  [e]dit  [a]lways")
+        screen = chat.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay")
         assert "pay wants to run (the tool 'pay' asks" in screen
-        assert '  {\n    "amount": 5\n  }\nRun it?' in screen
+        assert '  | {\n  |   "amount": 5\n  | }\nRun it?' in screen
         assert not paid.exists()
         chat.send("y")
         chat.until("Answer 0.")
         assert paid.read_text() == "5\n"
         chat.say("Again.")
         chat.until(lambda: chat.screen.text.count("pay wants to run") == 2)
-        chat.until("Run it?")
+        chat.until("[y]es")
         chat.send("n")
         chat.until("Why not?")
         chat.say("too much")
         chat.until("Answer 1.")
         assert "too much" in json.dumps(asked(claude))
         chat.say("Edited.")
-        chat.until("Run it?")
+        chat.until("[y]es")
         chat.send("e")
         chat.until('Arguments: {"amount":')
         chat.send("\x15")
         chat.say('{"amount": "x"}')
         chat.until("Not taken:")
-        chat.until("Run it?")
+        chat.until("[y]es")
         chat.send("e")
         chat.until("Arguments:")
         chat.send("\x15")
@@ -299,8 +299,9 @@ def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServe
         chat.until("Answer 2.")
         assert paid.read_text() == "5\n3\n"
         chat.say("Always.")
-        chat.until("Run it?")
+        chat.until("[y]es")
         chat.send("a")
+        chat.until("pay is not asked about again in this chat, whatever its arguments.")
         chat.until("Answer 3.")
         chat.say("And again.")
         chat.until("Answer 4.")
@@ -318,8 +319,11 @@ def test_a_question_is_not_answered_by_somebody_who_is_writing(place: Home, clau
             chat.send("y")
             chat.until(lambda before=chat.screen.text: chat.screen.text != before)  # type: ignore[misc]
         chat.send("y")
+        chat.until("(Ctrl-U, then answer)")
         assert not (place.folder / "paid").exists()
-        chat.send("\x15\x1b")
+        chat.send("\x15")
+        chat.until("[y]es")
+        chat.send("\x1b")
         chat.until("Why not?")
         chat.send("\r")
         chat.until("Not paid.")
@@ -420,7 +424,7 @@ def test_undo_takes_the_last_exchange_back(place: Home, claude: FakeServer) -> N
         chat.send("\x1b[A\x1b[A")  # /undo, then what was taken back
         chat.until(lambda: chat.screen.text.splitlines()[-2] == "> second")
         chat.say(", again")
-        chat.until("Three.")
+        chat.until("Three.\n\n>")
         assert [message["content"][0]["text"] for message in asked(claude)["messages"]] == ["first", "One.", "second, again"]  # type: ignore[attr-defined]
         chat.say("/usage")
         chat.until("requests      3")
@@ -562,7 +566,7 @@ def test_a_dumb_terminal_gets_lines_and_is_asked_by_lines(place: Home, claude: F
     chat = Chat(place, "--tools", "till:pay", TERM="dumb")
     try:
         chat.send("Pay.\n")
-        chat.until("Run it?")
+        chat.until("[y]es")
         chat.send("y\n")
         chat.until("Paid.")
         chat.process.send_signal(signal.SIGINT)

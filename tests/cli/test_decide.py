@@ -25,7 +25,7 @@ from evener import Harness, tool
 
 
 @tool(effect="write", approval=True)
-def pay(amount: int) -> str:
+def pay(amount: int, note: str = "") -> str:
     """Pay."""
     open("paid", "a").write(f"{amount}\\n")
     return f"paid {amount}"
@@ -41,11 +41,28 @@ def send(to: str) -> str:
 both = [pay, send]
 '''
 HARNESS = """
-from shop import pay
+import os
+from decimal import Decimal
 
-from evener import Harness
+from shop import pay, send
 
-agent = Harness("anthropic:claude-opus-4-5", tools=[pay], name="clerk", store="runs.db")
+from evener import Harness, Limits, tool
+
+
+@tool(effect="write")
+def wire(amount: int) -> str:
+    \"\"\"Pay, and die.\"\"\"
+    open("paid", "a").write(f"{amount}\\n")
+    if not os.path.exists("again"):
+        os.kill(os.getpid(), 9)
+    return f"paid {amount}"
+
+
+model = "anthropic:claude-opus-4-5"
+agent = Harness(model, tools=[pay], name="clerk", store="runs.db")
+gated = Harness(model, interrupts=["output"], name="gated", store="gated.db")
+asking = Harness(model, tools=[wire], unknown_outcome="ask", name="asking", store="asking.db")
+tight = Harness(model, tools=[send], limits=Limits(tool_calls=1, cost=Decimal(5)), name="tight", store="tight.db")
 """
 PERSON = '{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"]}'
 OPTIONS = ("--tools", "shop:both", "--store", "runs.db")
@@ -127,10 +144,16 @@ def test_edited_arguments_run_instead(home: Home, shop: FakeServer) -> None:
     _, thread = paused(home, shop)
     wrong = home.run("approve", *OPTIONS, "--edit", '{"amount": "much"}', thread)
     assert (wrong.returncode, b"do not fit" in wrong.stderr) == (2, True), wrong.stderr
-    broken = home.run("approve", *OPTIONS, "--edit", "[3]", thread)
-    assert (broken.returncode, b"one JSON object" in broken.stderr) == (2, True)
+    assert b"The edited arguments do not fit 'pay': amount: " in wrong.stderr
+    assert b"call it again" not in wrong.stderr, "that is for models"
+    for text, why in (("[3]", "it is JSON, but no object"), ("{amount: 3}", "it is not JSON (")):
+        broken = home.run("approve", *OPTIONS, "--edit", text, thread)
+        assert (broken.returncode, f"one JSON object, as in '{{\"amount\": 3}}': {why}" in broken.stderr.decode()) == (2, True)
     done = home.run("approve", *OPTIONS, "--edit", '{"amount": 3}', "--resume", thread)
     assert (done.returncode, effects(home)) == (0, "3\n"), done.stderr
+    said = done.stderr.decode()
+    assert "Allowed, with other arguments: c1\npay wants to run" in said
+    assert 'with these arguments instead:\n  | {\n  |   "amount": 3\n  | }\n' in said
 
 
 def test_only_some_are_allowed_and_the_others_rejected(home: Home, shop: FakeServer) -> None:
@@ -157,6 +180,10 @@ def test_what_is_stale_has_a_clear_line_and_exit_code_one(home: Home, shop: Fake
     assert home.run("approve", *OPTIONS, thread).returncode == 0
     twice = home.run("reject", *OPTIONS, "--why", "no", thread)
     assert (twice.returncode, b"was decided before" in twice.stderr) == (1, True), twice.stderr
+    hint = f"It takes effect when the run goes on: evener resume --tools shop:both --store runs.db {thread}"
+    assert hint in twice.stderr.decode()
+    shown = home.run("approve", *OPTIONS, "--show", thread)
+    assert (shown.returncode, shown.stdout, hint in shown.stderr.decode()) == (0, b"", True), "nothing waits any more"
     assert home.run("run", *OPTIONS, "--resume", thread).returncode == 0
     late = home.run("approve", *OPTIONS, thread)
     assert (late.returncode, b"Nothing waits" in late.stderr) == (1, True)
@@ -173,6 +200,103 @@ def test_a_harness_by_its_name_is_decided_about(home: Home, shop: FakeServer) ->
     assert f"evener approve --harness clerk {thread}" in stopped.stderr.decode()
     done = home.run("approve", "--harness", "clerk", "--resume", thread)
     assert (done.returncode, done.stdout, effects(home)) == (0, b"Done.\n", "5\n"), done.stderr
+
+
+def test_an_answer_that_waits_is_shown(home: Home, shop: FakeServer) -> None:
+    (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
+    shop.add("It is \u202e42.\nIndeed.", "It is 43.")
+    stopped = home.run("run", "--harness", "clerks:gated", "What is it?")
+    thread = stopped.stderr.decode().split()[-1]
+    shown = home.run("approve", "--harness", "clerks:gated", "--show", thread).stdout.decode()
+    assert "The answer wants to be accepted (the final answer):\n  | It is \\u202e42.\n  | Indeed.\n" in shown
+    assert home.run("reject", "--harness", "clerks:gated", "--why", "Too short.", thread).returncode == 0
+    again = home.run("resume", "--harness", "clerks:gated", "--json", thread)
+    assert "  | It is 43." in again.stderr.decode(), "it was not printed in words"
+
+
+@pytest.mark.parametrize("char", ["\u200b", "\u2060", "\u00ad", "\u3164", "\ufe0f", "\U000e0041", "\u00a0", "\x1b", "\x7f"])
+def test_what_cannot_be_seen_is_written_out(char: str, home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop, Call("pay", {"amount": 5, "note": f"a{char}b \u00e4\u6f22"}, id="c1"))
+    shown = home.run("approve", "--store", "runs.db", "--show", thread).stdout.decode()
+    units = char.encode("utf-16-be")
+    written = "".join(f"\\u{units[at] * 256 + units[at + 1]:04x}" for at in range(0, len(units), 2))
+    assert f'"note": "a{written}b \u00e4\u6f22"' in shown
+
+
+# Calls that were interrupted.
+
+
+def interrupted(home: Home, shop: FakeServer) -> tuple[Done, str]:
+    """A run whose process died in a payment, and which asks, resumed, what became of it."""
+    (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
+    shop.add(turn(Call("wire", {"amount": 5}, id="c1")), "I know.")
+    assert home.run("run", "--harness", "clerks:asking", "Pay 5").returncode == -signal.SIGKILL
+    [thread] = json.loads(home.run("threads", "--store", "asking.db", "--json").stdout)
+    (home.folder / "again").touch()
+    stopped = home.run("resume", "--harness", "clerks:asking", thread["thread"])
+    assert stopped.returncode == 1, stopped.stderr
+    return stopped, thread["thread"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "paid", "told"),
+    [
+        (("reject", "--result", "paid 5, number 17"), "Noted: it took effect", "5\n", "paid 5, number 17"),
+        (("reject",), "the model is told that nobody knows", "5\n", "it is not known whether it took effect"),
+        (("approve",), "Allowed: it is run again", "5\n5\n", "paid 5"),
+    ],
+)
+def test_what_became_of_an_interrupted_call_is_said_from_the_command_line(
+    words: tuple[str, ...], said: str, paid: str, told: str, home: Home, shop: FakeServer
+) -> None:
+    stopped, thread = interrupted(home, shop)
+    assert "wire was interrupted, and nobody knows whether it took effect:\n  | {\n" in stopped.stderr.decode()
+    assert f"evener reject --harness clerks:asking {thread} --result 'WHAT IT GAVE'" in stopped.stderr.decode()
+    done = home.run(*words, "--harness", "clerks:asking", "--resume", thread)
+    assert (done.returncode, done.stdout, effects(home)) == (0, b"I know.\n", paid), done.stderr
+    assert said in done.stderr.decode()
+    assert told in json.dumps(asked(shop))
+
+
+def test_a_result_belongs_to_a_call_that_was_interrupted(home: Home, shop: FakeServer) -> None:
+    _, thread = paused(home, shop)
+    wrong = home.run("reject", *OPTIONS, "--why", "no", "--result", "paid", thread)
+    assert (wrong.returncode, b"Interrupted calls that wait: none" in wrong.stderr) == (2, True), wrong.stderr
+
+
+@pytest.mark.parametrize("approval", ["auto", "deny"])
+def test_nobody_guesses_what_became_of_an_interrupted_call(approval: str, home: Home, shop: FakeServer) -> None:
+    _, thread = interrupted(home, shop)
+    done = home.run("resume", "--harness", "clerks:asking", "--approval", approval, thread)
+    assert (done.returncode, effects(home)) == (0, "5\n"), "it was not run again"
+    assert "it is not known whether it took effect" in json.dumps(asked(shop))
+
+
+def test_on_a_terminal_an_interrupted_call_is_asked_about(home: Home, shop: FakeServer) -> None:
+    _, thread = interrupted(home, shop)
+    with terminal(home, "resume", "--harness", "clerks:asking", thread) as seen:
+        seen.until("Did it take effect? [y]es, [u]nknown, [r]un it again: ")
+        seen.type("n\n")
+        seen.until("]un it again: ")
+        seen.type("y\n")
+        seen.until("What did it give?")
+        seen.type("paid 5\n")
+        assert seen.end() == 0, seen.shown
+    assert effects(home) == "5\n"
+    assert "paid 5" in json.dumps(asked(shop))
+
+
+# Limits.
+
+
+def test_a_limit_on_the_command_line_leaves_the_others_of_the_harness(home: Home, shop: FakeServer) -> None:
+    (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
+    shop.add(turn(Call("send", {"to": "ann"}), Call("send", {"to": "bob"})), "Done.", "Done.")
+    done = home.run("run", "--harness", "clerks:tight", "--max-turns", "7", "Send")
+    assert (done.returncode, b"tool calls" in done.stderr) == (1, True), done.stderr
+    assert effects(home, "sent").count("\n") <= 1
+    own = home.run("run", "--harness", "clerks:tight", "--max-turns", "7", "--max-cost", "nothing", "Send")
+    assert own.returncode == 2
 
 
 # --approval auto and deny.
@@ -337,3 +461,11 @@ def test_an_answer_that_stays_wrong_ends_with_what_it_said(home: Home, shop: Fak
     assert b'{"name":"Ann"}' in done.stderr
     assert home.run("run", "--schema", "{", "Who?").returncode == 2
     assert home.run("run", "--schema", PERSON, "--harness", "x:y", "Who?").returncode == 2
+
+
+def test_an_answer_by_a_call_that_stays_wrong_ends_with_what_it_said(home: Home, shop: FakeServer) -> None:
+    shop.add(*([turn(Call("final_result", {"name": "Ann"}))] * 3))
+    old = ("-m", "anthropic:claude-3-5-haiku-latest")
+    done = home.run("run", *old, "--schema", PERSON, "Who?", "--store", "runs.db")
+    assert (done.returncode, done.stdout) == (1, b""), done.stderr
+    assert re.search(r'What the model said last: {"name": ?"Ann"}', done.stderr.decode()), done.stderr

@@ -45,7 +45,8 @@ def test_after_a_limit_it_goes_on_with_the_prompt_of_the_log(home: Home, shop: F
     assert "You are polite." in json.dumps(asked(shop)["system"])
     assert shop.rejected == []
     over = home.run(*words)
-    assert (over.returncode, f"evener chat -r {words[-1]}" in over.stderr.decode()) == (2, True), over.stderr
+    hint = f"evener chat --tools shop:send -r {words[-1]}"
+    assert (over.returncode, hint in over.stderr.decode()) == (2, True), over.stderr
     more = home.run("run", "--thread", words[-1][:8], "Once more")
     assert (more.returncode, more.stdout) == (0, b"Again.\n"), more.stderr
 

@@ -356,3 +356,20 @@ def test_a_store_with_broken_pages_is_an_error_and_no_traceback(home: Home) -> N
         done = home.run(*words)
         assert (done.returncode, b"Traceback" in done.stderr) == (1, False), (words, done.stdout, done.stderr)
         assert b"damage" in done.stdout + done.stderr
+
+
+def test_threads_of_agents_inside_others_are_listed_only_when_asked_for(home: Home) -> None:
+    async def run(store: SqliteStore) -> str:
+        clerk = Harness(ScriptedModel(["Looked at the oolong."]))
+        script: list[Line] = [calls(ToolCall.of("c1", "clerk", {"task": "look"})), "Done."]
+        agent = Subagent(name="clerk", harness=clerk, description="Looks.")
+        return (await Harness(ScriptedModel(script), agents=[agent], store=store, name="run").run("Go")).thread
+
+    thread = kept(home, run)
+    listed = home.run("threads", "--json")
+    assert [one["thread"] for one in json.loads(listed.stdout)] == [thread]
+    assert b"Not shown: 1 of agents inside other runs. --all shows them, too." in listed.stderr
+    both = home.run("threads", "--json", "--all")
+    assert sorted(one["harness"] for one in json.loads(both.stdout)) == ["run", "run/clerk"]
+    assert both.stderr == b""
+    assert home.run("threads", "--search", "oolong", "--all").stdout.decode().count("oolong") >= 1

@@ -1,6 +1,8 @@
 """Approvals and interrupts: the whole batch waits; decisions are made once, about exactly what was asked."""
 
 import asyncio
+import gc
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from evener.errors import ApprovalStale, UsageError
 from evener.harness.approvals import Decision
 from evener.result import RunResult
 from evener.testing.scripted_model import ScriptedModel, calls
+from evener.transcript.ask import Ask
 from evener.transcript.blocks import TextBlock, ToolCall
 
 ALLOW, REJECT = Decision("allow"), Decision("reject", "too dear")
@@ -248,16 +251,79 @@ def test_a_limit_may_be_extended() -> None:
     assert decided(one, result, REJECT).stop == "limit"
 
 
-def test_ten_thousand_paused_runs_cost_nothing_but_their_bytes() -> None:
-    async def many() -> tuple[int, int]:
-        shop = Shop()
-        store = MemoryStore()
-        one = Harness(ScriptedModel(lambda _: calls(PAY)), tools=shop.tools(), store=store)
-        for _ in range(200):
-            assert (await one.run("go")).stop == "approval"
-        return len(asyncio.all_tasks()), one.threads.busy
+class Forgetful(ScriptedModel):
+    """A model that keeps no asks: only what a run leaves behind is to be measured."""
 
-    assert asyncio.run(many()) == (1, 0)
+    def stream(self, ask: Ask, *, after: object = None) -> "object":  # type: ignore[override]
+        made = super().stream(ask, after=after)
+        self.asks.clear()
+        return made
+
+
+def test_ten_thousand_paused_runs_cost_nothing_but_their_bytes(tmp_path: Path) -> None:
+    """S2.69: no memory, no task, no timer, no thread for a run that waits. The bytes lie in the store."""
+    many, most = 10_000, 5 << 20
+
+    async def measured() -> tuple[int, int, int, int]:
+        loop = asyncio.get_running_loop()
+        store = SqliteStore(tmp_path / "runs.db")
+        one = Harness(Forgetful(lambda _: calls(PAY)), tools=Shop().tools(), store=store)
+        for _ in range(100):  # whatever is made once is there
+            await one.run("go")
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(many):
+            assert (await one.run("go")).stop == "approval"
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        timers = len([handle for handle in loop._scheduled if not handle.cancelled()])  # type: ignore[attr-defined]
+        waits = sum([len(asyncio.all_tasks()) - 1, timers, one.threads.busy])
+        logs = len(await store.logs())
+        await store.aclose()
+        return grown, waits, logs, len(asyncio.all_tasks())
+
+    grown, waits, logs, tasks = asyncio.run(measured())
+    assert (waits, logs, tasks) == (0, many + 100, 1)
+    assert grown < most
+
+
+def test_a_step_that_was_rejected_is_asked_about_again_when_the_run_is_resumed() -> None:
+    """S4.21: a rejection ends the run; it is no dead end."""
+    model = ScriptedModel(["done"])
+    one = Harness(model, store="memory", interrupts=["step"])
+
+    async def go() -> RunResult:
+        first = await one.run("go")
+        [asked] = first.approvals
+        await one.decide(first.thread, {asked.key: REJECT})
+        stopped = await one.resume(first.thread)
+        assert (stopped.stop, stopped.detail, model.asks) == ("cancelled", "too dear", [])
+        again = await one.resume(first.thread)
+        assert (again.stop, [two.key for two in again.approvals]) == ("approval", [asked.key])
+        assert again.approvals[0].id != asked.id
+        await one.decide(first.thread, {asked.key: ALLOW})
+        return await one.resume(first.thread)
+
+    result = asyncio.run(go())
+    assert (result.stop, result.text) == ("done", "done")
+
+
+def test_a_rejected_call_stays_rejected_when_the_run_is_resumed() -> None:
+    """S4.21: what was decided about a call holds."""
+    shop = Shop()
+    one, result = paused(shop)
+
+    async def go() -> RunResult:
+        await one.decide(result.thread, {"c1": REJECT})
+        await one.thread(result.thread).cancel("later")
+        stopped = await one.resume(result.thread)
+        assert stopped.stop == "cancelled"
+        return await one.resume(result.thread)
+
+    final = asyncio.run(go())
+    assert (final.stop, shop.done) == ("done", ["look tea"])
 
 
 def test_the_log_says_who_decided_what() -> None:

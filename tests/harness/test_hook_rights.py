@@ -1,4 +1,4 @@
-"""What hooks see, keep out and undo: what was refused never reaches a model, what runs is what they are shown (S2.43, S2.59)."""
+"""What hooks see and keep out: what they refuse never reaches a model, what they are shown is what runs (S2.43, S2.59)."""
 
 import asyncio
 import json
@@ -9,10 +9,12 @@ from evener import Harness, Limits, MemoryStore, tool
 from evener import events as ev
 from evener import streaming as st
 from evener.errors import UsageError
+from evener.events import Effect
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
 from evener.hooks import AddContext, Answer, Cancel, Hook, Moment, Rewrite
 from evener.loop.state import fold
+from evener.replay import replay
 from evener.result import RunResult
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.ask import Ask
@@ -64,7 +66,7 @@ def test_a_refused_prompt_whose_process_died_is_only_ended_by_a_resume() -> None
         events = await store.read(thread)
         assert isinstance(events[-1], ev.Finished)
         died = MemoryStore()
-        log = await died.create("t", events[0], holder="dead")  # type: ignore[arg-type]
+        log = await died.create("t", events[0], holder="dead")
         await log.append(*events[1:-1])
         await log.aclose()
         return await Harness(model, store=died).resume("t")
@@ -125,12 +127,14 @@ def test_what_is_said_to_a_run_under_way_passes_the_same_hooks(now: bool) -> Non
     assert result.warnings == ("A hook did not let pass what was said to the run: it holds a secret",)
     [said] = [event for event in events if isinstance(event, ev.Steered)]
     assert said.refused == "it holds a secret"
+    assert asyncio.run(replay(events)).ok
 
 
 def test_hooks_may_add_to_what_is_said_to_a_run_under_way() -> None:
     """S2.43."""
     added = Hook(event="user_prompt_submit", handler=lambda _: AddContext(" (it is Monday)"))
-    _, model, _ = asyncio.run(steered(added, "hurry"))
+    _, model, events = asyncio.run(steered(added, "hurry"))
+    assert asyncio.run(replay(events)).ok
     assert "hurry (it is Monday)" in [message.text for message in model.asks[1].transcript.messages]
 
 
@@ -158,7 +162,7 @@ def test_hooks_and_watchers_see_the_arguments_that_run(amount: int, ran: list[in
 
     seen: list[str] = []
     after: list[str] = []
-    hooks = [limited(10, seen), Hook(event="after_tool_call", handler=lambda moment: after.append(moment.call.raw))]  # type: ignore[union-attr,func-returns-value]
+    hooks = [limited(10, seen), Hook(event="after_tool_call", handler=lambda moment: after.append(moment.call.raw))]  # type: ignore[union-attr]
     model = ScriptedModel([calls(ToolCall.of("c1", "pay", {"amount": 5})), "done"])
     one = Harness(model, tools=[tool(pay, approval=True)], store="memory", hooks=hooks)
 
@@ -199,11 +203,11 @@ def test_calls_that_hooks_cancelled_are_counted_apart() -> None:
 
 
 @pytest.mark.parametrize(("effect", "outcome"), [("read", "failed"), ("idempotent", "unknown")])
-def test_a_hook_that_cancels_a_repetition_does_not_say_that_nothing_happened(effect: str, outcome: str) -> None:
+def test_a_hook_that_cancels_a_repetition_does_not_say_that_nothing_happened(effect: Effect, outcome: str) -> None:
     """An earlier start was interrupted: what may have taken effect is not known."""
     ran = asyncio.Event()
 
-    @tool(effect=effect)  # type: ignore[arg-type]
+    @tool(effect=effect)
     async def send(to: str) -> str:
         """Send."""
         ran.set()
@@ -228,6 +232,7 @@ def test_a_hook_that_cancels_a_repetition_does_not_say_that_nothing_happened(eff
     told = next(block for message in result.transcript for block in message.blocks if isinstance(block, ToolResult))
     assert told.text.startswith("Cancelled by a hook: not today")
     assert ("not known whether it took effect" in told.text) == (outcome == "unknown")
+    assert asyncio.run(replay(asyncio.run(store.read(result.thread)))).ok
 
 
 def test_a_call_that_never_started_failed_when_a_hook_cancels_it() -> None:

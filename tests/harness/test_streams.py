@@ -6,9 +6,12 @@ import pytest
 
 from evener import Harness
 from evener.errors import UsageError
+from evener.harness.opening import Prompt
 from evener.result import RunResult
 from evener.store.log import NoLog, Note
 from evener.testing import ScriptedModel
+from evener.transcript.blocks import ImageBlock, Inline, TextBlock, ToolResult
+from evener.transcript.message import Message
 
 
 def agent() -> Harness:
@@ -22,6 +25,31 @@ def test_a_run_that_has_just_been_made_is_steered() -> None:
             return await stream.result()
 
     assert "Be brief." in [message.text for message in asyncio.run(go()).transcript]
+
+
+def test_a_run_is_steered_with_a_picture() -> None:
+    said = (TextBlock("Like this:"), ImageBlock(Inline("aGk="), "image/png"))
+
+    async def go() -> RunResult:
+        async with agent().stream("Hi.") as stream:
+            await stream.steer(said)
+            return await stream.result()
+
+    assert said in [message.blocks for message in asyncio.run(go()).transcript]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [Message.assistant_text("x"), (ToolResult("c1", (TextBlock("x"),)),), (), 5],
+    ids=["not a user", "a result", "nothing", "no prompt"],
+)
+def test_only_what_a_user_says_steers(said: Prompt) -> None:
+    async def go() -> None:
+        async with agent().stream("Hi.") as stream:
+            with pytest.raises(UsageError):
+                await stream.steer(said)
+
+    asyncio.run(go())
 
 
 def test_a_run_that_has_just_been_made_is_cancelled() -> None:
@@ -52,7 +80,8 @@ def test_a_stream_without_a_loop_says_what_to_do() -> None:
 
 @pytest.mark.parametrize(
     "note",
-    [Note("1", "steer", "no JSON"), Note("2", "decide", '{"decisions":[{"verdict":"maybe"}]}'), Note("3", "decide", "{}"),
+    [Note("1", "steer", "no JSON"), Note("0", "steer", '{"blocks":[{"kind":"tool_result","call_id":"c"}]}'),
+     Note("2", "decide", '{"decisions":[{"verdict":"maybe"}]}'), Note("3", "decide", "{}"),
      Note("4", "decide", '{"decisions":[5]}'), Note("5", "dance", "{}")],
     ids=lambda note: note.kind + note.key,
 )  # fmt: skip

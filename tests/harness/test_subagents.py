@@ -8,10 +8,13 @@ import pytest
 
 from evener import Harness, Limits, MemoryStore, tool
 from evener import streaming as st
+from evener.errors import UsageError
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
+from evener.policy import Defaults, Policy, Rule
 from evener.result import RunResult
 from evener.testing.scripted_model import Line, ScriptedModel, calls
+from evener.tools.context import ToolContext
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall, ToolResult
 
@@ -216,3 +219,63 @@ def test_what_an_agent_used_before_it_paused_counts_when_it_goes_on() -> None:
     result = asyncio.run(approving())
     assert result.stop == "limit"
     assert len(DONE) <= 4
+
+
+# Tools that an agent inherits.
+
+
+def test_an_agent_has_the_tools_that_it_inherits_as_they_are_when_it_is_asked() -> None:
+    """S2.76: with the deps of the harness that it has them from."""
+    seen: list[object] = []
+
+    @tool(effect="read")
+    def look(item: str, context: ToolContext[object]) -> str:
+        """Look."""
+        seen.append((item, context.deps))
+        return f"{item}: 3 left"
+
+    model = ScriptedModel([calls(ToolCall.of("l", "look", {"item": "tea"})), "3 left"])
+    heir = Subagent(name="helper", harness=Harness(model, store="memory"), description="Helps.", inherits=("look",))
+    result = parent([calls(ask("c", "count")), "end"], heir, tools=[look], deps="ours").run_sync("go")
+    assert result.records[0].ok
+    assert seen == [("tea", "ours")]
+    assert [spec.name for spec in model.asks[0].tools] == ["look"]
+    alone = ScriptedModel([calls(ToolCall.of("l", "look", {"item": "tea"})), "no idea"])
+    parent([calls(ask("c", "count")), "end"], agent(Harness(alone, store="memory")), tools=[look]).run_sync("go")
+    assert (alone.asks[0].tools, len(seen)) == ((), 1)
+
+
+@pytest.mark.parametrize("own", [None, Policy(default=Defaults.all("allow"))])
+def test_what_the_parent_may_not_its_heirs_may_not_either(own: Policy | None) -> None:
+    """S2.76, S1.8."""
+    DONE.clear()
+    deny = Policy((Rule(tool="pay", verdict="deny", name="no money"),), Defaults.all("allow"))
+    inner = child([calls(ToolCall.of("p", "pay", {"amount": 5})), "not paid"], policy=own)
+    heir = Subagent(name="helper", harness=inner, description="Helps.", inherits=("pay",))
+    result = parent([calls(ask("c", "pay 5")), "end"], heir, tools=[tool(pay.function, name="pay")], policy=deny).run_sync("go")
+    assert (result.ok, DONE) == (True, [])
+
+
+def test_a_decision_about_an_inherited_tool_is_made_at_the_root() -> None:
+    """S2.68, S2.76."""
+    DONE.clear()
+    inner = child([calls(ToolCall.of("p", "pay", {"amount": 5})), "it is paid"])
+    heir = Subagent(name="helper", harness=inner, description="Helps.", inherits=("pay",))
+    one = parent([calls(ask("c", "pay 5")), "all done"], heir, tools=[pay])
+
+    async def go() -> RunResult:
+        waits = await one.run("go")
+        assert (waits.stop, DONE) == ("approval", [])
+        await one.decide(waits.thread, {"p": Decision("allow", arguments={"amount": 4})})
+        return await one.resume(waits.thread)
+
+    assert asyncio.run(go()).text == "all done"
+    assert DONE == ["paid 4"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "helper", "other"])
+def test_agents_and_what_is_not_there_cannot_be_inherited(name: str) -> None:
+    """S2.76: so that nobody goes round in circles."""
+    heir = Subagent(name="helper", harness=child([]), description="Helps.", inherits=(name,))
+    with pytest.raises(UsageError, match="cannot inherit"):
+        parent([], heir, agent(child([]), "other"))

@@ -25,8 +25,7 @@ def described(one: Approval, answer: str = "") -> list[str]:
     why = f" ({_flat(one.why)})" if one.why else ""
     match one.interrupt, one.call:
         case "outcome", ToolCall() as call:
-            asked = f"{_flat(call.name)} was interrupted, and nobody knows whether it took effect{why}"
-            return [f"{asked}:", *quoted(call.raw)]
+            return [f"{_flat(call.name)} was interrupted, and nobody knows whether it took effect:", *quoted(call.raw)]
         case _, ToolCall() as call:
             return [f"{_flat(call.name)} wants to run{why}:", *quoted(call.raw)]
         case "output", _:

@@ -6,12 +6,18 @@ Another clock makes the past happen again: `evener.replay` gives a driver the ti
 import asyncio
 from collections.abc import Coroutine
 from time import time
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from evener.driver.listening import pause
 from evener.events import Event
 
-__all__ = ["PRESENT", "Clock"]
+__all__ = ["PRESENT", "Clock", "OutOfTime", "within"]
+
+T = TypeVar("T")
+
+
+class OutOfTime(Exception):
+    """What took too long was given up."""
 
 
 class Clock(Protocol):
@@ -29,8 +35,8 @@ class Clock(Protocol):
         """Let time pass."""
         ...
 
-    def timeout(self, seconds: float | None) -> asyncio.Timeout:
-        """How long something may take; None is for ever."""
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        """How long something may take."""
         ...
 
 
@@ -46,8 +52,19 @@ class _Present:
     def pause(self, seconds: float) -> Coroutine[object, object, bool]:
         return pause(seconds)
 
-    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+    def timeout(self, seconds: float) -> asyncio.Timeout:
         return asyncio.timeout(seconds)
 
 
 PRESENT: Clock = _Present()
+
+
+async def within(work: Coroutine[object, object, T], timeout: asyncio.Timeout) -> T:
+    """What it gives. Raises OutOfTime; a TimeoutError of its own passes as it is."""
+    try:
+        async with timeout:
+            return await work
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+    raise OutOfTime

@@ -4,10 +4,11 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from decimal import Decimal
 from functools import partial
 from time import monotonic, time
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, Refusal
-from evener.driver.clock import PRESENT, Clock
+from evener.driver.clock import PRESENT, Clock, OutOfTime, within
 from evener.driver.hooking import Hooking
 from evener.driver.listening import Listener, pause, surely, together
 from evener.driver.reports import cancelled, events_of, failed, refused, replied, settled, with_nested
@@ -55,6 +56,7 @@ __all__ = ["Agent", "Driver"]
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
 NO_COST = Decimal(0)
+T = TypeVar("T")
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,9 +170,9 @@ class Driver:
                 await self._perform_all(steps)
 
     async def _finish(self, cause: ev.StopCause, detail: str) -> None:
+        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
         if cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
-        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
 
     # The inbox.
 
@@ -258,11 +260,8 @@ class Driver:
         self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
-            async with self._clock.timeout(self._seconds_left) as clock:
-                answer = await self._listener.during(self._asked(model, room, rest), until=self._is_given_up)
-        except TimeoutError:
-            if not clock.expired():
-                raise
+            answer = await self._in_time(self._listener.during(self._asked(model, room, rest), until=self._is_given_up))
+        except OutOfTime:
             await self._out_of_time(shown=self._teller.told > shown)
             return None
         except EvenerError as error:
@@ -307,6 +306,11 @@ class Driver:
         self._over = refusal.why if refusal and refusal.final else ""
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
             self._full = refusal.why  # else the plan finds it out by itself
+
+    async def _in_time(self, work: Coroutine[object, object, T]) -> T:
+        """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
+        left = self._seconds_left
+        return await work if left is None else await within(work, self._clock.timeout(left))
 
     @property
     def _seconds_left(self) -> float | None:

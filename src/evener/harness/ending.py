@@ -27,7 +27,9 @@ def tell_broken_off(driver: Driver, hooks: Hooks, error: BaseException) -> None:
     """The run goes no further here, and the error says why. A hook that fails now does not take its place."""
     if not hooks or not hooks.ends(driver.run):
         return
+    finished = driver.state.finished
+    stop = finished.cause if finished else "cancelled"
     try:
-        driver.hooked("run_end", stop="cancelled", detail=str(error) or "The run was given up before its end.")
+        driver.hooked("run_end", stop=stop, detail=str(error) or "The run was given up before its end.")
     except HookFailed as failed:
         error.add_note(str(failed))

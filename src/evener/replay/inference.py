@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.budget import Budget
+from evener.hooks import BY_HOOK
 from evener.loop.limits import Limits, Spent
 from evener.loop.plan import LONGEST_WAIT, ToolFacts
 from evener.loop.state import State, apply
@@ -277,6 +278,10 @@ def facts_of(found: Sequence[Moment]) -> dict[str, ToolFacts]:
                 again = facts.get(tool, ToolFacts())
                 if verifies or not _is_decided(moment, id):
                     facts[tool] = replace(again, effect="write" if verifies else "idempotent", verifies=verifies)
+            case ev.CallFinished(call=id, metadata=metadata) if metadata == BY_HOOK and _status(moment, id) == "interrupted":
+                tool = next(one.call.name for one in moment.state.calls if one.call.id == id)
+                effect: ev.Effect = "read" if moment.event.outcome == "failed" else "idempotent"
+                facts[tool] = replace(facts.get(tool, ToolFacts()), effect=effect)
             case ev.Finished(cause="tool_retries", detail=detail):
                 for name, used in moment.state.retries:
                     if repr(name) in detail:

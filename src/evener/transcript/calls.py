@@ -66,18 +66,20 @@ class Expected:
 
 def with_unique_ids(message: Message, used: Used, names: Names, losses: list[Loss]) -> Message:
     """The message with ids that no call before has; they are added to `used` and `names`."""
-    blocks: list[Block] = []
+    renamed: dict[int, Block] = {}
     for place, block in enumerate(message.blocks):
-        if isinstance(block, ToolCall):
-            fresh = fresh_id(block.id or _made_id(message.id, place), used)
-            used.add(fresh)
-            names.append((block.id, fresh))
-            if fresh != block.id:
-                why = f"the id {block.id!r} was used before or empty; sent as {fresh!r}"
-                losses.append(Loss("renamed", "tool_call id", why, message.id))
-                block = replace(block, id=fresh)
-        blocks.append(block)
-    return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
+        if not isinstance(block, ToolCall):
+            continue
+        fresh = fresh_id(block.id or _made_id(message.id, place), used)
+        used.add(fresh)
+        names.append((block.id, fresh))
+        if fresh != block.id:
+            why = f"the id {block.id!r} was used before or empty; sent as {fresh!r}"
+            losses.append(Loss("renamed", "tool_call id", why, message.id))
+            renamed[place] = replace(block, id=fresh)
+    if not renamed:
+        return message
+    return replace(message, blocks=tuple(renamed.get(place, block) for place, block in enumerate(message.blocks)))
 
 
 def fresh_id(wanted: str, used: Container[object]) -> str:

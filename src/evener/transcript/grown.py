@@ -79,4 +79,4 @@ class Growing:
 
     def done(self) -> Grown:
         """All there is now."""
-        return self._base.plus(self.new)
+        return self._base.plus(self.new) if self.new else self._base

@@ -26,7 +26,7 @@ def pair_hosted(
     `coming` is the assistant's next message, None while the exchange is open.
     """
     told = list(messages)
-    if not awaited and not any(isinstance(block, HostedBlock) for message in told for block in message.blocks):
+    if not awaited and not any([isinstance(block, HostedBlock) for message in told for block in message.blocks]):
         return told, set()
     while True:
         alone, waiting = _alone(told, awaited, coming, in_flight=in_flight)

@@ -112,8 +112,9 @@ class Repair(msgspec.Struct, frozen=True):
 
     def _is_certain(self) -> bool:
         """Whether the open exchange is what it will be when the assistant speaks: nothing is held, no hosted tool runs."""
-        hosted = any(isinstance(block, HostedBlock) for message in self.open for block in message.blocks)
-        return not (self.held or self.awaited or hosted)
+        if self.held or self.awaited:
+            return False
+        return not any([isinstance(block, HostedBlock) for message in self.open for block in message.blocks])
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
@@ -161,7 +162,7 @@ class _Fold:
         elif cleaned.role != "assistant":
             self.let_go()
             self._open(cleaned, losses)
-        elif not any(_weighs(block) for block in cleaned.blocks):
+        elif not _weighs(cleaned.blocks[-1]) and not any(_weighs(block) for block in cleaned.blocks):
             self.held.append(cleaned)
             self.losses += losses
             self.known = None
@@ -201,7 +202,7 @@ class _Fold:
             said = [_merged([with_unique_ids(message, used, names, self.losses) for message in said], self.losses)]
         if names:
             back, made = answered(said[0], back, names, self.losses)
-        if self.rules.merge:
+        if self.rules.merge and len(back) > 1:
             back = _joined(back, made, self.losses)
         told, self.awaited = pair_hosted([*said, *back], self.awaited, coming, self.losses, in_flight=self.rules.in_flight)
         return Exchange(told[0] if said else None, tuple(told[len(said) :]), tuple(self.losses))
@@ -304,6 +305,8 @@ def _name(block: Block) -> str:
 
 
 def _without_trailing_reasoning(message: Message, losses: list[Loss]) -> Message:
+    if _weighs(message.blocks[-1]):
+        return message
     end = max(number for number, block in enumerate(message.blocks) if _weighs(block)) + 1
     tail = tuple(block for block in message.blocks[end:] if not isinstance(block, ReasoningBlock))
     dropped = len(message.blocks) - end - len(tail)

@@ -193,10 +193,10 @@ class App:
                 self._interrupted()
             case Key("ctrl-d"):
                 self._finish(LEFT)
-            case _ if not question.is_ready:
-                question.wait()
-            case Typed(text):
+            case Typed(text) if question.is_ready and len(text) == 1:
                 question.give(question.letters[text.lower()])
+            case _ if not question.is_ready or isinstance(press, Typed):
+                question.wait()
             case Key("escape"):
                 question.give(question.otherwise)
             case _:

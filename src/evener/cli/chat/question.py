@@ -32,10 +32,10 @@ class Question:
         return not self.letters or self._loop.time() >= self._quiet
 
     def takes(self, press: Press) -> bool:
-        """Whether this key answers it, or may. Any other letter begins a message: then the letters after it are no answer."""
+        """Whether this is an answer, or several at once. Other letters begin a message: then those after them are no answer."""
         match press:
             case Typed(text):
-                return text.lower() in self.letters
+                return self.letters.keys() >= set(text.lower())
             case Paste():
                 return False
             case _:
