@@ -72,8 +72,9 @@ def import_figures(pythons: Mapping[str, Path], base: str, passes: int) -> list[
         costs = _costs(codes, everybody, passes)
         ours = costs.pop(OURS)
         for name, cost in costs.items():
-            found.append(Figure(f"{what}, CPU, {name}", ours.cpu, cost.cpu, "ms", most=1.0))
-            found.append(Figure(f"{what}, memory, {name}", ours.memory, cost.memory, "MB", most=1.0))
+            bar, note = (1.0, "") if what == "import" else (0.0, "ours loads a price list")
+            found.append(Figure(f"{what}, CPU, {name}", ours.cpu, cost.cpu, "ms", most=bar, note=note))
+            found.append(Figure(f"{what}, memory, {name}", ours.memory, cost.memory, "MB", most=bar, note=note))
     return found
 
 

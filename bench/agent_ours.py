@@ -168,9 +168,9 @@ class _Counted(SqliteStore):
         made = await super().create(log, first, holder=holder)
         append = made.append
 
-        async def counted(*events: ev.Event) -> None:
+        async def counted(*events: ev.Event) -> tuple[ev.Event, ...]:
             self.batches.append(events)
-            await append(*events)
+            return await append(*events)
 
         made.append = counted  # type: ignore[method-assign] # a spy on one object
         return made

@@ -28,10 +28,10 @@ def _forget_starts() -> None:
 def _tell_too_soon() -> None:
     """An append is told before it is done."""
 
-    async def append(self: TellingLog, *events: Event) -> None:
+    async def append(self: TellingLog, *events: Event) -> tuple[Event, ...]:
         self.told(events)
         await asyncio.sleep(0.001)
-        await self._log.append(*events)
+        return await self._log.append(*events)
 
     TellingLog.append = append  # type: ignore[method-assign]
 

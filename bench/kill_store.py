@@ -37,16 +37,18 @@ class TellingLog:
     def length(self) -> int:
         return self._log.length
 
-    async def append(self, *events: Event) -> None:
-        await self._log.append(*events)
+    async def append(self, *events: Event) -> tuple[Event, ...]:
+        kept = await self._log.append(*events)
         self.told(events)
+        return kept
 
     async def notes(self) -> Sequence[Note]:
         return await self._log.notes()
 
-    async def settle(self, number: int, *events: Event) -> None:
-        await self._log.settle(number, *events)
+    async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
+        kept = await self._log.settle(number, *events)
         self.told(events)
+        return kept
 
     async def renew(self) -> None:
         await self._log.renew()
@@ -92,6 +94,9 @@ class TellingStore:
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]:
         return await self._store.logs(thread=thread)
+
+    async def inside(self, thread: str) -> Sequence[str]:
+        return await self._store.inside(thread)
 
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
         await self._store.describe(thread, title=title, tags=tags)

@@ -90,7 +90,7 @@ def _commit(connection: sqlite3.Connection, seq: int) -> None:
     connection.execute("COMMIT")
 
 
-async def _timed(action: Callable[[], Awaitable[None]]) -> float:
+async def _timed(action: Callable[[], Awaitable[object]]) -> float:
     start = perf_counter()
     await action()
     return perf_counter() - start

@@ -17,11 +17,12 @@ from evener.events import Nested
 from evener.hooks import Answer, HookEvent
 from evener.loop.limits import Spent
 from evener.loop.state import Pending, State
+from evener.store.kin import child_name
 from evener.store.log import Store
 from evener.streaming import StreamEvent
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["ALONE", "DEEPEST", "Home", "Site", "Tally", "children_of", "current_site", "key_of"]
+__all__ = ["ALONE", "DEEPEST", "Home", "Site", "Tally", "children_of", "current_site", "has_begun", "key_of"]
 
 DEEPEST = 4
 """How deep runs may be nested."""
@@ -120,7 +121,8 @@ class Site(msgspec.Struct, frozen=True):
 
     `child` names what belongs to this call on this branch, the same for each start. `source` is its name on the branch where
     the call was started before this one was forked off; empty when it was not. `path` and `store` are those of the run's home.
-    `hooked` tells the run's hooks of what happens inside the call; None where it has no run.
+    `hooked` tells the run's hooks of what happens inside the call; None where it has no run. `begun`: a run inside it is known
+    to have begun, so there is a log of it.
     """
 
     run: str
@@ -135,6 +137,7 @@ class Site(msgspec.Struct, frozen=True):
     path: str = ""
     store: Store | None = None
     hooked: Hooked | None = None
+    begun: bool = False
 
 
 current_site: ContextVar[Site | None] = ContextVar("evener_site", default=None)
@@ -153,9 +156,14 @@ def children_of(state: State, call: ToolCall, log: str) -> tuple[str, str]:
     key, source = key_of(state, call, log), _pending(state, call).source
 
     def own(log: str) -> str:
-        return key if key == _minted(state, call, log) else sha256(f"{key}\0{log}".encode()).hexdigest()[:32]
+        return key if key == _minted(state, call, log) else child_name(key, log)
 
     return own(log), own(source) if source else ""
+
+
+def has_begun(state: State, call: ToolCall) -> bool:
+    """Whether a run inside this call is known to have begun."""
+    return _pending(state, call).nested is not None
 
 
 def _minted(state: State, call: ToolCall, log: str) -> str:

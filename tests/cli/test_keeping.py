@@ -9,7 +9,7 @@ import pytest
 
 from evener.cli.retain import seconds_of
 from evener.errors import UsageError
-from evener.events import Opened, Prompted
+from evener.events import ApprovalAsked, CallPaused, Cancelled, Opened, Prompted, Question
 from evener.store import SqliteStore
 from evener.testing import calls
 from evener.transcript.blocks import ToolCall
@@ -228,6 +228,30 @@ def test_retain_erases_what_is_old(home: Home) -> None:
     assert (done.returncode, threads(home)) == (0, [young]), done.stderr
     again = home.run("retain", "--older-than", "90d", "--yes")
     assert (again.returncode, b"0 threads are that old" in again.stderr) == (0, True), again.stderr
+
+
+def test_retain_leaves_what_waits_or_cannot_be_read_and_says_so(home: Home) -> None:
+    async def planted(store: SqliteStore) -> None:
+        question = ApprovalAsked(at=2.0, id="q", interrupt="tool", questions=(Question("c", "d"),))
+        inside = CallPaused(at=2.0, call="c", thread="inner")
+        for name, event in {"old1": Cancelled(at=2.0), "asks": question, "inside": inside, "broken": Cancelled(at=2.0)}.items():
+            held = await store.create(name, Opened(at=1.0, thread=name), holder="test")
+            await held.append(event)
+            await held.aclose()
+
+    kept(home, planted)
+    tampered(home, "UPDATE events SET payload = x'7b7d' WHERE seq = 2 AND log = (SELECT number FROM logs WHERE log = 'broken')")
+    dry = home.run("retain", "--older-than", "90d", "--dry-run")
+    done = home.run("retain", "--older-than", "90d", "--yes")
+    assert (dry.returncode, done.returncode) == (0, 0), done.stderr
+    for told in (dry.stderr, done.stderr):
+        assert b"asks  is kept: it waits for a decision" in told, told
+        assert b"inside  is kept: it waits for a decision" in told, told
+        assert b"broken  is kept: it cannot be read" in told, told
+    assert b"of 1 threads" in done.stderr
+    assert sorted(threads(home)) == ["asks", "broken", "inside"]
+    forced = home.run("retain", "--older-than", "90d", "--yes", "--force")
+    assert (forced.returncode, threads(home), b"of 3 threads" in forced.stderr) == (0, [], True), forced.stderr
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90d", 7776000), ("24h", 86400), (" 2w ", 1209600), ("1y", 31536000)])

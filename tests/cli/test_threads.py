@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from evener import Harness
 from evener.cli.glance import age, flat
 from evener.cli.ids import chosen, short_ids
 from evener.errors import ServerError, UsageError
 from evener.events import ModelCalled, Opened, Prompted
+from evener.harness import Subagent
 from evener.store import SqliteStore, Summary
-from evener.testing import calls
+from evener.testing import ScriptedModel, calls
+from evener.testing.scripted_model import Line
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
 from tests.cli.kept import agent, kept, more, said

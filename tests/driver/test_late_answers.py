@@ -32,15 +32,17 @@ class LateLog:
     def length(self) -> int:
         return self._log.length
 
-    async def append(self, *events: ev.Event) -> None:
-        await self._log.append(*events)
+    async def append(self, *events: ev.Event) -> tuple[ev.Event, ...]:
+        kept = await self._log.append(*events)
         if self._late(events):
             await asyncio.sleep(LATE)
+        return kept
 
-    async def settle(self, number: int, *events: ev.Event) -> None:
-        await self._log.settle(number, *events)
+    async def settle(self, number: int, *events: ev.Event) -> tuple[ev.Event, ...]:
+        kept = await self._log.settle(number, *events)
         if self._late(events):
             await asyncio.sleep(LATE)
+        return kept
 
     async def notes(self) -> Sequence[Note]:
         return await self._log.notes()

@@ -60,12 +60,12 @@ class Mortal(MemoryStore):
     def _mortal(self, log: MemoryLog) -> MemoryLog:
         append = log.append
 
-        async def dying(*events: Event) -> None:
+        async def dying(*events: Event) -> tuple[Event, ...]:
             heard = self._rng.random() < 0.5
             if not heard and self.left == 1:
                 await append(*events)  # written, and nobody hears of it any more
             self.live()
-            await append(*events)
+            return await append(*events)
 
         log.append = dying  # type: ignore[method-assign]
         return log

@@ -1,4 +1,4 @@
-"""What the policy of a harness is asked about: calls as they would run, and none that cannot (S1.8, S1.18, S1.20, S1.29, S2.6)."""
+"""What a policy is asked about: calls as they would run, and none that cannot (S1.8, S1.18, S1.20, S1.29, S2.6)."""
 
 import asyncio
 

@@ -256,6 +256,26 @@ async def failing(random: Random, store: Store) -> tuple[str, Harness]:
 
 
 @kind
+async def failing_at_a_limit(random: Random, store: Store) -> tuple[str, Harness]:
+    """A failure that would have been tried again, had there been room for it; in the first run, and in a later one."""
+    one = harness(random, store, [Overloaded("busy", retry_after=0.001)] * 2, limits=Limits(requests=1))
+    thread = one.thread()
+    for _ in range(2):
+        assert (await thread.run("go")).stop == "limit"
+    return thread.id, one
+
+
+@kind
+async def failing_before_a_question(random: Random, store: Store) -> tuple[str, Harness]:
+    """The same, where somebody is asked instead."""
+    lines = [Overloaded("busy", retry_after=0.001)] * 2
+    one = harness(random, store, lines, limits=Limits(requests=1), interrupts=("limit",))
+    result = await one.run("go")
+    assert result.stop == "approval"
+    return result.thread, one
+
+
+@kind
 async def failed(random: Random, store: Store) -> tuple[str, Harness]:
     lines = [batch(random, 0), AuthFailed("no key", status=401), "done", "more"]
     one = harness(random, store, lines, limits=Limits(retries=random.randint(0, 1)))

@@ -1,13 +1,15 @@
 """Erasing, for both stores: what was said is gone from every file, the numbers and the chain stay, the rest goes on."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from evener.errors import StoreError
 from evener.events import Opened
-from evener.store import Erased, LeaseHeld, LeaseLost, NoLog, Note, SqliteStore, Store
+from evener.store import Damaged, Erased, LeaseHeld, LeaseLost, NoLog, Note, SqliteStore, Store
 from evener.store.blanking import ERASED
 from tests.store.stores import STORES, Clock, opened, run, said, texts
 
@@ -49,6 +51,56 @@ async def thread(store: Store) -> None:
 
 def remains(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if SECRET.encode() in path.read_bytes()]
+
+
+DAMAGE = {
+    "bytes": f"UPDATE events SET payload = CAST('{SECRET}' AS BLOB)",
+    "text": f"UPDATE events SET payload = '{SECRET}'",
+    "nothing": "UPDATE events SET payload = NULL",
+    "a number": "UPDATE events SET payload = 5",
+    "no event": f"UPDATE events SET payload = CAST('{SECRET}' AS BLOB), digest = zeroblob(32)",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("where", ["log < 3", "log = 1 AND seq = 1", "log = 1 AND seq = 3", "log = 2"])
+def test_a_damaged_thread_can_be_erased(tmp_path: Path, damage: str, where: str) -> None:
+    """What cannot be read goes, too; what is wrong with the links is still told."""
+
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "evener.db")
+        await thread(store)
+        await store.aclose()
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            connection.execute(f"{DAMAGE[damage]} WHERE {where}")
+        store = SqliteStore(tmp_path / "evener.db")
+        assert [finding for finding in await store.verify("a") if finding.damage]
+        assert await store.erase("a") == 6
+        with pytest.raises(Erased):
+            await store.read("a")
+        left = [finding for finding in await store.verify("a") if finding.damage]
+        assert bool(left) == (damage == "no event")
+        assert all("chain" in finding.what for finding in left)
+        await store.aclose()
+
+    run(scenario())
+    assert remains(tmp_path) == []
+
+
+def test_one_event_of_a_damaged_thread_is_not_touched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "evener.db")
+        await thread(store)
+        await store.aclose()
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            connection.execute(DAMAGE["bytes"] + " WHERE log = 1 AND seq = 3")
+        store = SqliteStore(tmp_path / "evener.db")
+        with pytest.raises(Damaged):
+            await store.erase("a", seqs=[3])
+        assert await store.erase("a", seqs=[2]) == 1
+        await store.aclose()
+
+    run(scenario())
 
 
 def test_one_event_is_erased_and_the_rest_is_read_as_before(store: Store) -> None:

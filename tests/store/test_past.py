@@ -102,7 +102,7 @@ def test_a_process_of_the_old_version_that_still_runs_does_no_harm(path: Path) -
             " VALUES (?, ?, 1, 9.0, 'cancelled', ?, ?, ?)",
             (number, length + 1, digest, chain, payload),
         )
-        connection.execute("UPDATE logs SET length = length + 1, head = ? WHERE number = ?", (chain, number))
+        connection.execute("UPDATE logs SET length = length + 1, head = ?, changed = 9.0 WHERE number = ?", (chain, number))
 
     async def look() -> list[str]:
         store = SqliteStore(path)

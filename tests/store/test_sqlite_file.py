@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from evener.errors import StoreError
 from evener.events import Opened
-from evener.store import LeaseHeld, SqliteStore, rows, schema
+from evener.store import Damaged, LeaseHeld, SqliteStore, export_lines, rows, schema
 from evener.store.faults import told
 from evener.store.folder import data_folder, default_path
 from tests.store.stores import flaws, opened, run, said
@@ -320,3 +321,78 @@ def test_a_full_database_is_told_as_such(tmp_path: Path) -> None:
             connection.execute("INSERT INTO blobs (digest, size, content) VALUES ('x', 1, zeroblob(100000))")
     error = told(caught.value, path)
     assert (error.retryable, "no room left (SQLITE_FULL)" in str(error), "is safe" in str(error)) == (True, True, True)
+
+
+def test_a_sidecar_that_others_can_read_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    heads = tmp_path / "evener.db.heads"
+    heads.chmod(0o644)
+    run(made_again(path))
+    assert stat.S_IMODE(heads.stat().st_mode) == 0o600
+
+
+async def made_again(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.logs()
+    await store.aclose()
+
+
+@contextmanager
+def somebody() -> Iterator[None]:
+    """The superuser may write anywhere, so that user is somebody else for a while."""
+    if os.getuid() != 0:
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+async def looked_through(path: Path) -> tuple[int, int, int]:
+    """How many logs, events and lines of an export there are, in a store that must refuse to be written."""
+    store = SqliteStore(path)
+    assert await store.verify() == []
+    lines = [line async for line in export_lines(store, "a")]
+    counts = len(await store.logs()), len(await store.read("a")), len(lines)
+    with pytest.raises(StoreError, match="can only be read"):
+        await store.create("b", opened("b"), holder="me")
+    await store.aclose()
+    return counts
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of folders")
+def test_a_store_that_nobody_can_write_is_read() -> None:
+    """As on a disk that is mounted for reading only."""
+    with TemporaryDirectory(prefix="evener-read-") as place:
+        folder = Path(place)
+        path = folder / "evener.db"
+        run(made(path))
+        names = {file.name for file in folder.iterdir()}
+        for file in folder.iterdir():
+            file.chmod(0o444)
+        folder.chmod(0o555)
+        try:
+            with somebody():
+                assert run(looked_through(path)) == (1, 4, 7)
+                assert {file.name for file in folder.iterdir()} == names
+        finally:
+            folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("column", ["head = 'x'", "length = 'x'", "base = 'x'", "parent_seq = 'x', base = 1"])
+def test_a_log_whose_row_makes_no_sense_is_damaged(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "evener.db"
+    run(made(path))
+    rewrite(path, f"UPDATE logs SET {column}")
+
+    async def scenario() -> None:
+        store = SqliteStore(path)
+        with pytest.raises(Damaged, match="damaged at event"):
+            await store.read("a")
+        assert any(finding.damage for finding in await store.verify())
+        await store.aclose()
+
+    run(scenario())

@@ -117,6 +117,8 @@ EDITS: dict[str, tuple[str, tuple[str, int]]] = {
     "the thread of a log": ("UPDATE logs SET thread = 'b' WHERE log = 'a'", ("a", 1)),
     "the harness of a log": ("UPDATE logs SET harness = 'x' WHERE log = 'a'", ("a", 1)),
     "the beginning of a log": ("UPDATE logs SET began = 5 WHERE log = 'a'", ("a", 1)),
+    "the last change of a log": ("UPDATE logs SET changed = 5 WHERE log = 'a'", ("a", LENGTH)),
+    "a change at no time": ("UPDATE logs SET changed = 'x' WHERE log = 'a'", ("a", LENGTH)),
     "a parent for a root": ("UPDATE logs SET parent = 'b' WHERE log = 'a'", ("a", 1)),
     "a log said to be erased": ("UPDATE logs SET erased = 5 WHERE log = 'a'", ("a", 1)),
     "a note settled by nothing": ("INSERT INTO inbox VALUES (1, 1, 'k', 'steer', '{}', 999)", ("a", 0)),
@@ -209,6 +211,32 @@ def test_a_large_sidecar_is_shortened_to_the_last_of_each_log(path: Path, monkey
     cut(path, 280)
     rewrite(path, "DELETE FROM events WHERE log = 3 AND seq > 40; UPDATE logs SET length = 40 WHERE log = 'b'")
     assert {("a", LENGTH), ("b", 52)} <= places(run(checked(path)))
+
+
+def test_a_sidecar_that_must_stay_large_is_not_written_again_each_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was erased must be known for ever; a mark more must not cost as much as all of that."""
+    shortened: list[int] = []
+    shorten = sidecar.Sidecar._shorten
+
+    def counted(self: sidecar.Sidecar) -> int:
+        shortened.append(shorten(self))
+        return shortened[-1]
+
+    monkeypatch.setattr(sidecar, "LARGEST", 8_000)
+    monkeypatch.setattr(sidecar.Sidecar, "_shorten", counted)
+
+    async def scenario() -> None:
+        store = SqliteStore(path)
+        await store.erase("a")
+        assert len(shortened) == 1
+        assert shortened[0] > 8_000
+        for number in range(40):
+            await (await store.create(f"n{number}", opened(f"n{number}"), holder="me")).aclose()
+        assert len(shortened) == 1
+        assert await store.verify() == []
+        await store.aclose()
+
+    run(scenario())
 
 
 def test_a_sidecar_of_another_store_says_nothing(path: Path, tmp_path: Path) -> None:

@@ -76,7 +76,11 @@ CASES: list[tuple[Tool, dict[str, object], dict[str, object]]] = [
         },
     ),
     (tool(with_context), {"model": {}}, {"model": {"the-level": 3}, "word": "w"}),
-    (FROM_SCHEMA, {"inner": {}, "rows": [{}, {"deep": 1}]}, {"inner": {"deep": 9}, "rows": [{"deep": 9}, {"deep": 1}], "mode": "fast"}),
+    (
+        FROM_SCHEMA,
+        {"inner": {}, "rows": [{}, {"deep": 1}]},
+        {"inner": {"deep": 9}, "rows": [{"deep": 9}, {"deep": 1}], "mode": "fast"},
+    ),
     (FROM_SCHEMA, {}, {"mode": "fast"}),
     (FROM_TYPE, {}, {"force": True, "tags": ["a"]}),
 ]  # fmt: skip

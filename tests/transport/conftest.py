@@ -30,7 +30,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     folder = tmp_path_factory.mktemp("certificates")
     request = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3")
     for name in ("authority", "stranger"):
-        openssl(folder, *request, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}")
+        signs = ("-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign")
+        openssl(folder, *request, "-keyout", f"{name}.key", "-out", f"{name}.pem", *signs)
     signed = ("-CA", "authority.pem", "-CAkey", "authority.key", "-addext", "basicConstraints=critical,CA:FALSE")
     for name, alternative in (("server", "DNS:localhost,IP:127.0.0.1"), ("elsewhere", "DNS:elsewhere.example")):
         names = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={alternative}")

@@ -11,7 +11,7 @@ import msgspec
 
 from evener.transport.exchange import Deadlines, Request
 
-__all__ = ["Received", "Script", "Served", "chunk", "post", "raw", "serving", "whole"]
+__all__ = ["Received", "Script", "Served", "Spoken", "chunk", "listening", "post", "raw", "serving", "whole"]
 
 SECRET = "sk-very-secret-key-0123456789"
 
@@ -38,9 +38,13 @@ Script = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 """Answers one request. It closes the connection itself when it wants to."""
 
 
+Spoken = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Speaks on one connection, from its first byte to its end."""
+
+
 @asynccontextmanager
-async def serving(script: Script, *, secure: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
-    """A server for as long as the block runs; nothing of it is left behind."""
+async def listening(speak: Spoken, *, secure: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[Served]:
+    """A server that speaks as it likes, for as long as the block runs; nothing of it is left behind."""
     tasks: set[asyncio.Task[None]] = set()
     served = Served("", 0)
 
@@ -51,11 +55,7 @@ async def serving(script: Script, *, secure: ssl.SSLContext | None = None) -> As
         served.connections += 1
         served.open += 1
         try:
-            while True:
-                received = await receive(reader)
-                served.requests.append(received)
-                await until_gone(script(received, writer), reader)
-                await writer.drain()
+            await speak(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -65,9 +65,9 @@ async def serving(script: Script, *, secure: ssl.SSLContext | None = None) -> As
             with suppress(ConnectionError, ssl.SSLError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=secure)
+    server = await asyncio.start_server(connected, host, 0, ssl=secure, limit=1 << 16)
     served.port = server.sockets[0].getsockname()[1]
-    served.url = f"{'https' if secure else 'http'}://127.0.0.1:{served.port}"
+    served.url = f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{served.port}"
     try:
         yield served
     finally:
@@ -76,6 +76,21 @@ async def serving(script: Script, *, secure: ssl.SSLContext | None = None) -> As
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
+
+
+@asynccontextmanager
+async def serving(script: Script, *, secure: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+    """A server that answers each request so."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            received = await receive(reader)
+            served.requests.append(received)
+            await until_gone(script(received, writer), reader)
+            await writer.drain()
+
+    async with listening(speak, secure=secure) as served:
+        yield served
 
 
 async def until_gone(answering: Awaitable[None], reader: asyncio.StreamReader) -> None:

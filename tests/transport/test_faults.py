@@ -45,7 +45,10 @@ async def dripping(_: Received, writer: asyncio.StreamWriter) -> None:
 FAULTS: dict[str, tuple[Script, Deadlines | None, type[EvenerError], str]] = {
     "closed before the head": (raw(end="close"), None, TruncatedStream, "before it answered"),
     "reset before the head": (raw(end="reset"), None, TruncatedStream, "before it answered"),
-    "cut head": (raw(b"HTTP/1.1 200 OK\r\ncontent-", end="close"), None, TruncatedStream, "before it answered"),
+    "cut head": (raw(b"HTTP/1.1 200 OK\r\ncontent-", end="close"), None, WireError, "first lines .* carried out"),
+    "reset head": (raw(b"HTTP/1.1 200 OK\r\ncontent-", 0.05, end="reset"), None, WireError, "first lines .* carried out"),
+    "closed after 1xx": (raw(b"HTTP/1.1 102 Processing\r\n\r\n", end="close"), None, WireError, "first lines"),
+    "a head of bare line feeds": (raw(b"HTTP/1.1 200 OK\n\n{}", end="hang"), None, WireError, "is not HTTP"),
     "no head at all": (
         raw(end="hang"),
         SHORT,

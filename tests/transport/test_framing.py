@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from evener.errors import BadValue
-from evener.transport.framing import Framing, NotHttp, head_bytes
+from evener.transport.framing import HEAD, LINE, LINES, Framing, NotHttp, head_bytes
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 
 
-def fed(*pieces: bytes, tunnel: bool = False) -> tuple[Framing, bytes]:
-    answer = Framing(tunnel=tunnel)
+def fed(*pieces: bytes, method: str = "POST") -> tuple[Framing, bytes]:
+    answer = Framing(method)
     body = b"".join(part for piece in pieces for part in answer.feed(piece))
     return answer, body
 
@@ -90,6 +90,12 @@ REFUSED = {
     "a chunk with an underscore": CHUNKED + b"1_0\r\n",
     "a chunk beyond reason": CHUNKED + b"f" * 16 + b"\r\n",
     "a chunk that is longer than it says": CHUNKED + b"2\r\nabc\r\n",
+    "a head of bare line feeds": b"HTTP/1.1 200 OK\n\n",
+    "a chunk with a bare line feed": CHUNKED + b"2;a\nb\r\nxx\r\n",
+    "a trailer that is none": CHUNKED + b"0\r\nnothing\r\n\r\n",
+    "a length with an odd space": OK + b"content-length: \x0b1\r\n\r\n",
+    "a long extension": CHUNKED + b"2;" + b"a" * 5000 + b"\r\nxx\r\n",
+    "the same header too often": OK + b"a: b\r\n" * 130 + b"\r\n",
     "a line without end": CHUNKED + b"1" * 5000,
     "trailers without end": CHUNKED + b"0\r\n" + b"a: b\r\n" * 200,
     "a head without end": OK + b"a: b\r\n" * 20_000,
@@ -99,9 +105,22 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_http_is_refused(name: str) -> None:
+@pytest.mark.parametrize("cut", [1, 100_000_000], ids=["by the byte", "whole"])
+def test_what_is_not_http_is_refused_however_it_comes(name: str, cut: int) -> None:
+    wire = REFUSED[name][:70_000]
     with pytest.raises(NotHttp):
-        fed(REFUSED[name])
+        fed(*(wire[at : at + cut] for at in range(0, len(wire), cut)))
+
+
+@pytest.mark.parametrize("cut", [1, 1000, 100_000_000])
+def test_the_bounds_are_the_same_however_it_comes(cut: int) -> None:
+    """As much as is allowed, to the byte: a head, a line between chunks, lines of a head and of a trailer."""
+    head = OK + b"a: b\r\n" * (LINES - 2)
+    head += b"x: " + b"y" * (HEAD - len(head) - 5) + b"\r\n\r\n"
+    line = CHUNKED + b"2;" + b"a" * (LINE - 2) + b"\r\nxx\r\n0\r\n" + b"t: u\r\n" * (LINES - 1) + b"\r\n"
+    for wire in (head, line):
+        answer, _ = fed(*(wire[at : at + cut] for at in range(0, len(wire), cut)))
+        assert answer.finish()
 
 
 @pytest.mark.parametrize(
@@ -125,9 +144,26 @@ def test_a_connection_is_kept_only_when_both_sides_know_where_the_answer_ended(h
     assert (answer.ended, body, answer.reusable) == (True, b"", reusable)
 
 
+def test_nobody_speaks_in_a_tunnel_before_we_do() -> None:
+    with pytest.raises(NotHttp):
+        fed(b"HTTP/1.1 200 OK\r\n\r\n", b"\x16", method="CONNECT")
+
+
+def test_an_answer_to_head_ends_with_its_head() -> None:
+    assert fed(OK + b"content-length: 9\r\n\r\n", method="HEAD")[0].reusable
+    assert fed(OK + b"transfer-encoding: chunked\r\n\r\n", method="HEAD")[0].ended
+
+
+@pytest.mark.parametrize(
+    ("came", "begun"), [(b"", False), (b"H", True), (b"HTTP/1.1 100 X\r\n\r\n", True), (OK + b"\r\n", True)]
+)
+def test_any_byte_begins_an_answer(came: bytes, begun: bool) -> None:
+    assert fed(came)[0].begun is begun
+
+
 def test_a_tunnel_has_no_body_when_it_stands() -> None:
-    assert fed(b"HTTP/1.0 200 Connection established\r\n\r\n", tunnel=True)[0].ended
-    assert not fed(b"HTTP/1.1 407 No\r\ncontent-length: 5\r\n\r\n", tunnel=True)[0].ended
+    assert fed(b"HTTP/1.0 200 Connection established\r\n\r\n", method="CONNECT")[0].ended
+    assert not fed(b"HTTP/1.1 407 No\r\ncontent-length: 5\r\n\r\n", method="CONNECT")[0].ended
 
 
 @pytest.mark.parametrize("cut", [b"5\r\nhel", b"5\r\nhello", b"5\r\nhello\r\n", b"5\r\nhello\r\n0\r\n"])
@@ -143,7 +179,17 @@ def test_a_request_is_written_as_given() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [("a", "b\r\nc: d"), ("a", "b\nc"), ("a", "b\0"), ("a b", "c"), ("", "c"), ("a:", "c"), ("a\r\nb", "c"), ("a", "\u2028")],
+    [
+        ("a", "b\r\nc: d"),
+        ("a", "b\nc"),
+        ("a", "b\0"),
+        ("a b", "c"),
+        ("", "c"),
+        ("a:", "c"),
+        ("a\r\nb", "c"),
+        ("a", "\u2028"),
+        ("a: b", "c"),
+    ],
 )
 def test_a_header_that_would_be_more_than_one_is_refused_without_its_value(header: tuple[str, str]) -> None:
     with pytest.raises(BadValue, match="cannot be sent") as failed:

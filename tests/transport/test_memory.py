@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.transport.conftest import Certificates
 
 BOUND = 50 << 20
 SIZE = 200 << 20
 
 SERVER = """
-import asyncio, sys, zlib
+import asyncio, ssl, sys, zlib
 CHUNKED = b"HTTP/1.1 200 OK\\r\\nconnection: close\\r\\ntransfer-encoding: chunked\\r\\n"
 SIZE = int(sys.argv[2])
 def bomb():
@@ -40,7 +43,11 @@ async def answer(reader, writer):
         pass
     writer.close()
 async def main():
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    context = None
+    if sys.argv[3]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[3] + "/server.pem", sys.argv[3] + "/server.key")
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
 asyncio.run(main())
@@ -54,8 +61,9 @@ from evener.transport.http import HttpTransport, read_all
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 async def main():
-    async with HttpTransport() as http:
-        request = Request(f"http://127.0.0.1:{sys.argv[1]}/", (), b"{}")
+    folder = sys.argv[3]
+    async with HttpTransport(ca_file=folder + "/authority.pem" if folder else None) as http:
+        request = Request(f"{'https' if folder else 'http'}://127.0.0.1:{sys.argv[1]}/", (), b"{}")
         first = await http.send(request)  # loads what there is to load
         await first.read()
         before, total, largest = peak(), 0, 0
@@ -72,16 +80,21 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(("kind", "reader"), [("line", "slow"), ("length", "quick"), ("bomb", "quick")])
-def test_two_hundred_megabytes_cost_less_than_fifty(kind: str, reader: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reader", "way"),
+    [("line", "slow", "plain"), ("length", "quick", "plain"), ("bomb", "quick", "plain"), ("length", "slow", "tls")],
+)
+def test_two_hundred_megabytes_cost_less_than_fifty(kind: str, reader: str, way: str, certificates: Certificates) -> None:
+    folder = str(Path(certificates.ca_file).parent) if way == "tls" else ""
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, kind, str(SIZE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SERVER, kind, str(SIZE), folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     with server:
         assert server.stdin is not None
         assert server.stdout is not None
         port = server.stdout.readline().strip()
-        done = subprocess.run([sys.executable, "-c", CLIENT, port, reader], capture_output=True, text=True, timeout=60)
+        command = [sys.executable, "-c", CLIENT, port, reader, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         server.stdin.close()
     assert done.returncode == 0, done.stderr
     rise, total, largest = (int(word) for word in done.stdout.split())

@@ -73,7 +73,7 @@ async def _decided(harness: Harness, wish: Wish) -> int:
     asked = keyed(approvals_of(fold(await harness.store.read(thread)), thread))
     waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
     if wish.show:
-        return await _show(harness.store, thread, waiting, f" {_over(wish)}" if asked else "")
+        return await _show(harness.store, thread, waiting, f" What waited was decided. {_over(wish)}" if asked else "")
     if asked and not waiting:
         raise ApprovalStale(f"What waited in thread {thread} was decided before. {_over(wish)}")
     if not waiting:

@@ -64,4 +64,6 @@ async def _described(store: Store, log: str, logs: Sequence[Summary]) -> str:
     except EvenerError:
         title = one.title
     what = f"thread, {len(several)} branches" if len(several) > 1 else "thread" if one.log == one.thread else "branch"
-    return f"{log}  {what}, {one.events} events  {flat(title, 60)}".rstrip()
+    agents = len(await store.inside(log)) if several else 0
+    more = f", with {agents} {'threads' if agents > 1 else 'thread'} of agents inside its calls" if agents else ""
+    return f"{log}  {what}, {one.events} events{more}  {flat(title, 60)}".rstrip()

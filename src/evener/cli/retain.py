@@ -1,25 +1,33 @@
-"""`evener retain`: erase every thread that nothing was added to for so long, after a question. What is held is left alone."""
+"""`evener retain`: erase every thread that nothing was added to for so long, after a question.
+
+What somebody runs stays; what waits for a decision or cannot be read stays, too, unless it is forced. Each is named.
+"""
 
 import re
-from collections.abc import Sequence
-from time import time
+from collections.abc import Iterable, Sequence
 
 from evener.cli.glance import age, flat, heads
 from evener.cli.remove import STAYS, confirmed
 from evener.cli.stores import inside
 from evener.cli.terminal import say
 from evener.errors import UsageError
+from evener.store.keeping import Reason, Spared, keep
 from evener.store.log import Store, Summary
 
 __all__ = ["run", "seconds_of"]
 
 UNITS = {"h": 3600, "d": 86400, "w": 604800, "y": 31536000}
+WHY: dict[Reason, str] = {
+    "running": "somebody runs it",
+    "waiting": "it waits for a decision; decide, or give --force",
+    "damaged": "it cannot be read; run `evener verify`, or give --force",
+}
 
 
-def run(older: str, *, store: str, dry: bool, yes: bool) -> int:
+def run(older: str, *, store: str, dry: bool, yes: bool, force: bool = False) -> int:
     """Erase; 1 if somebody said no."""
-    before = time() - seconds_of(older)
-    return inside(store, lambda opened: _kept(opened, before, dry=dry, yes=yes))
+    seconds = seconds_of(older)
+    return inside(store, lambda opened: _kept(opened, seconds, dry=dry, yes=yes, force=force))
 
 
 def seconds_of(text: str) -> int:
@@ -30,27 +38,30 @@ def seconds_of(text: str) -> int:
     return int(found[1]) * UNITS[found[2]]
 
 
-async def _kept(store: Store, before: float, *, dry: bool, yes: bool) -> int:
-    old = [several for several in heads(await store.logs()).values() if _is_old(several, before)]
-    for several in old:
-        say(_line(several))
-    if not old or dry:
-        say(f"evener: {len(old)} threads are that old.{' Nothing was erased.' if dry else ''}")
+async def _kept(store: Store, seconds: int, *, dry: bool, yes: bool, force: bool) -> int:
+    old = await keep(store, older_than=seconds, dry=True, force=force)
+    threads = heads(await store.logs())
+    for thread in old.erased:
+        say(_line(threads[thread]))
+    _say_spared(old.spared)
+    if not old.erased or dry:
+        say(f"evener: {len(old.erased)} threads are that old.{' Nothing was erased.' if dry else ''}")
         return 0
-    if not yes and not confirmed(f"Erase these {len(old)} threads for good?"):
+    if not yes and not confirmed(f"Erase these {len(old.erased)} threads for good?"):
         say("evener: Nothing was erased.")
         return 1
-    count = sum([await store.erase(several[0].thread) for several in old])
-    say(f"evener: Erased {count} events of {len(old)} threads. {STAYS}")
+    done = await keep(store, older_than=seconds, force=force)
+    _say_spared(one for one in done.spared if one not in old.spared)
+    say(f"evener: Erased {done.events} events of {len(done.erased)} threads. {STAYS}")
     return 0
+
+
+def _say_spared(spared: Iterable[Spared]) -> None:
+    for one in spared:
+        say(f"{one.thread}  is kept: {WHY[one.why]}.")
 
 
 def _line(logs: Sequence[Summary]) -> str:
     head = logs[0]
     changed = age(max(one.changed for one in logs))
     return f"{head.thread}  {len(logs)} branches, {head.events} events, {changed}  {flat(head.title)}".rstrip()
-
-
-def _is_old(logs: Sequence[Summary], before: float) -> bool:
-    """Whether nothing was added to any branch since then, nobody is at it, and there is something to erase."""
-    return all(one.changed < before and not one.held for one in logs) and not all(one.erased for one in logs)

@@ -225,6 +225,7 @@ def _retain(command: argparse.ArgumentParser) -> None:
     command.description = "Erases every thread that nothing was added to for so long, after a question."
     command.add_argument("--older-than", required=True, metavar="TIME", help="as in 90d, 12w, 24h")
     command.add_argument("--dry-run", action="store_true", help="only say what would be erased")
+    command.add_argument("--force", action="store_true", help="also what waits for a decision or cannot be read")
     command.add_argument("--yes", action="store_true", help="do not ask")
     _store(command)
     command.set_defaults(run=_run_retain)
@@ -233,7 +234,7 @@ def _retain(command: argparse.ArgumentParser) -> None:
 def _run_retain(options: argparse.Namespace) -> int:
     from evener.cli.retain import run
 
-    return run(options.older_than, store=options.store, dry=options.dry_run, yes=options.yes)
+    return run(options.older_than, store=options.store, dry=options.dry_run, yes=options.yes, force=options.force)
 
 
 def _backup(command: argparse.ArgumentParser) -> None:

@@ -82,7 +82,10 @@ async def _found(store: Store, wish: Wish) -> dict[str, tuple[tuple[int, str], .
     """Where the text stands, by thread."""
     places: dict[str, tuple[tuple[int, str], ...]] = {}
     if wish.search:
-        for hit in await store.search(wish.search):
+        hits = await store.search(wish.search)
+        if hits.unread:
+            say(f"evener: {hits.unread} events could not be read and were passed over. Run `evener verify` to see why.")
+        for hit in hits:
             thread = hit.summary.thread
             places[thread] = (*places.get(thread, ()), (hit.seq, flat(hit.excerpt, EXCERPT)))
     return places

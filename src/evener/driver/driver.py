@@ -41,7 +41,7 @@ from evener.loop.steps import (
 )
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.state import Rest, Resting
-from evener.nesting import ALONE, Home, Site, Tally, children_of, current_site, key_of
+from evener.nesting import ALONE, Home, Site, Tally, children_of, current_site, has_begun, key_of
 from evener.pausing import paused_of
 from evener.store.log import Log
 from evener.tools.calling import Calling, CallSite
@@ -145,11 +145,11 @@ class Driver:
     async def record(self, *events: ev.Event) -> None:
         """Append events, and know them only then."""
         events = self._clock.dated(events)
-        await self._log.append(*events)
-        self._fold(events)
+        self._fold(events, await self._log.append(*events))
 
-    def _fold(self, events: Iterable[ev.Event]) -> None:
-        self.state = fold(events, self.state)
+    def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
+        """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
+        self.state = fold(kept, self.state)
         self.events.extend(events)
 
     async def _perform(self, steps: tuple[Step, ...]) -> None:
@@ -180,8 +180,7 @@ class Driver:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
             events = self._clock.dated(tuple(self._hooking.heard(event) for event in events_of(note)))
-            await self._log.settle(note.number, *events)
-            self._fold(events)
+            self._fold(events, await self._log.settle(note.number, *events))
 
     async def _ask_approval(self, step: AskApproval) -> None:
         """Write down what must be decided. The plan then has nothing to do, and the run ends here until it is."""
@@ -380,7 +379,7 @@ class Driver:
         child, source = children_of(self.state, step.call, self._log.lease.log)
         site = Site(
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show, child, source,
-            home.path, home.store, partial(self._hooking.inside, step.call.id),
+            home.path, home.store, partial(self._hooking.inside, step.call.id), has_begun(self.state, step.call),
         )  # fmt: skip
         self._tallies[step.call.id] = tally
         token = current_site.set(site)

@@ -15,7 +15,7 @@ from evener.encodings.forms import FINAL_RESULT
 from evener.errors import UsageError
 from evener.loop.state import State, apply, fold
 from evener.store.claim import new_claim
-from evener.store.log import Link, Store, Summary
+from evener.store.log import Damaged, Link, Store, Summary
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 
@@ -164,6 +164,11 @@ async def branches_of(store: Store, thread: str) -> tuple[Branch, ...]:
     known = {one.log for one in left}
     while left:
         ready = [one for one in left if one.parent in placed or one.parent not in known]
+        if not ready:
+            raise Damaged(
+                f"Logs of the thread {thread!r} name each other as parents ({', '.join(one.log for one in left)}), so there is "
+                "no order in them. Nothing was changed. Run `evener verify`, and restore a backup if there is one."
+            )
         placed |= {one.log: _branch(one) for one in ready}
         left = [one for one in left if one.log not in placed]
     return tuple(placed.values())

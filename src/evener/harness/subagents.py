@@ -19,11 +19,17 @@ from evener.hooks import Answer, Cancel, HookEvent
 from evener.nesting import current_site
 from evener.pausing import waiting
 from evener.result import RunResult
+from evener.store.log import NoLog
 from evener.tools.context import ToolContext
 from evener.tools.result import Envelope, failed
 from evener.tools.tool import Tool, tool
 
 __all__ = ["subagent_tool"]
+
+GONE = (
+    "The agent {!r} had begun, and its thread is not in this store: it is not known what it has done. It was not begun again. "
+    "Find out before you repeat it."
+)
 
 Open = Callable[[str, str], Thread]
 """The thread of this id, or a new one: a fork of the other, if that is named and there."""
@@ -43,7 +49,9 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
         site = current_site.get()
         thread = open_thread(site.child, site.source) if site else open_thread(context.key, "")
         try:
-            result = await thread.settle(task)
+            result = await thread.settle(task, begun=site is not None and site.begun)
+        except NoLog:
+            return failed(GONE.format(name), outcome="unknown")
         except EvenerError as error:
             return failed(f"The agent {name!r} could not answer: {error}")
         if result.stop == "approval":

@@ -145,14 +145,16 @@ class Thread:
         """Ask a run that is under way to stop, here or in another process."""
         await self._say("cancel", {"why": why})
 
-    async def settle(self, prompt: Prompt) -> RunResult:
+    async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
         """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
 
-        For whoever may be called again after a crash, with the same id.
+        For whoever may be called again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
         """
         try:
             state = await self.state()
         except NoLog:
+            if begun:
+                raise
             return await self.run(prompt)
         if not state.run:
             return await self.run(prompt)

@@ -15,6 +15,10 @@ from evener.transcript.blocks import ToolCall
 
 __all__ = ["Gate", "Judgement", "asked_about", "batch", "concluded", "outcomes", "released", "repeated"]
 
+NOT_KEPT = (
+    "Not run: its arguments held a secret, or something else that is not stored, and without that it is another call. "
+    "Call it again with that kept elsewhere, such as in a file or a variable that the tool reads by itself."
+)
 LOST = "it was started and then interrupted: nobody knows whether it took effect"
 
 
@@ -42,7 +46,7 @@ def batch(state: State, gate: Gate, calls: Iterable[ToolCall], now: float) -> tu
     judge = gate.judge
     if judge is None:
         return None
-    judged = [(call, judge(call)) for call in calls]
+    judged = [(call, judge(call)) for call in calls if not call.redacted]  # else it will not run, whatever anybody says
     asking = [(call, found) for call, found in judged if found.verdict == "ask"]
     missing = [
         Question(call.id, found.digest, found.why, found.rule)
@@ -58,6 +62,8 @@ def batch(state: State, gate: Gate, calls: Iterable[ToolCall], now: float) -> tu
 def released(pending: Pending, state: State, gate: Gate) -> Step:
     """The step for a call that nothing holds back any more."""
     call = pending.call
+    if call.redacted:
+        return RefuseCall(call, NOT_KEPT)
     decision = _decision(state, call.id)
     runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
     found = gate.judge(runs) if gate.judge else Judgement()  # what would run: rules may have changed since it was decided

@@ -161,6 +161,8 @@ def _retries(found: Sequence[Moment]) -> int:
         match later:
             case ev.ModelCalled(model=model) if model == moment.state.model:
                 least = max(least, failures)
+            case ev.Finished(cause="limit") | ev.ApprovalAsked(interrupt="limit" | "step"):
+                least = max(least, failures)  # it would have been tried again
             case ev.ModelCalled() | ev.Finished(cause="provider_error"):
                 most = min(most, failures - 1)
     return max(least, 0) if most == ENDLESS else most

@@ -153,9 +153,9 @@ class RecordedLog:
     def length(self) -> int:
         return self._tape.at
 
-    async def append(self, *events: ev.Event) -> None:
+    async def append(self, *events: ev.Event) -> tuple[ev.Event, ...]:
         """They were taken down when they were dated."""
-        del events
+        return events
 
     async def notes(self) -> Sequence[Note]:
         """What was said here, up to the next thing that somebody else did."""
@@ -173,9 +173,10 @@ class RecordedLog:
                 found.append(_note(event))
         return found + ([_decisions(decided)] if decided else [])
 
-    async def settle(self, number: int, *events: ev.Event) -> None:
+    async def settle(self, number: int, *events: ev.Event) -> tuple[ev.Event, ...]:
         """The note has led to its events."""
-        del number, events
+        del number
+        return events
 
     async def renew(self) -> None:
         """Nobody else wants it."""

@@ -22,14 +22,41 @@ from evener.transcript.blocks import (
     ToolResult,
 )
 from evener.transcript.message import Message
+from evener.transcript.reply import Stop
 
-__all__ = ["ERASED", "blanked"]
+__all__ = ["ERASED", "blanked", "least"]
 
 ERASED = "[erased]"
 NO_ARGUMENTS = "{}"
 BLANK = TextBlock(ERASED)
 
 WORDS: dict[type[ev.Event], str] = {ev.MediaFetched: "source", ev.Cancelled: "why", ev.Finished: "detail"}
+
+_SAID = Message("user", (BLANK,), created_at=None)
+_ANSWERED = Message("assistant", (BLANK,), created_at=None)
+LEAST: dict[str, ev.Event] = {
+    str(type(event).__struct_config__.tag): event
+    for event in (
+        ev.Opened(at=0.0, thread=""),
+        ev.Configured(at=0.0, model=""),
+        ev.Imported(at=0.0, messages=()),
+        ev.Prompted(at=0.0, run="", message=_SAID),
+        ev.Continued(at=0.0, run=""),
+        ev.Resumed(at=0.0, epoch=0),
+        ev.Steered(at=0.0, message=_SAID),
+        ev.ModelCalled(at=0.0, model=""),
+        ev.Replied(at=0.0, message=_ANSWERED, stop=Stop("done")),
+        ev.ModelFailed(at=0.0, error="", message=""),
+        ev.ApprovalAsked(at=0.0, id="", interrupt="tool", questions=()),
+        ev.ApprovalDecided(at=0.0, id="", key="", verdict="reject"),
+        ev.CallStarted(at=0.0, call="", tool="", key=""),
+        ev.CallFinished(at=0.0, call="", ok=False),
+        ev.CallPaused(at=0.0, call="", thread=""),
+        ev.MediaFetched(at=0.0, source="", digest=""),
+        ev.Cancelled(at=0.0),
+        ev.Finished(at=0.0, run="", cause="done"),
+    )
+}
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -54,6 +81,11 @@ def blanked(event: ev.Event) -> ev.Event:
         case ev.MediaFetched() | ev.Cancelled() | ev.Finished():
             return _without(event, WORDS[type(event)])
     assert_never(event)
+
+
+def least(kind: str, at: float) -> ev.Event:
+    """What is left of an event that was erased unread, because it was damaged: its kind and its time."""
+    return replace(LEAST.get(kind, LEAST["cancelled"]), at=at)
 
 
 def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFailed) -> ev.Event:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from evener import events as ev
 from evener.errors import EvenerError
 from evener.store import blobs
-from evener.store.guard import Guard
+from evener.store.guard import UNREADABLE, Guard, What
 from evener.store.log import Finding
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Stored, ToolResult
 from evener.transcript.message import Message
@@ -14,7 +14,7 @@ from evener.transcript.message import Message
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["around", "media_in", "shelves"]
+__all__ = ["around", "labels", "media_in", "shelves"]
 
 
 def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) -> Iterator[Finding]:
@@ -38,6 +38,17 @@ def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) ->
     for number, log, seq in gone:
         if numbers is None or number in numbers:
             yield Finding(log, seq, "The log is said to be erased, and this event is not.")
+
+
+def labels(connection: "sqlite3.Connection", threads: Collection[str], guard: Guard) -> Iterator[Finding]:
+    """Titles and tags of these threads open."""
+    titles = connection.execute("SELECT log, thread, title FROM logs ORDER BY number").fetchall()
+    tags = connection.execute("SELECT thread, thread, tag FROM tags").fetchall()
+    stored: tuple[tuple[What, list[tuple[str, str, str | bytes]]], ...] = (("title", titles), ("tag", tags))
+    for what, rows in stored:
+        for name, thread, text in rows:
+            if thread in threads and guard.label(what, thread, text) == UNREADABLE != text:
+                yield Finding(name, 0, f"A {what} of it cannot be read.")
 
 
 def shelves(connection: "sqlite3.Connection", guard: Guard) -> Iterator[Finding]:

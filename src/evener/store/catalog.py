@@ -1,18 +1,20 @@
 """Titles, tags and search, as SQL: what helps people to find a thread again. Reads events, never changes one."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from evener.errors import BadValue
+from evener.errors import BadValue, EvenerError
 from evener.events import decode_event
 from evener.store import refusals
+from evener.store.chain import MISFITS
 from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.heads import summaries
-from evener.store.log import Found, Summary
+from evener.store.log import Found, Hits, Summary
 from evener.store.searching import SPOKEN, Query, parse, said_in
 
 if TYPE_CHECKING:
@@ -36,10 +38,11 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What was found among some events, and where to go on: with those before this row. 0 is the end."""
+    """What was found among some events, and where to go on: with those before this row. 0 is the end. `unread` is a count."""
 
     found: list[Found]
     before: int
+    unread: int = 0
 
 
 Run = Callable[["Callable[[sqlite3.Connection], Page]"], Awaitable[Page]]
@@ -76,15 +79,15 @@ def describe(connection: "sqlite3.Connection", thread: str, label: Label, guard:
         connection.executemany("INSERT INTO tags (thread, tag) VALUES (?, ?)", rows)
 
 
-async def search(run: Run, text: str, limit: int, now: float, guard: Guard) -> list[Found]:
+async def search(run: Run, text: str, limit: int, now: float, guard: Guard) -> Hits:
     """Where all words of the text occur: titles and tags first, then events, the newest first. Others read in between."""
     query = parse(text)
     first = await run(partial(_named, query=query, now=now, guard=guard))
-    found, before = first.found, first.before
+    found, before, unread = first.found, first.before, 0
     while before and len(found) < limit:
         page = await run(partial(_page, query=query, before=before, limit=limit - len(found), now=now, guard=guard))
-        found, before = found + page.found, page.before
-    return found[:limit]
+        found, before, unread = found + page.found, page.before, unread + page.unread
+    return Hits(found[:limit], unread=unread)
 
 
 def _named(connection: "sqlite3.Connection", query: Query, now: float, guard: Guard) -> Page:
@@ -97,26 +100,36 @@ def _named(connection: "sqlite3.Connection", query: Query, now: float, guard: Gu
 
 
 def _page(connection: "sqlite3.Connection", query: Query, before: int, limit: int, now: float, guard: Guard) -> Page:
-    """What matches among some hundred events before a row."""
+    """What matches among some hundred events before a row. One that cannot be read is passed over and counted."""
     marks = ", ".join("?" * len(SPOKEN))
-    rows = connection.execute(
+    spoken = connection.execute(
         "SELECT e.id, l.log, l.thread, e.seq, e.version, e.payload FROM events e JOIN logs l ON l.number = e.log"
         f" WHERE e.id < ? AND e.erased IS NULL AND e.payload IS NOT NULL AND e.kind IN ({marks}) ORDER BY e.id DESC LIMIT ?",
         (before, *SPOKEN, ROWS),
     )
     found: list[Found] = []
     known: dict[str, Summary] = {}
-    left, size, last = ROWS, 0, 0
-    for last, log, thread, seq, version, stored in rows:
-        left, size = left - 1, size + len(stored)
-        payload = guard.open("event", log, stored, number=seq)
-        if query.may_match(payload) and (excerpt := query.excerpt(said_in(decode_event(payload, version)))):
-            if log not in known:
-                known |= {summary.log: summary for summary in summaries(connection, thread, now, guard)}
-            found.append(Found(known[log], seq, excerpt))
-        if size > BYTES or len(found) == limit:
-            return Page(found, last)
-    return Page(found, 0 if left else last)
+    left, size, last, unread = ROWS, 0, 0, 0
+    with closing(spoken) as rows:
+        for last, log, thread, seq, version, stored in rows:
+            left -= 1
+            try:
+                size += len(stored)
+                excerpt = _excerpt(query, guard.open("event", log, stored, number=seq), version)
+            except (EvenerError, *MISFITS):
+                excerpt, unread = "", unread + 1
+            if excerpt:
+                if log not in known:
+                    known |= {summary.log: summary for summary in summaries(connection, thread, now, guard)}
+                found.append(Found(known[log], seq, excerpt))
+            if size > BYTES or len(found) == limit:
+                return Page(found, last, unread)
+    return Page(found, 0 if left else last, unread)
+
+
+def _excerpt(query: Query, payload: bytes, version: int) -> str:
+    """What the event says around the words; empty when it does not say them."""
+    return query.excerpt(said_in(decode_event(payload, version))) if query.may_match(payload) else ""
 
 
 def _line(text: str, what: str, longest: int, funnel: Funnel) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from evener.errors import StoreError
+from evener.store.log import Damaged
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,7 +50,7 @@ def opened(cipher: Cipher, content: bytes, about: str) -> bytes:
     try:
         return cipher.open(content, about.encode())
     except Exception as error:
-        raise StoreError(
+        raise Damaged(
             f"What is stored as {about!r} cannot be opened by the cipher {cipher.name!r} ({type(error).__name__}): its bytes "
             "were changed, or the key is not the one it was sealed with. Run `evener verify`, and restore a backup if needed."
         ) from None

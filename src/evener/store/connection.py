@@ -13,7 +13,7 @@ from evener.errors import StoreError
 from evener.store import schema
 from evener.store.cipher import Cipher, agree
 from evener.store.faults import told
-from evener.store.folder import made_private, prepared
+from evener.store.folder import made_private, only_read, prepared
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,6 +38,8 @@ def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlit
     import sqlite3
 
     with _one_at_a_time:
+        if only_read(path):
+            return _fixed(path, cipher)
         prepared(path)
         try:
             _look(path)
@@ -56,6 +58,35 @@ def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlit
         return connection
 
 
+def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
+    """A connection to a store that nobody can write, as on a disk that is mounted so: it is read as it is."""
+    import sqlite3
+
+    try:
+        connection = _dial(_as_it_is(path), uri=True)
+    except sqlite3.Error as error:
+        raise told(error, path) from None
+    try:
+        version = schema.check(connection, path)
+        if version != schema.VERSION:
+            raise StoreError(
+                f"The store {path} has schema version {version} and must be brought to {schema.VERSION} first, but it can only "
+                "be read. Copy it to where it can be written."
+            )
+        agree(connection, path, cipher)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise told(error, path) from None
+        raise
+    return connection
+
+
+def _as_it_is(path: Path) -> str:
+    """The address of a file that is opened without a lock and without writing."""
+    return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+
+
 def _dial(target: str, *, timeout: float = 0.0, uri: bool = False) -> "sqlite3.Connection":
     """The only place where a connection is made."""
     import sqlite3
@@ -72,7 +103,7 @@ def _look(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
     logged = wal.exists()  # before we look, too: whoever closes last puts it into the file and takes it away
     size = path.stat().st_size
-    looking = _dial(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    looking = _dial(_as_it_is(path), uri=True)
     try:
         if not schema.glance(looking, path) and size:
             raise schema.not_ours(path)  # too short for a database, or an empty one of somebody else

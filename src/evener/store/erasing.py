@@ -6,14 +6,16 @@ up (`survey`), then, in the transaction that erases, only what came since.
 
 import re
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from evener.events import decode_event, encode_event
-from evener.store import reading, refusals
-from evener.store.blanking import blanked
-from evener.store.chain import digest_of, stone_of
+from evener.errors import EvenerError
+from evener.events import Opened, decode_event, encode_event
+from evener.store import kin_sql, reading, refusals
+from evener.store.blanking import blanked, least
+from evener.store.chain import MISFITS, digest_of, stone_of
 from evener.store.checkpoints import store_id
 from evener.store.claim import deserted
 from evener.store.guard import Guard
@@ -23,10 +25,12 @@ from evener.store.sidecar import Stone
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Survey", "erase", "forget", "named_in", "survey"]
+__all__ = ["Survey", "erase", "named_in", "survey"]
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-EVENT = "e.id, l.log, l.number, e.seq, e.version, e.digest, e.payload FROM events e JOIN logs l ON l.number = e.log"
+EVENT = (
+    "e.id, l.log, l.number, e.seq, e.version, e.at, e.kind, e.digest, e.payload FROM events e JOIN logs l ON l.number = e.log"
+)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -34,7 +38,7 @@ class Target(msgspec.Struct, frozen=True):
 
     whole: bool
     seqs: dict[int, frozenset[int]]  # by the number of the log; empty is all
-    thread: str = ""  # if it is all of one
+    threads: tuple[str, ...] = ()  # those that are erased as a whole
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -52,13 +56,15 @@ class Line(msgspec.Struct, frozen=True):
     number: int
     seq: int
     version: int
+    at: float
+    kind: str
     digest: bytes
     payload: bytes | None
 
 
 def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, guard: Guard) -> Survey:
     """Which blobs may go. Changes nothing."""
-    target = _target(connection, log, seqs)
+    target = _target(connection, log, seqs, guard)
     named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
     stored = frozenset(
         digest for digest in named if connection.execute("SELECT 1 FROM blobs WHERE digest = ?", (digest,)).fetchone()
@@ -71,13 +77,14 @@ def erase(
     connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, surveyed: Survey, now: float, guard: Guard
 ) -> list[Stone]:
     """Put blanks in place of what the events say; of whole logs the inbox goes, too. The tombstones."""
-    target = _target(connection, log, seqs)
+    target = _target(connection, log, seqs, guard)
     if target.whole:
         _check_leases(connection, target, now)
     store = store_id(connection)
     changes, stones = [], []
     for line in _events(connection, target):
-        payload = guard.seal("event", line.log, _blank(line, guard), number=line.seq)
+        blank = _blank(line, guard) if not target.whole else _blank_anyway(connection, line, guard)
+        payload = guard.seal("event", line.log, blank, number=line.seq)
         stone = stone_of(line.digest, now, payload)
         changes.append((payload, now, stone, line.id))
         stones.append(Stone(store, line.log, line.seq, stone.hex()))
@@ -89,21 +96,14 @@ def erase(
     return stones
 
 
-def forget(connection: "sqlite3.Connection") -> None:
-    """Take what was erased out of SQLite's own log, too, as far as nobody reads it now. Outside of any transaction."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
 def named_in(payload: bytes) -> Iterable[str]:
     """What may be the name of a blob in a payload."""
     return [found.decode() for found in DIGEST.findall(payload)]
 
 
-def _target(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None) -> Target:
+def _target(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, guard: Guard) -> Target:
     if seqs is None:
-        numbers = [row[0] for row in connection.execute("SELECT number FROM logs WHERE thread = ?", (log,))]
-        thread = log if numbers else ""
-        return Target(True, dict.fromkeys(numbers or log_of(connection, log, "number"), frozenset()), thread)
+        return _whole(connection, log, guard)
     wanted: dict[int, frozenset[int]] = {}
     for piece in reading.pieces(connection, log):
         own = frozenset(seq for seq in seqs if piece.base < seq <= piece.until)
@@ -113,6 +113,16 @@ def _target(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | 
     if missing := set(seqs) - known:
         raise refusals.no_event(log, min(missing))
     return Target(False, wanted)
+
+
+def _whole(connection: "sqlite3.Connection", log: str, guard: Guard) -> Target:
+    """A thread, or one log, with the agents inside its calls."""
+    if connection.execute("SELECT 1 FROM logs WHERE thread = ?", (log,)).fetchone():
+        threads = (log, *kin_sql.threads_inside(connection, log, guard))
+        found = [connection.execute("SELECT number FROM logs WHERE thread = ?", (one,)).fetchall() for one in threads]
+        return Target(True, {number: frozenset() for rows in found for (number,) in rows}, threads)
+    numbers = [log_of(connection, one, "number")[0] for one in (log, *kin_sql.logs_inside(connection, log, guard))]
+    return Target(True, dict.fromkeys(numbers, frozenset()))
 
 
 def _events(connection: "sqlite3.Connection", target: Target) -> Iterable[Line]:
@@ -131,8 +141,26 @@ def _blank(line: Line, guard: Guard) -> bytes:
     return encode_event(blanked(decode_event(guard.open("event", line.log, line.payload, number=line.seq), line.version)))
 
 
+def _blank_anyway(connection: "sqlite3.Connection", line: Line, guard: Guard) -> bytes:
+    """The same where a whole log goes: of an event that cannot be read, its kind and time stay. What it is linked by stays."""
+    try:
+        return _blank(line, guard)
+    except (EvenerError, *MISFITS):
+        event = least(str(line.kind), line.at if isinstance(line.at, float) else 0.0)
+    if not isinstance(event, Opened):
+        return encode_event(event)
+    thread, harness, parent, seq, hash = log_of(connection, line.log, "thread, harness, parent, parent_seq, parent_hash")
+    return encode_event(Opened(at=event.at, thread=thread, harness=harness, parent=parent, parent_seq=seq, parent_hash=hash))
+
+
 def _names(line: Line, guard: Guard) -> Iterable[str]:
-    return named_in(guard.open("event", line.log, line.payload, number=line.seq)) if line.payload else ()
+    """What may be the names of blobs in an event. A damaged one that does not open names none that anybody could use."""
+    try:
+        return named_in(guard.open("event", line.log, line.payload, number=line.seq)) if line.payload else ()
+    except (EvenerError, *MISFITS):
+        if isinstance(line.payload, bytes) and digest_of(line.payload) == line.digest:
+            raise
+        return ()
 
 
 def _named_elsewhere(
@@ -142,10 +170,11 @@ def _named_elsewhere(
     if not blobs:
         return frozenset()
     found: set[str] = set()
-    for line in (Line(*row) for row in connection.execute(f"SELECT {EVENT} WHERE e.id > ? AND e.erased IS NULL", (after,))):
-        own = target.seqs.get(line.number)
-        if own is None or (own and line.seq not in own):
-            found |= blobs.intersection(_names(line, guard))
+    with closing(connection.execute(f"SELECT {EVENT} WHERE e.id > ? AND e.erased IS NULL", (after,))) as rows:
+        for line in (Line(*row) for row in rows):
+            own = target.seqs.get(line.number)
+            if own is None or (own and line.seq not in own):
+                found |= blobs.intersection(_names(line, guard))
     return frozenset(found)
 
 
@@ -167,6 +196,6 @@ def _close(connection: "sqlite3.Connection", target: Target, now: float) -> None
         " WHERE number = ?",
         [(now, *number) for number in numbers],
     )
-    if target.thread:
-        connection.execute("UPDATE logs SET title = '' WHERE thread = ?", (target.thread,))
-        connection.execute("DELETE FROM tags WHERE thread = ?", (target.thread,))
+    threads = [(thread,) for thread in target.threads]
+    connection.executemany("UPDATE logs SET title = '' WHERE thread = ?", threads)
+    connection.executemany("DELETE FROM tags WHERE thread = ?", threads)

@@ -1,6 +1,6 @@
 """Erasing in memory: what events say is replaced by blanks, and the blobs that nobody names any more go. As in SQLite."""
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from evener.events import decode_event, encode_event
 from evener.store import refusals
@@ -25,11 +25,8 @@ def erase_events(logs: Mapping[str, Kept], log: Kept, seqs: set[int], blobs: Mut
     return erased
 
 
-def erase_logs(logs: Mapping[str, Kept], name: str, now: float, blobs: MutableMapping[str, bytes]) -> int:
-    """Erase everything of a thread, or of one log; how many events. Refuses while somebody holds one."""
-    wanted = [kept for kept in logs.values() if kept.thread == name] or [kept for kept in logs.values() if kept.log == name]
-    if not wanted:
-        raise refusals.no_log(name)
+def erase_logs(logs: Mapping[str, Kept], wanted: Sequence[Kept], now: float, blobs: MutableMapping[str, bytes]) -> int:
+    """Erase everything of some of the logs; how many events. Refuses while somebody holds one of them."""
     for kept in wanted:
         if kept.until > now:
             raise refusals.held(kept.log, kept.holder, kept.until - now)

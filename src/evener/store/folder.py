@@ -10,11 +10,11 @@ from pathlib import Path
 
 from evener.errors import StoreError
 
-__all__ = ["data_folder", "default_path", "made_private", "prepared"]
+__all__ = ["data_folder", "default_path", "made_private", "only_read", "prepared"]
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
-COMPANIONS = ("", "-wal", "-shm")
+COMPANIONS = ("", "-wal", "-shm", ".heads")
 
 
 def data_folder() -> Path:
@@ -46,6 +46,13 @@ def prepared(path: Path) -> None:
             f"The store {path} cannot be made: {error.strerror}. Nothing was written. "
             "Give a path that can be written, or set EVENER_HOME to a folder that can."
         ) from None
+
+
+def only_read(path: Path) -> bool:
+    """Whether there is a store that is whole without SQLite's log, and we can write neither it nor anything beside it."""
+    beside = (path.with_name(path.name + ending) for ending in ("-wal", "-journal"))
+    there = path.is_file() and not any(file.exists() for file in beside)
+    return there and not os.access(path, os.W_OK) and not os.access(path.parent, os.W_OK)
 
 
 def made_private(path: Path) -> None:

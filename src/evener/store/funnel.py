@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from evener.errors import BadValue
-from evener.events import Event
+from evener.events import Event, decode_event, encode_event, encode_events
 from evener.transport.secrets import REDACTED, SHORTEST, forms_of, known_secrets
 
 __all__ = ["Funnel", "fields_of", "fixed_fields"]
@@ -103,6 +103,17 @@ class Funnel:
         cleaned = self._field(value, "", net, self._patterns)
         return payload if cleaned is value else msgspec.json.encode(cleaned)
 
+    def events(self, events: tuple[Event, ...]) -> tuple[tuple[Event, ...], list[bytes]]:
+        """Events without secrets, and each as JSON. The same objects when there is none."""
+        if len(events) == 1:  # nearly always
+            alone = encode_event(events[0])
+            cleaned = self.clean(alone)
+            return events if cleaned is alone else (decode_event(cleaned),), [cleaned]
+        given = encode_events(events)
+        kept = list(map(self.clean, given))
+        whole = zip(events, given, kept, strict=True)
+        return tuple([event if new is old else decode_event(new) for event, old, new in whole]), kept
+
     def text(self, text: str) -> str:
         """A title, a tag or another text without secrets."""
         return self._words(text, self._present(), self._patterns)
@@ -151,6 +162,8 @@ class Funnel:
                 if all(fields[key] is value[key] for key in value):
                     return value
                 fields.pop("seal", None)
+                if value.get("kind") == "tool_call" and fields.get("raw") is not value.get("raw"):
+                    fields["redacted"] = True  # it must not run as if the model had written this
                 return fields
         return value
 

@@ -5,10 +5,15 @@ Both stores send everything through here before it is stored: payloads, notes, t
 
 from typing import Literal
 
+from evener.errors import EvenerError
+from evener.store.chain import MISFITS
 from evener.store.cipher import Cipher, opened
 from evener.store.funnel import Funnel
 
-__all__ = ["Guard", "What"]
+__all__ = ["UNREADABLE", "Guard", "What"]
+
+UNREADABLE = "[unreadable]"
+"""What stands in a list for a title or a tag that does not open."""
 
 What = Literal["event", "note", "title", "tag", "blob"]
 
@@ -37,6 +42,13 @@ class Guard:
     def open_text(self, what: What, owner: str, stored: str | bytes, *, number: int = 0) -> str:
         """As it was before it was sealed. StoreError when it does not open."""
         return stored if isinstance(stored, str) else self.open(what, owner, stored, number=number).decode()
+
+    def label(self, what: What, owner: str, stored: str | bytes) -> str:
+        """A title or a tag for a list: one that does not open must not hide the others."""
+        try:
+            return self.open_text(what, owner, stored)
+        except (EvenerError, *MISFITS):
+            return UNREADABLE
 
 
 def _about(what: What, owner: str, number: int) -> str:

@@ -43,16 +43,16 @@ def move(connection: "sqlite3.Connection", thread: str, log: str) -> None:
 
 
 def summaries(connection: "sqlite3.Connection", thread: str, now: float, guard: Guard) -> list[Summary]:
-    """Every log, or those of one thread, the one that changed last first."""
+    """Every log, or those of one thread, the one that changed last first. A title that does not open is shown as such."""
     where, values = (" WHERE l.thread = ?", (thread,)) if thread else ("", ())
     tags: dict[str, list[str]] = {}
-    for owner, tag in connection.execute("SELECT l.thread, l.tag FROM tags l" + where, values):
-        tags.setdefault(owner, []).append(guard.open_text("tag", owner, tag))
-    found = connection.execute(LISTED + where + " ORDER BY l.changed DESC, l.number", values)
+    for owner, tag in connection.execute("SELECT l.thread, l.tag FROM tags l" + where, values).fetchall():
+        tags.setdefault(owner, []).append(guard.label("tag", owner, tag))
+    found = connection.execute(LISTED + where + " ORDER BY l.changed DESC, l.number", values).fetchall()
     return [
         Summary(
             log=log, thread=owner, harness=harness, events=events, began=began, changed=changed, head=bool(stands),
-            parent=parent, parent_seq=seq, title=guard.open_text("title", owner, title),
+            parent=parent, parent_seq=seq, title=guard.label("title", owner, title),
             tags=tuple(sorted(tags.get(owner, ()))), held=bool(claim) and until > now and not deserted(claim),
             erased=erased or 0.0,
         )

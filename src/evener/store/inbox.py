@@ -40,7 +40,7 @@ def notes(connection: "sqlite3.Connection", held: Held, guard: Guard) -> list[No
     """What is not settled, in order."""
     found = connection.execute(
         "SELECT key, kind, body, number FROM inbox WHERE log = ? AND settled = 0 ORDER BY number", (held.number,)
-    )
+    ).fetchall()
     return [
         Note(key, kind, guard.open_text("note", held.log, body, number=number), number) for key, kind, body, number in found
     ]

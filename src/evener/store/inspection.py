@@ -2,17 +2,29 @@
 
 from hashlib import sha256
 
-from evener.errors import EvenerError
-from evener.events import Event, Opened, decode_event, encode_event
+import msgspec
+
+from evener.errors import BadValue, EvenerError
+from evener.events import CallStarted, Event, Opened, decode_event, encode_event
 from evener.store.blanking import blanked
+from evener.store.catalog import label_of
 from evener.store.chain import digest_of, link, origin_of
-from evener.store.lines import BlobLine, BranchLine, End, EventLine, ThreadLine, bad, read
+from evener.store.funnel import Funnel
+from evener.store.kin import threads_inside
+from evener.store.lines import VERSION, BlobLine, BranchLine, End, EventLine, ThreadLine, bad, read
 from evener.store.moving import Branch, Record, Whole
 from evener.store.spool import Spool
 
-__all__ = ["Inspection"]
+__all__ = ["Inspection", "Section"]
 
 HASH = 32
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One thread of an export, and the hash of its lines."""
+
+    whole: Whole
+    digest: bytes
 
 
 class Inspection:
@@ -24,6 +36,10 @@ class Inspection:
         self._number = 0
         self._digest = sha256()
         self._thread: ThreadLine | None = None
+        self._section = sha256()  # of the lines of the present thread
+        self._past: list[Section] = []
+        self._logs: dict[str, str] = {}  # the thread of each log
+        self._starts: dict[str, list[tuple[str, str]]] = {}  # by thread: the logs and keys of calls
         self._branches: dict[str, Branch] = {}
         self._chains: dict[str, bytearray] = {}  # the links of each log, one after the other
         self._present: Branch | None = None
@@ -37,14 +53,14 @@ class Inspection:
         if self._ended:
             raise self._bad("a line stands after the end")
         match read(data, self._number):
-            case ThreadLine() as line if self._number == 1:
-                self._thread = line
+            case ThreadLine() as line if not self._blobs:
+                self._open(line)
             case BranchLine() as line if self._thread and not self._blobs:
                 self._begin(line.branch)
             case EventLine() as line if self._present and line.log == self._present.log and not self._blobs:
                 self._check_event(self._present, line.record)
                 self.cargo.add(line)
-            case BlobLine() as line if self._thread and line.digest not in self._blobs - {self._blob}:
+            case BlobLine() as line if self._starts and line.digest not in self._blobs - {self._blob}:
                 self._check_blob(line)
                 self.cargo.add(line)
             case End() as line:
@@ -53,23 +69,50 @@ class Inspection:
                 raise self._bad(f"a line of kind {type(line).__name__} cannot stand here")
         self.last = data.rstrip(b"\r\n") + b"\n"
         self._digest.update(self.last)
+        if not self._blobs:
+            self._section.update(self.last)
 
-    def whole(self) -> Whole:
-        """The thread, when its last line was right."""
-        thread = self._thread
-        if thread is None or not self._ended:
+    def sections(self) -> list[Section]:
+        """The thread and those of the agents inside it, when the last line was right."""
+        if not self._ended:
             raise self._bad("the end of the file is missing")
-        return Whole(thread.thread, thread.head, thread.title, thread.tags, tuple(self._branches.values()))
+        return self._past
+
+    def _open(self, line: ThreadLine) -> None:
+        self._close()
+        if line.version != VERSION or line.thread in self._starts:
+            raise self._bad("the thread has another version than the first, or stands here a second time")
+        self._check_labels(line)
+        self._thread, self._section = line, sha256()
+        self._starts[line.thread] = []
+
+    def _close(self) -> None:
+        """The present thread, if there is one, is complete."""
+        thread = self._thread
+        if thread is None:
+            return
+        self._check_complete()
+        if thread.head not in self._branches:
+            raise self._bad("the thread is not complete")
+        branches = tuple(self._branches.values())
+        whole = Whole(thread.thread, thread.head, thread.title, thread.tags, branches)
+        self._past.append(Section(whole, self._section.digest()))
+        self._thread, self._present, self._branches, self._chains = None, None, {}, {}
 
     def _begin(self, branch: Branch) -> None:
         self._check_complete()
-        if branch.log in self._branches:
+        if branch.log in self._logs:
             raise self._bad(f"the log {branch.log!r} begins a second time")
         if branch.parent and self._hash(branch.parent, branch.base) != branch.parent_hash:
             raise self._bad(f"event {branch.base} of the parent {branch.parent!r} is not there or has another hash")
         if not branch.parent and (branch.base or branch.parent_hash):
             raise self._bad("the root says that something stands before it")
+        if not branch.parent and (self._branches or self._thread is None or branch.log != self._thread.thread):
+            raise self._bad("a thread has one root, which has its id and stands first")
+        if branch.length <= branch.base:
+            raise self._bad(f"the log {branch.log!r} has no events of its own")
         self._branches[branch.log] = self._present = branch
+        self._logs[branch.log] = self._thread.thread if self._thread else ""
         self._chains[branch.log] = bytearray()
 
     def _check_event(self, branch: Branch, record: Record) -> None:
@@ -81,6 +124,12 @@ class Inspection:
             raise self._bad("the payload is of another kind or time than the line says")
         if record.seq == branch.base + 1:
             self._check_opening(branch, event)
+        if isinstance(event, CallStarted):
+            self._starts[self._logs[branch.log]].append((branch.log, event.key))
+        if record.seq == branch.length and record.at != branch.changed:
+            raise self._bad("the last event of the log has another time than the line of the log says")
+        if branch.erased is not None and record.erased is None:
+            raise self._bad("the log is said to be erased, and this event is not")
         if record.erased is None and digest_of(record.payload) != record.digest:
             raise self._bad("the payload has another digest than the line says")
         if record.erased is not None and encode_event(blanked(event)) != record.payload:
@@ -94,12 +143,18 @@ class Inspection:
     def _check_opening(self, branch: Branch, event: Event) -> None:
         thread = self._thread.thread if self._thread else ""
         said = event if isinstance(event, Opened) else Opened(at=event.at, thread=branch.log)
-        wanted = (thread, branch.harness, branch.parent, branch.base, branch.parent_hash)
-        if (said.thread, said.harness, said.parent, said.parent_seq, said.parent_hash) != wanted:
+        wanted = (thread, branch.harness, branch.began, branch.parent, branch.base, branch.parent_hash)
+        if (said.thread, said.harness, said.at, said.parent, said.parent_seq, said.parent_hash) != wanted:
             raise self._bad("the first event of the log says something else than the lines before it")
 
+    def _check_labels(self, line: ThreadLine) -> None:
+        try:
+            label_of(line.title, line.tags, Funnel())
+        except BadValue as error:
+            raise self._bad(str(error)) from None
+
     def _check_blob(self, line: BlobLine) -> None:
-        self._check_complete()
+        self._close()
         if self._blob and line.digest != self._blob:
             raise self._bad("a blob begins before the last part of the one before it")
         self._blobs.add(line.digest)
@@ -111,10 +166,12 @@ class Inspection:
             self._blob, self._content = "", sha256()
 
     def _finish(self, line: End) -> None:
-        self._check_complete()
-        thread = self._thread
-        if self._blob or thread is None or thread.head not in self._branches:
+        self._close()
+        if self._blob or not self._past:
             raise self._bad("the thread is not complete")
+        first, *others = self._starts
+        if set(others) - set(threads_inside(first, lambda thread: self._starts[thread], lambda log: self._logs.get(log, ""))):
+            raise self._bad("a thread in it does not lie inside a call of the first")
         if (line.lines, line.sha256) != (self._number - 1, self._digest.hexdigest()):
             raise self._bad("the lines before the end are not those that were written")
         self._ended = True

@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol
 from evener.errors import StoreError
 from evener.store import refusals
 from evener.store.erasing import named_in
-from evener.store.inspection import Inspection
+from evener.store.inspection import Inspection, Section
 from evener.store.lines import MOST_BYTES, VERSION, BlobLine, BranchLine, End, EventLine, Line, ThreadLine, bad, written
 from evener.store.log import Summary
 from evener.store.moving import Branch, Cargo, Chains, Record, Whole
@@ -47,18 +47,21 @@ class Portable(Protocol):
 
     async def get_blob(self, digest: str) -> bytes: ...
 
-    async def adopt(self, whole: Whole, cargo: Cargo) -> None:
-        """Take in a thread, whole or not at all."""
+    async def inside(self, thread: str) -> Sequence[str]: ...
+
+    async def adopt(self, wholes: Sequence[Whole], cargo: Cargo) -> None:
+        """Take in threads, all of them whole or nothing at all."""
         ...
 
 
 async def export_lines(store: Portable, thread: str) -> AsyncIterator[bytes]:
     """The lines of the thread of that id, or that the log of that id belongs to, each with its end.
 
-    Events that come while it is exported are not part of it.
+    The threads of agents inside its calls are part of it: without them a call would be begun again. Events that come while it
+    is exported are not.
     """
     digest, count = sha256(), 0
-    async for line in _lines(store, await store.outline(thread)):
+    async for line in _lines(store, [thread, *await store.inside(thread)]):
         data = written(line)
         digest.update(data)
         count += 1
@@ -72,15 +75,11 @@ async def import_lines(store: Portable, lines: Iterable[bytes] | AsyncIterable[b
     try:
         async for data in _each(lines):
             inspection.add(data)
-        whole = inspection.whole()
-        if not await store.logs(thread=whole.thread):
-            await store.adopt(whole, inspection.cargo)
-        elif not await _same(store, whole.thread, inspection):
-            raise StoreError(
-                f"The thread {whole.thread!r} is in this store already and is not the same, so nothing was taken in. "
-                "Import it into another store, or erase the one that is here."
-            )
-        return whole.thread
+        sections = inspection.sections()
+        new = [section.whole for section in sections if not await _is_there(store, section)]
+        if new:
+            await store.adopt(new, inspection.cargo)
+        return sections[0].whole.thread
     finally:
         inspection.cargo.close()
 
@@ -95,19 +94,28 @@ def file_lines(file: BinaryIO) -> Iterator[bytes]:
         yield data
 
 
-async def _lines(store: Portable, whole: Whole) -> AsyncIterator[Line]:
-    yield ThreadLine(VERSION, whole.thread, whole.head, whole.title, whole.tags)
-    chains, names = Chains(whole.branches), set[str]()
-    for found in whole.branches:
-        branch = chains.named(found)
-        yield BranchLine.of(branch)
-        async for record in _records(store, branch, chains):
-            names.update(named_in(record.payload))
-            yield EventLine.of(branch.log, record)
+async def _lines(store: Portable, threads: Iterable[str]) -> AsyncIterator[Line]:
+    names = set[str]()
+    for thread in threads:
+        async for line in _section(store, await store.outline(thread)):
+            if isinstance(line, EventLine):
+                names.update(named_in(bytes(line.payload)))
+            yield line
     for name in await store.blobs_among(names):
         content = await store.get_blob(name)
         for start in range(0, len(content) or 1, PART):
             yield BlobLine(name, content[start : start + PART], start + PART >= len(content))
+
+
+async def _section(store: Portable, whole: Whole) -> AsyncIterator[Line]:
+    """One thread, but for its blobs."""
+    yield ThreadLine(VERSION, whole.thread, whole.head, whole.title, whole.tags)
+    chains = Chains(whole.branches)
+    for found in whole.branches:
+        branch = chains.named(found)
+        yield BranchLine.of(branch)
+        async for record in _records(store, branch, chains):
+            yield EventLine.of(branch.log, record)
 
 
 async def _records(store: Portable, branch: Branch, chains: Chains) -> AsyncIterator[Record]:
@@ -130,11 +138,26 @@ def _as_it_is(_: int, payload: bytes) -> bytes:
     return payload
 
 
-async def _same(store: Portable, thread: str, inspection: Inspection) -> bool:
-    """Whether the thread that is there would be exported to the same bytes."""
-    async for data in export_lines(store, thread):
-        last = data
-    return last == inspection.last
+async def _is_there(store: Portable, section: Section) -> bool:
+    """Whether the thread is in the store already: it would be exported to the same bytes. Refuses one that is not the same."""
+    thread = section.whole.thread
+    there = await store.logs(thread=thread)
+    if not there:
+        return False
+    digest = sha256()
+    async for line in _section(store, await store.outline(thread)):
+        digest.update(written(line))
+    if digest.digest() == section.digest:
+        return True
+    if all(log.erased for log in there):
+        raise StoreError(
+            f"The thread {thread!r} was in this store and was erased, so nothing was taken in: what is erased here stays so. "
+            "Import it into another store."
+        )
+    raise StoreError(
+        f"The thread {thread!r} is in this store already and is not the same, so nothing was taken in. Import it into another "
+        "store, or erase the one that is here."
+    )
 
 
 async def _each(lines: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:

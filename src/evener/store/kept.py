@@ -23,7 +23,15 @@ class Glance(msgspec.Struct, frozen=True):
     at: float
 
 
+class Start(msgspec.Struct, frozen=True):
+    """What is known of a call that was started."""
+
+    key: str
+
+
+STARTED = b'"call_started"'
 _glance = msgspec.json.Decoder(Glance)
+_start = msgspec.json.Decoder(Start)
 
 
 class Kept:
@@ -66,6 +74,11 @@ class Kept:
         """The lines of its own events; nothing in place of an erased one."""
         lines = self.path(self.base, self.length)
         return [b"" if seq in self.digests else line for seq, line in enumerate(lines, self.base + 1)]
+
+    def keys_started(self) -> list[str]:
+        """The keys of the calls that were started in it, erased or not."""
+        lines = bytes(self.lines).split(b"\n")
+        return [_start.decode(line).key for line in lines if STARTED in line and _glance.decode(line).kind == "call_started"]
 
     def link(self, seq: int) -> Link:
         """The event of that number on the path, and its hash."""

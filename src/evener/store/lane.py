@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import RLock, Thread, current_thread
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evener.errors import StoreError
@@ -52,6 +53,7 @@ class Request(Generic[T]):
         try:
             self.result = self.job(connection)
         except StoreError as error:
+            _let_go(error)
             self.error = error
 
     def keep(self) -> None:
@@ -237,15 +239,18 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return True
 
 
-def in_turn(interlock: Interlock) -> Perform:
-    """The same, when it is this process's turn to write."""
+def in_turn(interlock: Interlock, then: Callable[["sqlite3.Connection"], None] | None = None) -> Perform:
+    """The same, when it is this process's turn to write, and `then` what is to be done after it."""
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         with interlock:
             try:
-                return writes(connection, group, path)
+                sound = writes(connection, group, path)
             except Exception as error:
                 raise _named(told(error, path), interlock.last()) from None
+            if sound and then is not None:
+                then(connection)
+            return sound
 
     return perform
 
@@ -265,6 +270,13 @@ def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
     return sound
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Drop what the frames of a refusal hold: a cursor that stays open there would keep the connection at a past moment."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _nothing(connection: "sqlite3.Connection") -> None:

@@ -6,7 +6,8 @@
     {"kind":"blob","digest":...,"content":"<base64>","last":true}                                 a large one in several parts
     {"kind":"end","lines":...,"sha256":...}                                                       of all bytes before
 
-A payload stands there byte for byte as it is stored, so that its digest can be checked.
+Threads of agents inside its calls follow it, each from its line of the first kind on; blobs come after all of them. A payload
+stands there byte for byte as it is stored, so that its digest can be checked.
 """
 
 from typing import Annotated, TypeVar

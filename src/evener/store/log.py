@@ -20,6 +20,7 @@ __all__ = [
     "Erased",
     "Finding",
     "Found",
+    "Hits",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
@@ -108,6 +109,14 @@ class Found(msgspec.Struct, frozen=True):
     excerpt: str
 
 
+class Hits(list[Found]):
+    """What a search found. `unread` is how many events it could not read and passed over: damaged, or of a newer Evener."""
+
+    def __init__(self, found: Iterable[Found] = (), *, unread: int = 0) -> None:
+        super().__init__(found)
+        self.unread = unread
+
+
 class Finding(msgspec.Struct, frozen=True):
     """What `verify` found at an event of a log (0: at the log; no log: at the store).
 
@@ -131,16 +140,19 @@ class Log(Protocol):
         """How many events it has; the number of the last one."""
         ...
 
-    async def append(self, *events: Event) -> None:
-        """Add events: all or none, durable when this returns. LeaseLost when somebody took over."""
+    async def append(self, *events: Event) -> tuple[Event, ...]:
+        """Add events: all or none, durable when this returns. LeaseLost when somebody took over.
+
+        Gives them as they are kept: the same, unless a secret was taken out of one.
+        """
         ...
 
     async def notes(self) -> Sequence[Note]:
         """What has been said to the log and is not settled yet, in order."""
         ...
 
-    async def settle(self, number: int, *events: Event) -> None:
-        """Append what a note led to and mark it as settled, in one step."""
+    async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
+        """Append what a note led to and mark it as settled, in one step. Gives the events as they are kept."""
         ...
 
     async def renew(self) -> None:
@@ -193,19 +205,24 @@ class Store(Protocol):
         """Every log, or those of one thread, the one that changed last first."""
         ...
 
+    async def inside(self, thread: str) -> Sequence[str]:
+        """The threads of agents inside the calls of this one, and inside theirs, as far as they are here."""
+        ...
+
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
         """Give the thread a title, or tags in place of those it had. What is not given stays."""
         ...
 
-    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
-        """Where all words of the text occur: in prompts, answers, results, titles and tags."""
+    async def search(self, text: str, *, limit: int = 50) -> Hits:
+        """Where all words of the text occur: in prompts, answers, results, titles and tags. What cannot be read is counted."""
         ...
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, for good; how many. Their numbers, kinds and hashes stay.
 
         Without numbers: everything of the log, with its inbox. The id of a thread stands for all its logs, its title and tags,
-        and the blobs that nobody else names. LeaseHeld while somebody runs it.
+        and the blobs that nobody else names. Agents inside the calls of what is erased whole are erased with it. LeaseHeld
+        while somebody runs it, or one of them.
         """
         ...
 

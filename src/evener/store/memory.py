@@ -11,12 +11,12 @@ from weakref import finalize
 import msgspec
 
 from evener.events import Event, Opened, decode_event, encode_event
-from evener.store import refusals
+from evener.store import kin, refusals
 from evener.store.catalog import label_of
 from evener.store.erasing_kept import erase_events, erase_logs
 from evener.store.funnel import Funnel
 from evener.store.kept import Kept
-from evener.store.log import Finding, Found, Lease, Link, Note, Summary
+from evener.store.log import Finding, Hits, Lease, Link, Note, Summary
 from evener.store.moving import Cargo, Record, Whole
 from evener.store.moving_memory import branch_of, records_of, taken_in
 from evener.store.patience import persist
@@ -46,27 +46,29 @@ class MemoryLog:
         """How many events it has."""
         return self._kept.length
 
-    async def append(self, *events: Event) -> None:
-        """Add events: all or none."""
-        lines = self._store._lines(events)
+    async def append(self, *events: Event) -> tuple[Event, ...]:
+        """Add events: all or none. Gives them as they are kept."""
+        kept, lines = self._store._lines(events)
         with self._store._lock:
             self._check()
             self._extend(events, lines)
+        return kept
 
     async def notes(self) -> Sequence[Note]:
         """What is not settled yet, in order."""
         with self._store._lock:
             return list(self._kept.unsettled.values())
 
-    async def settle(self, number: int, *events: Event) -> None:
-        """Append events and mark the note as settled, in one step."""
-        lines = self._store._lines(events)
+    async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
+        """Append events and mark the note as settled, in one step. Gives the events as they are kept."""
+        kept, lines = self._store._lines(events)
         with self._store._lock:
             self._check()
             if number not in self._kept.unsettled:
                 raise refusals.no_note(self._lease.log, number)
             self._extend(events, lines)
             del self._kept.unsettled[number]
+        return kept
 
     async def renew(self) -> None:
         """Keep the lease."""
@@ -220,9 +222,11 @@ class MemoryStore:
             self._check()
             if seqs is not None:
                 return erase_events(self._logs, self._kept(log), set(seqs), self._blobs)
-            erased = erase_logs(self._logs, log, self._clock(), self._blobs)
-            self._titles.pop(log, None)
-            self._tags.pop(log, None)
+            kept, threads = self._family(log)
+            erased = erase_logs(self._logs, kept, self._clock(), self._blobs)
+            for thread in threads:
+                self._titles.pop(thread, None)
+                self._tags.pop(thread, None)
             return erased
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
@@ -231,6 +235,15 @@ class MemoryStore:
             if log and not any(log in (name, kept.thread) for name, kept in self._logs.items()):
                 raise refusals.no_log(log)
         return []
+
+    async def inside(self, thread: str) -> Sequence[str]:
+        """The threads of agents inside the calls of this one, and inside theirs."""
+        with self._lock:
+            self._check()
+            owner = self._thread_of(thread) or thread
+            if not any(kept.thread == owner for kept in self._logs.values()):
+                raise refusals.no_log(thread)
+            return kin.threads_inside(owner, self._started, self._thread_of)
 
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
         """Give the thread a title, or tags in place of those it had."""
@@ -243,7 +256,7 @@ class MemoryStore:
             if label.tags is not None:
                 self._tags[owner] = label.tags
 
-    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+    async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Where all words of the text occur: in titles and tags, then in events, the newest first."""
         query = parse(text)
         with self._lock:
@@ -251,7 +264,7 @@ class MemoryStore:
             logs = sorted(self._logs.values(), key=lambda kept: kept.changed, reverse=True)
             summaries = [self._summary(kept) for kept in logs]
             lines = [kept.said() for kept in logs]
-        return found_in(query, zip(summaries, lines, strict=True))[:limit]
+        return Hits(found_in(query, zip(summaries, lines, strict=True))[:limit])
 
     async def backup(self, path: str | PathLike[str]) -> None:
         """Write what is kept as the file of a `SqliteStore`. Refuses to write over a file."""
@@ -282,18 +295,20 @@ class MemoryStore:
         with self._lock:
             return sorted(self._blobs.keys() & names)
 
-    async def adopt(self, whole: Whole, cargo: Cargo) -> None:
-        """Take in a thread from an export, whole or not at all."""
-        label = label_of(whole.title, whole.tags, self._funnel)
+    async def adopt(self, wholes: Sequence[Whole], cargo: Cargo) -> None:
+        """Take in threads from an export, all of them whole or nothing at all."""
+        labels = [label_of(whole.title, whole.tags, self._funnel) for whole in wholes]
+        names = {name for whole in wholes for name in (whole.thread, *(branch.log for branch in whole.branches))}
         with self._lock:
             self._check()
             for kept in self._logs.values():
-                if kept.thread == whole.thread or kept.log in {branch.log for branch in whole.branches}:
+                if kept.log in names or kept.thread in names:
                     raise refusals.already_there(kept.log)
-            logs, self._blobs = taken_in(whole, cargo, self._funnel, self._blobs)
+            logs, self._blobs = taken_in(wholes, cargo, self._funnel, self._blobs)
             self._logs |= {kept.log: kept for kept in logs}
-            self._heads[whole.thread] = whole.head
-            self._titles[whole.thread], self._tags[whole.thread] = label.title or "", label.tags or ()
+            for whole, label in zip(wholes, labels, strict=True):
+                self._heads[whole.thread] = whole.head
+                self._titles[whole.thread], self._tags[whole.thread] = label.title or "", label.tags or ()
 
     async def aclose(self) -> None:
         """Let go of everything: after this the store is empty and of no use."""
@@ -303,6 +318,20 @@ class MemoryStore:
                 kept.epoch += 1
             self._logs.clear()
             self._blobs.clear()
+
+    def _family(self, name: str) -> tuple[list[Kept], list[str]]:
+        """The logs of a thread and of the agents inside it, with all their threads; or one log and those inside that."""
+        if any(kept.thread == name for kept in self._logs.values()):
+            threads = [name, *kin.threads_inside(name, self._started, self._thread_of)]
+            return [kept for kept in self._logs.values() if kept.thread in threads], threads
+        logs = [name, *kin.logs_inside(name, self._started, self._thread_of)]
+        return [self._kept(log) for log in logs], []
+
+    def _started(self, thread: str) -> list[tuple[str, str]]:
+        return [(kept.log, key) for kept in self._logs.values() if kept.thread == thread for key in kept.keys_started()]
+
+    def _thread_of(self, log: str) -> str:
+        return self._logs[log].thread if log in self._logs else ""
 
     def _take(self, log: str, holder: str) -> MemoryLog:
         with self._lock:
@@ -344,11 +373,10 @@ class MemoryStore:
             held=kept.until > self._clock(), erased=kept.erased or 0.0,
         )  # fmt: skip
 
-    def _lines(self, events: Sequence[Event]) -> bytes:
-        clean = self._funnel.clean
-        if len(events) == 1:  # nearly always
-            return clean(encode_event(events[0])) + b"\n"
-        return b"".join([clean(encode_event(event)) + b"\n" for event in events])
+    def _lines(self, events: tuple[Event, ...]) -> tuple[tuple[Event, ...], bytes]:
+        """The events as they are kept, and their lines."""
+        kept, payloads = self._funnel.events(events)
+        return kept, b"\n".join((*payloads, b""))
 
     def _whole(self, log: str) -> Kept:
         kept = self._kept(log)

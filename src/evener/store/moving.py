@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from evener.errors import StoreError
 from evener.events import VERSION, Opened, decode_event, encode_event
+from evener.store import refusals
 from evener.store.chain import digest_of, link, origin_of
 
 __all__ = ["Blob", "Branch", "Cargo", "Chains", "Record", "Whole", "holds_a_secret"]
@@ -87,7 +88,12 @@ class Chains:
 
     def named(self, branch: Branch) -> Branch:
         """The branch with the hash that its parent has here."""
-        return replace(branch, parent_hash=self._hashes[branch.parent, branch.base]) if branch.parent else branch
+        if not branch.parent:
+            return branch
+        known = self._hashes.get((branch.parent, branch.base))
+        if known is None:  # the parent does not stand before it, or has no such event
+            raise refusals.damaged(branch.log, branch.base)
+        return replace(branch, parent_hash=known)
 
     def follow(self, branch: Branch, stored: Stored) -> "Following":
         """What links the records of that branch, one by one, in a store that keeps `stored(number, payload)` of each."""

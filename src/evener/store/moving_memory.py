@@ -3,7 +3,7 @@
 Links are those of the newest rule here, so a thread with older ones is linked anew on its way in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -38,13 +38,17 @@ def records_of(kept: Kept) -> list[Record]:
     return records
 
 
-def taken_in(whole: Whole, cargo: Cargo, funnel: Funnel, blobs: Mapping[str, bytes]) -> tuple[list[Kept], dict[str, bytes]]:
-    """The logs and the blobs of a thread that comes in, beside those that are there."""
-    chains, made = Chains(whole.branches), dict[str, Kept]()
-    for branch in map(chains.named, whole.branches):
-        records = (_newest(record) for record in cargo.records(branch.log))
-        lines = chains.linked(branch, records, lambda _, payload: funnel.clean(payload))
-        made[branch.log] = _kept(branch, list(lines), made.get(branch.parent))
+def taken_in(
+    wholes: Sequence[Whole], cargo: Cargo, funnel: Funnel, blobs: Mapping[str, bytes]
+) -> tuple[list[Kept], dict[str, bytes]]:
+    """The logs and the blobs of threads that come in, beside those that are there."""
+    made = dict[str, Kept]()
+    for whole in wholes:
+        chains = Chains(whole.branches)
+        for branch in map(chains.named, whole.branches):
+            records = (_newest(record) for record in cargo.records(branch.log))
+            lines = chains.linked(branch, records, lambda _, payload: funnel.clean(payload))
+            made[branch.log] = _kept(branch, list(lines), made.get(branch.parent))
     fresh = dict(blobs)
     for blob in cargo.blobs():
         if funnel.blob(blob.content) != blob.content:

@@ -1,6 +1,7 @@
 """Threads that leave a SQLite store and come into one, as SQL. What comes in comes in whole or not at all."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -31,30 +32,30 @@ def outline(connection: "sqlite3.Connection", thread: str, guard: Guard) -> Whol
     if found is None:
         raise refusals.no_log(thread)
     owner, title = found
-    tags = [
-        guard.open_text("tag", owner, tag) for (tag,) in connection.execute("SELECT tag FROM tags WHERE thread = ?", (owner,))
-    ]
-    rows = connection.execute(f"SELECT {LISTED} FROM logs WHERE thread = ? ORDER BY number", (owner,))
+    sealed = connection.execute("SELECT tag FROM tags WHERE thread = ?", (owner,)).fetchall()
+    tags = [guard.open_text("tag", owner, tag) for (tag,) in sealed]
+    rows = connection.execute(f"SELECT {LISTED} FROM logs WHERE thread = ? ORDER BY number", (owner,)).fetchall()
     branches = tuple(Branch(*row) for row in rows)
     return Whole(owner, heads.head(connection, owner), guard.open_text("title", owner, title), tuple(sorted(tags)), branches)
 
 
 def page(connection: "sqlite3.Connection", log: str, after: int, until: int, guard: Guard) -> list[Record]:
     """Some of the log's own events after number `after`, up to `until`, as they were before they were sealed."""
-    rows = connection.execute(
+    found = connection.execute(
         f"SELECT {STORED} FROM events WHERE log = (SELECT number FROM logs WHERE log = ?) AND seq > ? AND seq <= ?"
         " ORDER BY seq LIMIT ?",
         (log, after, until, ROWS),
     )
     records: list[Record] = []
-    for seq, version, rule, at, kind, digest, chain, payload, erased, stone in rows:
-        whole = isinstance(payload, bytes) and (
-            digest_of(payload) == digest if erased is None else stone_of(digest, erased, payload) == stone
-        )
-        if not whole or seq != after + len(records) + 1:
-            raise refusals.damaged(log, seq)
-        plain = guard.open("event", log, payload, number=seq)
-        records.append(Record(seq, version, rule, at, kind, bytes(digest), bytes(chain), plain, erased))
+    with closing(found) as rows:  # open, it would keep the connection at this moment
+        for seq, version, rule, at, kind, digest, chain, payload, erased, stone in rows:
+            whole = isinstance(payload, bytes) and (
+                digest_of(payload) == digest if erased is None else stone_of(digest, erased, payload) == stone
+            )
+            if not whole or seq != after + len(records) + 1:
+                raise refusals.damaged(log, seq)
+            plain = guard.open("event", log, payload, number=seq)
+            records.append(Record(seq, version, rule, at, kind, bytes(digest), bytes(chain), plain, erased))
     return records
 
 
@@ -68,14 +69,17 @@ def kept_blobs(connection: "sqlite3.Connection", names: Iterable[str]) -> list[s
     return sorted(found)
 
 
-def adopt(connection: "sqlite3.Connection", whole: Whole, cargo: Cargo, guard: Guard) -> list[Mark | Stone]:
-    """Take in a thread with all its branches and blobs. Gives what the sidecar is told: where they end, what is erased."""
-    for branch in whole.branches:
-        if connection.execute("SELECT 1 FROM logs WHERE log = ? OR thread = ?", (branch.log, whole.thread)).fetchone():
-            raise refusals.already_there(branch.log)
+def adopt(connection: "sqlite3.Connection", wholes: Sequence[Whole], cargo: Cargo, guard: Guard) -> list[Mark | Stone]:
+    """Take in threads with all branches and blobs. Gives what the sidecar is told: where they end, what is erased."""
+    for name in (name for whole in wholes for name in (whole.thread, *(branch.log for branch in whole.branches))):
+        if connection.execute("SELECT 1 FROM logs WHERE log = ? OR thread = ?", (name, name)).fetchone():
+            raise refusals.already_there(name)
     connection.execute("SAVEPOINT adoption")
     try:
-        return _adopted(connection, whole, cargo, guard)
+        told = [one for whole in wholes for one in _adopted(connection, whole, cargo, guard)]
+        for blob in cargo.blobs():
+            _shelve(connection, blob, guard)
+        return told
     except BaseException:
         connection.execute("ROLLBACK TO adoption")
         raise
@@ -90,8 +94,6 @@ def _adopted(connection: "sqlite3.Connection", whole: Whole, cargo: Cargo, guard
     for branch in map(chains.named, whole.branches):
         number = _begun(connection, whole.thread, branch, title, guard)
         told += _filled(connection, number, branch, chains.linked(branch, cargo.records(branch.log), _stored(branch, guard)))
-    for blob in cargo.blobs():
-        _shelve(connection, blob, guard)
     connection.execute("INSERT OR REPLACE INTO heads (thread, log) VALUES (?, ?)", (whole.thread, whole.head))
     tags = [(whole.thread, guard.seal_text("tag", whole.thread, tag)) for tag in label.tags or ()]
     connection.executemany("INSERT INTO tags (thread, tag) VALUES (?, ?)", tags)

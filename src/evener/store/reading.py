@@ -42,6 +42,13 @@ class Piece(msgspec.Struct, frozen=True):
 
 def pieces(connection: "sqlite3.Connection", log: str, *, after: int = 0, until: int | None = None) -> list[Piece]:
     """The pieces of the log's path that have the events after `after` up to `until`, the first one first."""
+    try:
+        return _pieces(connection, log, after, until)
+    except MISFITS:
+        raise refusals.damaged(log, 0) from None
+
+
+def _pieces(connection: "sqlite3.Connection", log: str, after: int, until: int | None) -> list[Piece]:
     number, base, length, head, *opening = log_of(connection, log, PLACE)
     name, end, last = log, bytes(head).hex(), length if until is None else min(until, length)
     found: list[Piece] = []
@@ -85,12 +92,11 @@ def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link
 
 
 def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: Guard) -> list[Event]:
-    """Those of one piece after number `after`."""
+    """Those of one piece after number `after`. The cursor is closed whatever happens: open, it would keep us at this moment."""
     log, seq, chain = piece.log, after, _chain_at(connection, piece, after)
     events: list[Event] = []
-    rows = connection.execute(
-        f"SELECT {ROW} FROM events WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq", (piece.number, seq, piece.until)
-    )
+    query = f"SELECT {ROW} FROM events WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
+    rows = connection.execute(query, (piece.number, seq, piece.until))
     try:
         for found, version, rule, at, kind, digest, stored, payload, erased, stone in rows:
             seq += 1
@@ -102,6 +108,8 @@ def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: G
             events.append(decode_event(guard.open("event", log, payload, number=seq), version))
     except MISFITS:
         raise refusals.damaged(log, seq) from None
+    finally:
+        rows.close()
     if seq != piece.until or (piece.end and chain.hex() != piece.end):
         raise refusals.damaged(log, seq)
     if piece.base and after == piece.base:

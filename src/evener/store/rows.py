@@ -30,6 +30,7 @@ __all__ = [
     "release",
     "renew",
     "row_of",
+    "rows_of",
     "take",
 ]
 
@@ -72,6 +73,12 @@ class Grown(msgspec.Struct, frozen=True):
 def row_of(event: Event, guard: Guard) -> Row:
     """The event as it is stored, but for the cipher: that needs to know the event's number."""
     return Row(event.at, KINDS[type(event)], guard.funnel.clean(encode_event(event)))
+
+
+def rows_of(events: tuple[Event, ...], guard: Guard) -> tuple[tuple[Event, ...], list[Row]]:
+    """The events as they are kept, and ready to be stored."""
+    kept, payloads = guard.funnel.events(events)
+    return kept, [Row(event.at, KINDS[type(event)], payload) for event, payload in zip(kept, payloads, strict=True)]
 
 
 def create(connection: "sqlite3.Connection", log: str, first: Event, claim: Claim, guard: Guard) -> tuple[Held, Grown]:

@@ -47,6 +47,7 @@ class Sidecar:
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".heads")
+        self._shortened = 0  # how large it was when we had shortened it last
 
     def mark(self, mark: Mark | None) -> None:
         """Add a checkpoint, if there is one."""
@@ -54,11 +55,18 @@ class Sidecar:
             self.add([mark])
 
     def add(self, entries: Iterable[Mark | Stone]) -> None:
-        """Add lines. A file that has grown large keeps the last mark of each log only."""
+        """Add lines. A file that has grown large keeps the last mark of each log only.
+
+        It is shortened when it passes a size, twice that, and so on: what it must keep may be larger than that, and is not to
+        be written again with each line.
+        """
         lines = b"".join(map(_line, entries))
         with suppress(OSError):
-            if lines and self._append(lines) > LARGEST:
-                self._shorten()
+            if not lines:
+                return
+            size = self._append(lines)
+            if _level(size) > _level(size - len(lines) - 1) and size >= 2 * self._shortened:
+                self._shortened = self._shorten()
 
     def read(self) -> Told:
         """All that it says, in order."""
@@ -75,17 +83,23 @@ class Sidecar:
             file.write(b"\n" + lines)
             return file.tell()
 
-    def _shorten(self) -> None:
+    def _shorten(self) -> int:
+        """The size of what is left."""
         entries = self.read().entries
         last = {(entry.store, entry.log): entry for entry in entries if isinstance(entry, Mark)}
         kept = [entry for entry in entries if isinstance(entry, Stone) or last[entry.store, entry.log] is entry]
         part = self.path.with_name(self.path.name + ".part")
         part.unlink(missing_ok=True)
         with open(part, "xb", opener=_private) as new:
-            new.write(b"".join(map(_line, kept)))
+            size = new.write(b"".join(map(_line, kept)))
             new.flush()
             os.fsync(new.fileno())
         part.replace(self.path)
+        return size
+
+
+def _level(size: int) -> int:
+    return (size // LARGEST).bit_length()
 
 
 def _private(path: str, flags: int) -> int:

@@ -16,7 +16,7 @@ from weakref import WeakSet, finalize
 import msgspec
 
 from evener.events import Event
-from evener.store import blobs, catalog, erasing, heads, inbox, moving_sql, reading, refusals, rows
+from evener.store import blobs, catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
 from evener.store.cipher import Cipher
 from evener.store.claim import new_claim
@@ -26,11 +26,12 @@ from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.interlock import Interlock
 from evener.store.lane import Lane, Perform, freely, in_turn, reads
-from evener.store.log import Damaged, Finding, Found, Lease, Link, Note, Summary
+from evener.store.log import Damaged, Finding, Hits, Lease, Link, Note, Summary
 from evener.store.moving import Cargo, Record, Whole
 from evener.store.patience import persist
 from evener.store.presence import Presence
-from evener.store.rows import Claim, Grown, Held, row_of
+from evener.store.remains import Remains
+from evener.store.rows import Claim, Grown, Held, rows_of
 from evener.store.sidecar import Sidecar
 from evener.store.verifying import verify
 
@@ -65,22 +66,24 @@ class SqliteLog:
         """How many events it has, as far as we wrote or read them."""
         return self._length
 
-    async def append(self, *events: Event) -> None:
+    async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
         store = self._store
-        added = [row_of(event, store._guard) for event in events]
+        kept, added = rows_of(events, store._guard)
         await self._write(partial(rows.append, held=self._held, rows=added, until=store._expiry(), guard=store._guard))
+        return kept
 
     async def notes(self) -> Sequence[Note]:
         """What is not settled yet, in order."""
         return await self._store._reader.run(partial(inbox.notes, held=self._held, guard=self._store._guard))
 
-    async def settle(self, number: int, *events: Event) -> None:
+    async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
         store = self._store
-        added = [row_of(event, store._guard) for event in events]
+        kept, added = rows_of(events, store._guard)
         settled = partial(inbox.settle, held=self._held, number=number, added=added, until=store._expiry(), guard=store._guard)
         await self._write(settled)
+        return kept
 
     async def renew(self) -> None:
         """Keep the lease."""
@@ -132,8 +135,9 @@ class SqliteStore:
         self._opener = partial(connect, place, busy, cipher)
         self._presence = Presence(place)
         self._sidecar = Sidecar(place)
+        self._remains = Remains(place)
         interlock = Interlock(place, busy)
-        self._writer = Lane(place, self._opener, in_turn(interlock), self._presence, interlock.close)
+        self._writer = Lane(place, self._opener, in_turn(interlock, self._remains.again), self._presence, interlock.close)
         self._reader = Lane(place, self._opener, reads, self._presence)
         self._seconds = lease
         self._clock = clock
@@ -162,7 +166,7 @@ class SqliteStore:
         claim = self._claim(holder)
         try:
             held, length = await persist(lambda: self._take(log, claim), patience)
-            events = await self.read(log, after=after)
+            events = await self._read_up_to(length, log, after)
         except BaseException:
             self._writer.send(partial(rows.release, log=log, mark=claim.mark))
             raise
@@ -214,7 +218,7 @@ class SqliteStore:
         surveyed = await self._apart(partial(erasing.survey, log=log, seqs=wanted, guard=self._guard), reads)
         job = partial(erasing.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
         stones = await self._writer.run(job, self._sidecar.add)
-        await self._apart(erasing.forget, freely)
+        await self._apart(self._remains.forget, freely)
         return len(stones)
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
@@ -225,16 +229,20 @@ class SqliteStore:
             return verify(connection, log, known, self._guard)
 
         try:
-            return await self._apart(job, reads)
+            return [*await self._apart(job, reads), *self._remains.told()]
         except Damaged as error:
             return [Finding("", 0, str(error))]
+
+    async def inside(self, thread: str) -> Sequence[str]:
+        """The threads of agents inside the calls of this one, and inside theirs."""
+        return await self._reader.run(partial(kin_sql.threads_inside, thread=thread, guard=self._guard))
 
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
         """Give the thread a title, or tags in place of those it had."""
         label = catalog.label_of(title, tags, self._guard.funnel)
         await self._writer.run(partial(catalog.describe, thread=thread, label=label, guard=self._guard))
 
-    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+    async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Where all words of the text occur: in titles and tags, then in events, the newest first."""
         return await catalog.search(self._reader.run, text, limit, self._clock(), self._guard)
 
@@ -260,9 +268,9 @@ class SqliteStore:
         """Those of the names that a blob has."""
         return await self._reader.run(partial(moving_sql.kept_blobs, names=list(names)))
 
-    async def adopt(self, whole: Whole, cargo: Cargo) -> None:
-        """Take in a thread from an export, whole or not at all."""
-        job = partial(moving_sql.adopt, whole=whole, cargo=cargo, guard=self._guard)
+    async def adopt(self, wholes: Sequence[Whole], cargo: Cargo) -> None:
+        """Take in threads from an export, all of them whole or nothing at all."""
+        job = partial(moving_sql.adopt, wholes=wholes, cargo=cargo, guard=self._guard)
         await self._writer.run(job, self._sidecar.add)
 
     async def aclose(self) -> None:
@@ -285,6 +293,16 @@ class SqliteStore:
     async def _take(self, log: str, claim: Claim) -> tuple[Held, int]:
         now = msgspec.structs.replace(claim, now=self._clock(), until=self._expiry())
         return await self._writer.run(partial(rows.take, log=log, claim=now))
+
+    async def _read_up_to(self, length: int, log: str, after: int) -> list[Event]:
+        """The events of a log that we hold: as many as the writer knows of. Whoever goes on from fewer does things twice."""
+        wanted = max(length - max(after, 0), 0)
+        events = await self.read(log, after=after)
+        if len(events) < wanted:  # the reader is behind
+            events = await self._apart(partial(reading.read, log=log, after=after, until=None, guard=self._guard), reads)
+        if len(events) != wanted:
+            raise refusals.lost(log, "") if len(events) > wanted else refusals.damaged(log, length)
+        return events
 
     def _claim(self, holder: str) -> Claim:
         return Claim(holder, new_claim(), self._clock(), self._expiry())

@@ -5,6 +5,7 @@ erased event says now must be a blank and nothing else.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from evener.errors import EvenerError
 from evener.events import VERSION, Event, Opened, decode_event, encode_event
 from evener.store import refusals
 from evener.store.blanking import blanked
-from evener.store.bookkeeping import around, media_in, shelves
+from evener.store.bookkeeping import around, labels, media_in, shelves
 from evener.store.chain import MISFITS, digest_of, link, origin_of, stone_of
 from evener.store.checkpoints import Mark, store_id
 from evener.store.guard import Guard
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 MOST_FAULTS = 20
-LOG = "number, log, base, length, head, thread, harness, began, parent, parent_seq, parent_hash"
+LOG = "number, log, base, length, head, thread, harness, began, changed, parent, parent_seq, parent_hash"
 ROW = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"
 MISSING = (
     "The sidecar file is missing. What is in the store was checked, but whether the end of a log was lost cannot be told. "
@@ -47,6 +48,7 @@ class Place(msgspec.Struct, frozen=True):
     thread: str
     harness: str
     began: float
+    changed: float
     parent: str
     parent_seq: int
     parent_hash: str
@@ -101,6 +103,7 @@ def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Guard)
     if not log:
         found += [*_safely("", _file(connection)), *_absent(places, witness), *_safely("", shelves(connection, guard))]
     found += _safely("", around(connection, {place.number for place in places} if log else None))
+    found += _safely("", labels(connection, {place.thread for place in places}, guard))
     found += [Finding("", 0, what, damage=False) for what in _doubts(connection, places, told, witness)]
     check = Check(witness, guard, frozenset(digest for (digest,) in connection.execute("SELECT digest FROM blobs")))
     for place in places:
@@ -163,7 +166,7 @@ def _doubts(connection: "sqlite3.Connection", places: Iterable[Place], told: Tol
 def _log(connection: "sqlite3.Connection", place: Place, check: Check) -> Iterator[Finding]:
     """One log: its events, then what others know of it."""
     chains = {place.base: b""}
-    seq, chain = place.base, origin_of(place.log)
+    seq, chain, at = place.base, origin_of(place.log), place.changed
     for row in _rows(connection, place.number):
         if row.seq != seq + 1:
             yield Finding(place.log, seq + 1, _gap(seq + 1, row.seq))
@@ -171,16 +174,19 @@ def _log(connection: "sqlite3.Connection", place: Place, check: Check) -> Iterat
             yield from _event(place, row, chain, check)
         if row.erased is not None and not check.witness.knows(place.log, row):
             yield Finding(place.log, row.seq, "It was erased, and the sidecar does not know of that.", damage=False)
-        seq, chain = row.seq, row.chain
+        seq, chain, at = row.seq, row.chain, row.at
         chains[seq] = chain
     if (seq, chain) != (place.length, place.head):
         yield Finding(place.log, seq, f"The log ends here, and not as it should with event {place.length}.")
+    if at != place.changed:
+        yield Finding(place.log, seq, "The list of logs has another time for the last change than the last event.")
     yield from (Finding(place.log, known, what) for known, what in _known(connection, place, check.witness, chains))
 
 
 def _rows(connection: "sqlite3.Connection", number: int) -> Iterator[Row]:
-    for row in connection.execute(f"SELECT {ROW} FROM events WHERE log = ? ORDER BY seq", (number,)):
-        yield Row(*row)
+    with closing(connection.execute(f"SELECT {ROW} FROM events WHERE log = ? ORDER BY seq", (number,))) as rows:
+        for row in rows:
+            yield Row(*row)
 
 
 def _event(place: Place, row: Row, before: bytes, check: Check) -> Iterator[Finding]:

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
         turn,
     )
     from evener.testing.transports import FakeAnswer, FakeTransport, Gate
+    from evener.transport.cassette import CassetteMiss, open_cassette
 
 __all__ = [
     "Call",
+    "CassetteMiss",
     "Empty",
     "FakeAnswer",
     "FakeServer",
@@ -57,23 +59,25 @@ __all__ = [
     "calls",
     "check_request",
     "faults",
+    "open_cassette",
     "says",
     "turn",
 ]
 
 
 _HOMES = {
-    "servers": (
+    "evener.testing.servers": (
         "Call Empty FakeServer Html Native Raw Received Redirect Refusal Rejected Status Text Thinking Tokens Turn faults turn"
     ),
-    "scripted_model": "ScriptedModel calls says",
-    "transports": "FakeAnswer FakeTransport Gate",
+    "evener.testing.scripted_model": "ScriptedModel calls says",
+    "evener.testing.transports": "FakeAnswer FakeTransport Gate",
+    "evener.transport.cassette": "CassetteMiss open_cassette",
 }
 
 
 def __getattr__(name: str) -> object:
     for home, names in _HOMES.items():
         if name in names.split():
-            found: object = getattr(import_module(f"evener.testing.{home}"), name)
+            found: object = getattr(import_module(home), name)
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -198,7 +198,8 @@ class ReasoningBlock(
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True):
     """The model asks for a tool. `raw` is the JSON text of the arguments as the model wrote it; a mapping is taken, too.
 
-    Arguments that do not parse are kept as they are: `args` then raises, `parses` tells.
+    Arguments that do not parse are kept as they are: `args` then raises, `parses` tells. `redacted`: they are not all that the
+    model wrote, because something was taken out before they were stored. Such a call must not run.
     """
 
     id: str
@@ -206,6 +207,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
     raw: str = "{}"
     seal: Seal | None = None
     cache: CacheTtl = ""
+    redacted: bool = False
 
     def __post_init__(self) -> None:
         if type(self.raw) is not str and isinstance(self.raw, Mapping):

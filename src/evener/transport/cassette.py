@@ -27,6 +27,7 @@ from evener.transport.cassette_scrub import (
     secret_pattern,
 )
 from evener.transport.exchange import Request, Response, Transport
+from evener.transport.http import shared_transport
 
 __all__ = ["CassetteMiss", "Player", "Recorder", "open_cassette"]
 
@@ -46,6 +47,7 @@ def open_cassette(
 ) -> "Recorder | Player":
     """A player of the file, or a recorder of what `inner` does; `auto` plays a file that exists and records one that does not.
 
+    Without `inner` the transport that all models share is recorded.
     `secrets` are texts that must not be stored, beyond the credentials of each request, which never are. Close it.
     """
     match mode:
@@ -54,11 +56,7 @@ def open_cassette(
         case "auto" if Path(path).exists():
             return Player(path, secrets=secrets)
         case "record" | "auto":
-            if inner is None:
-                raise UsageError(
-                    f"Recording {path} needs a transport to send with. Pass it as inner=, or replay a recorded one."
-                )
-            return Recorder(inner, path, secrets=secrets)
+            return Recorder(inner or shared_transport(), path, secrets=secrets)
         case _:
             assert_never(mode)
 

@@ -4,10 +4,12 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
 
-from evener.errors import EvenerError
+from evener.errors import EvenerError, UsageError
 from evener.transport.exchange import Deadlines
-from evener.transport.failures import broken_off, closed_early, malformed, not_http, timed_out
+from evener.transport.failures import broken_off, closed_early, cut_head, malformed, not_http, timed_out
 from evener.transport.framing import Framing, NotHttp
 
 __all__ = ["PIECE", "Connection", "Terms"]
@@ -33,6 +35,7 @@ class Connection(asyncio.Protocol):
     """Begin an exchange, await its head, take its pieces until there are none. `failure` is why there will be no more.
 
     Waiting for bytes has a deadline, and so has the whole; one timer looks after both, and what arrives only notes the time.
+    `release` gives back what an exchange holds beside the connection; it is called when the exchange fails.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,7 +44,6 @@ class Connection(asyncio.Protocol):
         self._terms: Terms | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # when bytes last came, or when somebody began to wait for them
-        self._patience = 0.0
         self._waiter: asyncio.Future[None] | None = None
         self._full = False  # the system takes no more at the moment
         self._paused = False
@@ -52,21 +54,20 @@ class Connection(asyncio.Protocol):
         """Whether its socket is closed, too."""
         self.answer = Framing()
         self.failure: EvenerError | None = None
-        self.on_failure: Callable[[], None] | None = None
+        self.release: Callable[[], None] | None = None
         self.idle_since = 0.0
 
     # One exchange.
 
-    def begin(self, terms: Terms, *, sending: float = 0.0, tunnel: bool = False) -> None:
-        """A new exchange. The first bytes may take `sending` seconds longer than others."""
+    def begin(self, terms: Terms, method: str) -> None:
+        """A new exchange."""
         self._terms = terms
-        self.answer = Framing(tunnel=tunnel)
+        self.answer = Framing(method)
         self.failure = None
         self._since = now = self._loop.time()
-        self._patience = terms.deadlines.idle + sending
-        self._timer = self._loop.call_at(min(terms.end, now + self._patience), self._look)
+        self._timer = self._loop.call_at(min(terms.end, now + terms.deadlines.idle), self._look)
         if self._lost:
-            self._fail(closed_early(terms.place))
+            self.fail(closed_early(terms.place))
 
     def write(self, data: bytes) -> None:
         """Send; nothing is sent on a connection that is gone."""
@@ -77,6 +78,8 @@ class Connection(asyncio.Protocol):
         """Until the system takes more; an answer that comes meanwhile, or a failure, ends the wait, too."""
         while self._full and not self.answer.status and self.failure is None:
             await self._wait()
+        for _ in range(2):  # what has come is seen before more is sent: the loop looks for it behind those who are ready
+            await asyncio.sleep(0)
 
     async def head(self) -> Framing:
         """The answer, when its head is whole."""
@@ -84,8 +87,6 @@ class Connection(asyncio.Protocol):
             if self.failure is not None:
                 raise self.failure
             await self._wait()
-        if self._terms is not None:
-            self._patience = self._terms.deadlines.idle
         return self.answer
 
     async def read(self) -> bytes:
@@ -100,14 +101,12 @@ class Connection(asyncio.Protocol):
 
     def end(self) -> bool:
         """The exchange is over, whether it came to its end or not. True: the connection may carry another one."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.on_failure = None
+        self.release = None
         fit = self.answer.ended and self.answer.reusable and not (self._lost or self._full or self._paused)
         if not fit or self.failure is not None:
             self.abort()
             return False
+        self._still()
         self._terms = None
         self._pieces.clear()
         self._size = 0
@@ -117,7 +116,7 @@ class Connection(asyncio.Protocol):
     @property
     def ended(self) -> bool:
         """Whether all has been read."""
-        return self.answer.ended and not self._pieces
+        return self.answer.ended and not self._pieces and self.failure is None
 
     @property
     def lost(self) -> bool:
@@ -126,17 +125,35 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Cut it."""
+        self._still()
+        self._lost = True
         if self._transport is not None:
             self._transport.abort()
-        self._lost = True
 
-    async def secure(self, context: ssl.SSLContext, host: str) -> None:
+    def fail(self, failure: EvenerError) -> None:
+        """Cut it, and have whoever reads know why; what came before can still be read."""
+        if self.failure is None:
+            self.failure = failure
+        self.abort()
+        self._wake()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Release what the exchange holds, unless that has been done."""
+        if self.release is not None:
+            self.release()
+
+    def forget(self) -> None:
+        """Nobody will read the answer. From any thread."""
+        with suppress(RuntimeError):  # its loop has ended, and so has all that was in it
+            self._loop.call_soon_threadsafe(self.let_go)
+
+    async def secure(self, context: ssl.SSLContext, host: str, *, within: float) -> None:
         """Speak TLS from here on, through a tunnel that has been opened."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._terms = self._timer = None
-        made = None if self._transport is None else await self._loop.start_tls(
-            self._transport, self, context, server_hostname=host
+        self._still()
+        self._terms = None
+        made = None if self._transport is None or self._lost else await self._loop.start_tls(
+            self._transport, self, context, server_hostname=host, ssl_handshake_timeout=within
         )  # fmt: skip
         if made is None:
             raise ConnectionResetError
@@ -145,10 +162,11 @@ class Connection(asyncio.Protocol):
     # What the loop tells us.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
 
     def data_received(self, data: bytes) -> None:
+        if self._lost:
+            return
         if self._terms is None:
             self.abort()  # nobody asked: what comes now would be taken for an answer to what is asked next
             return
@@ -157,7 +175,7 @@ class Connection(asyncio.Protocol):
         try:
             pieces = self.answer.feed(data)
         except NotHttp:
-            self._fail(not_http(self._terms.place) if headless else malformed(self._terms.place))
+            self.fail(not_http(self._terms.place) if headless else malformed(self._terms.place))
             return
         if pieces:
             self._pieces += pieces
@@ -168,11 +186,12 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        self._finish(reset=False)
+        self._finish(farewell=True)
+        self._lost = True
         return False
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._finish(reset=error is not None)
+    def connection_lost(self, _: Exception | None) -> None:
+        self._finish(farewell=False)
         self._lost = self.gone = True
         self._full = False
         self._wake()
@@ -186,41 +205,49 @@ class Connection(asyncio.Protocol):
 
     # In between.
 
-    def _finish(self, *, reset: bool) -> None:
-        """Nothing more comes. Where only the end of the connection ends the answer, a reset is no end."""
+    def _finish(self, *, farewell: bool) -> None:
+        """Nothing more comes. Where only the end of the connection ends the answer, the other side must have said so."""
         terms, answer = self._terms, self.answer
         if terms is None or answer.ended or self.failure is not None:
             return
         if not answer.status:
-            self._fail(closed_early(terms.place))
-        elif (reset and not answer.framed) or not answer.finish():
-            self._fail(broken_off(terms.place))
+            self.fail(cut_head(terms.place) if answer.begun else closed_early(terms.place))
+        elif not (answer.framed or (farewell and self._said_goodbye())) or not answer.finish():
+            self.fail(broken_off(terms.place))
         self._wake()
 
-    def _fail(self, failure: EvenerError) -> None:
-        if self.failure is None:
-            self.failure = failure
-        self.abort()
-        self._wake()
-        if self.on_failure is not None:
-            self.on_failure()
+    def _said_goodbye(self) -> bool:
+        """Whether an end is the server's: where TLS is spoken, anybody on the way can end a connection, but not say so."""
+        secured = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        try:
+            return secured is None or not secured.read(1)
+        except ssl.SSLError:
+            return False
+
+    def _still(self) -> None:
+        """No timer any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _look(self) -> None:
         """The time of the timer has come: is there a deadline that has passed?"""
         terms = self._terms
         if terms is None:
             return
-        now = self._loop.time()
+        now, idle = self._loop.time(), terms.deadlines.idle
         since = now if self._waiter is None else self._since
         if now >= terms.end:
             self._pieces.clear()
-            self._fail(timed_out("total", terms.deadlines.total, terms.place))
-        elif now >= since + self._patience:
-            self._fail(timed_out("idle", terms.deadlines.idle, terms.place))
+            self.fail(timed_out("total", terms.deadlines.total, terms.place))
+        elif now >= since + idle:
+            self.fail(timed_out("idle", idle, terms.place))
         else:
-            self._timer = self._loop.call_at(min(terms.end, since + self._patience), self._look)
+            self._timer = self._loop.call_at(min(terms.end, since + idle), self._look)
 
     async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise UsageError("Two read the same answer at once. Read it in one place, and hand on what came.")
         waiter = self._waiter = self._loop.create_future()
         self._since = self._loop.time()
         try:

@@ -1,27 +1,30 @@
 """Opens connections: to a server, or through a proxy; TLS is always verified. Every failure is an error of ours."""
 
 import asyncio
-import socket
+import re
 import ssl
-from collections import deque
 from functools import lru_cache
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import msgspec
 
 from evener.errors import BadValue, EvenerError
 from evener.transport.connection import Connection, Terms
-from evener.transport.failures import dial_failure, place_of, proxy_refused, timed_out
+from evener.transport.failures import beside, dial_failure, place_of, proxy_refused, timed_out
 from evener.transport.framing import head_bytes
 from evener.transport.proxies import Proxy
+from evener.transport.sockets import connected
 
 __all__ = ["Route", "dial", "route_of"]
 
-Place = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
-Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Place]
+LABEL = r"[a-z0-9_-]{1,63}"
+AUTHORITY = re.compile(
+    rf"(?:(?P<name>(?:{LABEL}\.)*{LABEL}\.?)|\[(?P<address>[0-9a-f:.]+)\])(?::(?P<port>\d{{0,5}}))?", re.I | re.A
+)
 PORTS = {"http": 80, "https": 443}
-NEXT_ADDRESS = 0.25
-"""Seconds after which the next address of a host is tried beside the first."""
+PATIENCE = 1.0
+"""Seconds after the deadline for connecting: that is ours to notice, before the event loop's own."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -41,16 +44,22 @@ class Route(msgspec.Struct, frozen=True):
 @lru_cache(64)
 def route_of(base: str, proxy: Proxy | None) -> Route:
     """The route to an address. Raises BadValue for one that leads nowhere."""
-    parts = urlsplit(base)
+    place = place_of(base)
+    scheme, _, authority = base.partition("://")
+    if "@" in authority:
+        raise BadValue(f"A request to {place!r} cannot be sent: its address has credentials. Put them into a header.")
+    found = AUTHORITY.fullmatch(authority)
+    port = int(found["port"] or PORTS[scheme]) if found is not None else 0
+    if found is None or not 0 < port < 65536 or not _is_address(found["address"] or "::"):
+        raise BadValue(f"A request to {place!r} cannot be sent: its address must have a host, and a port from 1 to 65535.")
+    return Route((found["name"] or found["address"]).lower(), port, scheme == "https", proxy)
+
+
+def _is_address(host: str) -> bool:
     try:
-        host, port = parts.hostname, parts.port
+        return ip_address(host).version == 6
     except ValueError:
-        host = port = None
-    if not host:
-        raise BadValue(f"A request to {place_of(base)!r} cannot be sent: its address must have a host, and a port up to 65535.")
-    if parts.username is not None or parts.password is not None:
-        raise BadValue(f"A request to {place_of(base)!r} cannot be sent: its address has credentials. Put them into a header.")
-    return Route(host, port or PORTS[parts.scheme], parts.scheme == "https", proxy)
+        return False
 
 
 async def dial(route: Route, terms: Terms, ca_file: str | None) -> Connection:
@@ -62,7 +71,7 @@ async def dial(route: Route, terms: Terms, ca_file: str | None) -> Connection:
     try:
         async with asyncio.timeout_at(late) as clock:
             try:
-                await _reach(route, connection, ca_file)
+                await _reach(route, connection, terms, ca_file)
                 proxied = False
                 if route.tunnelled:
                     await _tunnel(route, connection, terms, ca_file)
@@ -82,7 +91,7 @@ async def dial(route: Route, terms: Terms, ca_file: str | None) -> Connection:
     raise failure  # outside the handler: what it was made from is of no use to anybody
 
 
-async def _reach(route: Route, connection: Connection, ca_file: str | None) -> None:
+async def _reach(route: Route, connection: Connection, terms: Terms, ca_file: str | None) -> None:
     """The server, or the proxy before it."""
     loop = asyncio.get_running_loop()
     host, port, secure = route.host, route.port, route.secure
@@ -90,59 +99,18 @@ async def _reach(route: Route, connection: Connection, ca_file: str | None) -> N
         parts = urlsplit(route.proxy.url)
         host, port, secure = parts.hostname or "", parts.port or 80, parts.scheme == "https"
     context = _trust(ca_file) if secure else None
-    found = await _socket(host, port)
+    found = await connected(host, port)
     try:
-        await loop.create_connection(lambda: connection, sock=found, ssl=context, server_hostname=host if secure else None)
+        await loop.create_connection(
+            lambda: connection,
+            sock=found,
+            ssl=context,
+            server_hostname=host.rstrip(".") if secure else None,
+            ssl_handshake_timeout=terms.deadlines.connect + PATIENCE if secure else None,
+        )
     except BaseException:
         found.close()
         raise
-
-
-async def _socket(host: str, port: int) -> socket.socket:
-    """A socket that is connected to one of the host's addresses: the first that answers, tried a moment apart."""
-    loop = asyncio.get_running_loop()
-    left = deque(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    if len(left) == 1:
-        return await _connected(left[0])
-    tried: list[asyncio.Task[socket.socket]] = []
-    failed: list[BaseException] = []
-    try:
-        while left or len(failed) < len(tried):
-            if left:
-                tried.append(loop.create_task(_connected(left.popleft())))
-            running = [task for task in tried if not task.done()] or tried[-1:]
-            await asyncio.wait(running, timeout=NEXT_ADDRESS if left else None, return_when=asyncio.FIRST_COMPLETED)
-            for task in [task for task in tried if task.done()]:
-                error = task.exception()
-                if error is None:
-                    tried.remove(task)
-                    return task.result()
-                if error not in failed:
-                    failed.append(error)
-        raise failed[0]
-    finally:
-        for task in tried:
-            task.cancel()
-            task.add_done_callback(_unwanted)
-
-
-async def _connected(address: Address) -> socket.socket:
-    family, kind, protocol, _, place = address
-    made = socket.socket(family, kind, protocol)
-    try:
-        made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        await asyncio.get_running_loop().sock_connect(made, place)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
-def _unwanted(task: "asyncio.Task[socket.socket]") -> None:
-    """Another address was quicker, or nobody waits any more."""
-    if not task.cancelled() and task.exception() is None:
-        task.result().close()
 
 
 async def _tunnel(route: Route, connection: Connection, terms: Terms, ca_file: str | None) -> None:
@@ -152,13 +120,14 @@ async def _tunnel(route: Route, connection: Connection, terms: Terms, ca_file: s
     headers = [("host", target)]
     if route.proxy is not None and route.proxy.authorization:
         headers.append(("proxy-authorization", route.proxy.authorization))
-    connection.begin(terms, tunnel=True)
+    connection.begin(Terms(beside(terms.place), terms.deadlines, terms.end), "CONNECT")
     connection.write(head_bytes("CONNECT", target, headers))
     answer = await connection.head()
     if not 200 <= answer.status < 300:
-        connection.end()
         raise proxy_refused(answer.status, terms.place)
-    await connection.secure(_trust(ca_file), route.host)
+    if connection.failure is not None:
+        raise connection.failure
+    await connection.secure(_trust(ca_file), route.host.rstrip("."), within=terms.deadlines.connect + PATIENCE)
 
 
 @lru_cache(16)

@@ -14,8 +14,10 @@ from evener.errors import ConnectFailed, EvenerError, TimedOut, TruncatedStream,
 
 __all__ = [
     "Deadline",
+    "beside",
     "broken_off",
     "closed_early",
+    "cut_head",
     "dial_failure",
     "malformed",
     "not_http",
@@ -31,12 +33,13 @@ MEANT: dict[Deadline, str] = {
     "idle": "nothing came from {place} for {seconds} seconds",
     "total": "the exchange with {place} was not over after {seconds} seconds",
 }
-NUMBER = re.compile(r"\[Errno (\d+)\]")
+AUTHORITY = re.compile(r"(?:[\w.~%-]+|\[[\w.:%]+\])(?::\d{0,5})?")
 REASONS = {
     errno.ECONNREFUSED: "nothing listens there",
     errno.EHOSTUNREACH: "there is no route to it",
     errno.ENETUNREACH: "there is no route to it",
     errno.ECONNRESET: "it closed the connection at once",
+    errno.ECONNABORTED: "it closed the connection at once",
     errno.EMFILE: "this process has too many files open",
     errno.EADDRNOTAVAIL: "the address cannot be used from here",
     errno.ETIMEDOUT: "the operating system gave up waiting",
@@ -45,8 +48,18 @@ REASONS = {
 
 def place_of(url: str) -> str:
     """The host, and the port where one is written: all of an address that may be shown."""
-    authority = urlsplit(url).netloc.rpartition("@")[2]
-    return authority or "an address without a host"
+    try:
+        authority = urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        authority = ""
+    if not authority:
+        return "an address without a host"
+    return authority if AUTHORITY.fullmatch(authority) else "an address with an odd host"  # it may be half of a password
+
+
+def beside(place: str) -> str:
+    """The proxy on the way to a place, where a place is named."""
+    return f"the proxy on the way to {place}"
 
 
 def timed_out(deadline: Deadline, seconds: float, place: str) -> TimedOut:
@@ -57,12 +70,13 @@ def timed_out(deadline: Deadline, seconds: float, place: str) -> TimedOut:
 
 def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
     """Why no connection stands. `proxy`: it was the way to a proxy that failed."""
+    peer = beside(place) if proxy else place
     match error:
         case ssl.SSLCertVerificationError():
-            return _untrusted(error, place)
+            return _untrusted(error, peer)
         case ssl.SSLError():
             return ConnectFailed(
-                f"No secure connection to {place} could be made: the TLS handshake failed. "
+                f"No secure connection to {peer} could be made: the TLS handshake failed. "
                 "Check that the address is right and that https:// is spoken on this port."
             )
         case _ if proxy:
@@ -87,6 +101,14 @@ def not_http(place: str) -> WireError:
 def closed_early(place: str) -> TruncatedStream:
     """Nothing came."""
     return TruncatedStream(f"{place} closed the connection before it answered. Send the request again.")
+
+
+def cut_head(place: str) -> WireError:
+    """An answer began. No TransportError: a request that was answered must not be sent again by itself."""
+    return WireError(
+        f"{place} broke off in the first lines of its answer, so it does not count. The request may have been carried out: "
+        "send it again if that does no harm."
+    )
 
 
 def proxy_refused(status: int, place: str) -> ConnectFailed:
@@ -118,8 +140,6 @@ def _untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed
 
 
 def _reason(error: OSError) -> str:
-    """What the system said; where several addresses were tried, what it said of the first."""
-    number = error.errno
-    if number is None and (found := NUMBER.search(str(error))):
-        number = int(found[1])
-    return REASONS.get(number or 0, f"the operating system said {type(error).__name__}")
+    """What the system said; where the event loop said it instead, a connection was closed."""
+    number = error.errno or (errno.ECONNRESET if isinstance(error, ConnectionError) else 0)
+    return REASONS.get(number, f"the operating system said {type(error).__name__}")

@@ -19,13 +19,15 @@ HEAD, LINES, LINE = 64 * 1024, 128, 4 * 1024
 INTERIM = 64
 """Heads of 1xx before the one that counts."""
 SWITCHING = 101
-BODYLESS = (204, 304)
+BODYLESS = (SWITCHING, 204, 304)
 
 START = b"HTTP/1."
 STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n\0]*)?", re.ASCII)
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
-SENT = re.compile(rf"(?:{TOKEN}: [\t -~\x80-\xff]*\r\n)*")
+SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
+"""A head as it is checked: what stands between its parts is allowed in none of them."""
+FORBIDDEN = re.compile(rb"[\r\n\0]")
 HEX = b"0123456789abcdefABCDEF"
 MOST_HEX = 15
 
@@ -36,32 +38,37 @@ class NotHttp(Exception):
 
 def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
     """The head of a request. Raises BadValue for what cannot be one; says nothing of the values, which may be secrets."""
-    lines = [f"{name}: {value}\r\n" for name, value in headers]
-    fields = "".join(lines)
-    if not SENT.fullmatch(fields) or fields.count("\n") != len(lines):
+    lines = [f"{name}\r{value}\n" for name, value in headers]
+    text = f"{method} {target} HTTP/1.1\n{''.join(lines)}\n"
+    if not SENT.fullmatch(text) or text.count("\n") != len(lines) + 2:
         raise BadValue(
-            "The request cannot be sent: one of its headers has a character that HTTP forbids, a line break for example. "
-            "Look for one at the end of a key or of an extra header."
+            "The request cannot be sent: its method or one of its headers has a character that HTTP forbids, a line break "
+            "for example. Look for one at the end of a key or of an extra header."
         )
-    return f"{method} {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1")
+    return text.replace("\r", ": ").replace("\n", "\r\n").encode("latin-1")
 
 
 class Framing:
-    """One answer while it comes. `reusable`: after its end the connection may carry another. `tunnel`: it is to a CONNECT."""
+    """The answer to a request of this method while it comes. `reusable`: after its end the connection may carry another."""
 
-    __slots__ = ("_held", "_interim", "_left", "_part", "_tunnel", "ended", "framed", "headers", "reusable", "status")
+    __slots__ = ("_held", "_interim", "_left", "_method", "_part", "ended", "framed", "headers", "reusable", "status")
 
-    def __init__(self, *, tunnel: bool = False) -> None:
+    def __init__(self, method: str = "POST") -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.ended = False
         self.reusable = False
         self.framed = True
-        self._tunnel = tunnel
+        self._method = method
         self._held = b""
         self._left = 0  # bytes of the body, or of the present chunk, that are still to come
         self._part = "head"
         self._interim = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has come."""
+        return bool(self.status or self._held or self._interim)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes; the pieces of the body among them. Raises NotHttp."""
@@ -71,6 +78,8 @@ class Framing:
             return []
         if self.ended:
             self.reusable = False  # more than the answer came
+            if self._method == "CONNECT":
+                raise NotHttp  # the server at the other end never speaks first
             return []
         if self._part == "length":
             return self._counted(data)
@@ -93,7 +102,8 @@ class Framing:
                 raise NotHttp
             end = held.find(b"\r\n\r\n")
             if end < 0:
-                if len(held) > HEAD or held.count(b"\n") > LINES:
+                lines = held.count(b"\n")
+                if len(held) > HEAD + 1 or lines > LINES or lines != held.count(b"\r\n"):
                     raise NotHttp
                 self._held = held
                 return b""
@@ -108,7 +118,7 @@ class Framing:
     def _is_final(self, text: str) -> bool:
         first, _, fields = text.partition("\r\n")
         found = STATUS.fullmatch(first)
-        if found is None or len(text) > HEAD or not FIELDS.fullmatch(fields):
+        if found is None or len(text) > HEAD or text.count("\n") > LINES or not FIELDS.fullmatch(fields):
             raise NotHttp
         status = int(found[2])
         if status < 200 and status != SWITCHING:
@@ -121,8 +131,6 @@ class Framing:
             name, _, value = line.partition(":")
             name, value = name.lower(), value.strip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        if len(headers) > LINES:
-            raise NotHttp
         self.status = status
         self._frame(first_version=found[1])
         return True
@@ -133,7 +141,7 @@ class Framing:
         wishes = headers.get("connection", "").lower()
         self.reusable = "close" not in wishes if first_version == "1" else "keep-alive" in wishes
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
-        if self.status in (SWITCHING, *BODYLESS) or (self._tunnel and self.status < 300):
+        if self.status in BODYLESS or self._method == "HEAD" or (self._method == "CONNECT" and self.status < 300):
             self.ended, self._part = True, "length"
             self.reusable = self.reusable and self.status != SWITCHING
         elif coding is not None:
@@ -186,20 +194,23 @@ class Framing:
                     self.reusable = self.reusable and at == size
                     at = size
         self._held = held[at:]
-        if len(self._held) > LINE:
+        if len(self._held) > LINE + 1:
             raise NotHttp
         return pieces
 
     def _line(self, line: bytes) -> None:
         """A line between chunks, or behind the last one."""
+        if len(line) > LINE:
+            raise NotHttp
         if self._part == "trailer":
             self._interim += 1
             self.ended = not line
-            if self._interim > LINES:
+            if self._interim > LINES or (line and not FIELDS.fullmatch(f"{line.decode('latin-1')}\r\n")):
                 raise NotHttp
             return
-        number = line.partition(b";")[0].rstrip(b" \t")
-        if not number or number.strip(HEX) or len(number) > MOST_HEX:
+        number, extended, extension = line.partition(b";")
+        number = number.rstrip(b" \t")
+        if not number or number.strip(HEX) or len(number) > MOST_HEX or (extended and FORBIDDEN.search(extension)):
             raise NotHttp
         self._left = int(number, 16)
         self._part = "chunk" if self._left else "trailer"
@@ -207,7 +218,7 @@ class Framing:
 
 def _length(text: str) -> int:
     """A length; the same one twice is one."""
-    stated = {part.strip() for part in text.split(",")}
+    stated = {part.strip(" \t") for part in text.split(",")}
     found = stated.pop()
     if stated or not found.isascii() or not found.isdecimal() or len(found) > MOST_HEX:
         raise NotHttp

@@ -5,10 +5,9 @@ Every wait has a deadline and every buffer a bound. It never looks into what it 
 
 import asyncio
 import re
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from os import environ
 from os.path import isfile
-from threading import Lock
 from typing import Self
 
 from evener import __version__
@@ -28,9 +27,10 @@ __all__ = ["HttpTransport", "read_all", "shared_transport"]
 USUAL_HEADERS = (("user-agent", f"evener/{__version__}"), ("accept-encoding", OFFERED))
 URL = re.compile(r"(?P<scheme>https?)://(?P<host>[!\"$-.0->@-~]+)(?P<target>[/?#][!-~]*)?", re.IGNORECASE)
 LARGE = 256 * 1024
+"""Bytes of a body that are sent at once; where the system does not take so many before the idle deadline, nothing moves."""
+REFUSED = 300
+FRAMING = frozenset({"content-length", "transfer-encoding"})
 SWITCHING = 101
-SLOWEST = 16 * 1024
-"""Bytes a second: a request that goes out slower than this counts as idle."""
 
 
 class HttpTransport:
@@ -54,7 +54,6 @@ class HttpTransport:
         self._connections = connections
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._proxies: dict[str, Proxy | None] = {}
-        self._lock = Lock()
 
     async def send(self, request: Request) -> Response:
         """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
@@ -74,16 +73,19 @@ class HttpTransport:
             pool.slots.release()
             raise
         try:
-            await _exchange(connection, terms, head, request.body)
-            return HttpResponse(connection, pool, route, terms.place)
+            await _exchange(connection, terms, head, request)
+            response = HttpResponse(connection, place)
         except BaseException:
             pool.give(route, connection)
             raise
+        connection.release = partial(pool.give, route, connection)
+        if connection.failure is not None:  # it broke off right behind the head
+            connection.let_go()
+        return response
 
     async def aclose(self) -> None:
         """Close this loop's connections. Those of other loops close with their loops; sending again opens new ones."""
-        with self._lock:
-            pool = self._pools.pop(asyncio.get_running_loop(), None)
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.aclose()
 
@@ -94,27 +96,25 @@ class HttpTransport:
         await self.aclose()
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Pool:
-        pool = Pool(loop, self._connections)
+        for old in tuple(self._pools):  # no lock, which a fork could leave locked: each step here is one for all threads
+            if old.is_closed():
+                self._pools.pop(old, None)
+        pool = self._pools[loop] = Pool(loop, self._connections)
         await pool.watch()
-        with self._lock:
-            for old in [old for old in self._pools if old.is_closed()]:
-                del self._pools[old]
-            kept = self._pools.setdefault(loop, pool)
-        if kept is not pool:
-            await pool.aclose()
-        return kept
+        return pool
 
     def _proxy_of(self, base: str) -> Proxy | None:
         if self._proxy is not None or not self._trust_env:
             return self._proxy
         if base not in self._proxies:
+            route_of(base, None)  # an address must be one before anybody is asked about it
             self._proxies[base] = proxy_for(base, environ)
         return self._proxies[base]
 
 
 async def _turn(pool: Pool, terms: Terms) -> None:
     """Wait for a free connection, which may take until the end."""
-    if pool.slots.taken():
+    if terms.deadlines.total > 0 and pool.slots.taken():
         return
     try:
         async with asyncio.timeout_at(terms.end):
@@ -125,14 +125,18 @@ async def _turn(pool: Pool, terms: Terms) -> None:
     raise failure  # outside the handler: a timeout says nothing that this does not say
 
 
-async def _exchange(connection: Connection, terms: Terms, head: bytes, body: bytes) -> None:
-    """Send, and wait until the answer's head is there."""
-    connection.begin(terms, sending=len(body) / SLOWEST)
+async def _exchange(connection: Connection, terms: Terms, head: bytes, request: Request) -> None:
+    """Send, and wait until the answer's head is there. Who refuses what is still being sent is sent no more of it."""
+    body = request.body
+    connection.begin(terms, request.method)
     if len(body) <= LARGE:
         connection.write(head + body)
     else:
         connection.write(head)
         for start in range(0, len(body), LARGE):
+            if connection.answer.status >= REFUSED:
+                connection.answer.reusable = False
+                break
             connection.write(body[start : start + LARGE])
             await connection.written()
     answer = await connection.head()
@@ -145,13 +149,23 @@ def _head(request: Request, route: Route, base: str, target: str) -> bytes:
     headers = [("host", base.partition("://")[2])] if "host" not in given else []
     headers += [(name, value) for name, value in USUAL_HEADERS if name not in given]
     headers += request.headers
-    if (request.body or request.method != "GET") and "content-length" not in given:
-        headers.append(("content-length", str(len(request.body))))
+    length = str(len(request.body))
+    if not given.isdisjoint(FRAMING):
+        _check_framing(request, length)
+    elif request.body or request.method not in ("GET", "HEAD"):
+        headers.append(("content-length", length))
     if route.proxy is not None and not route.tunnelled:  # no tunnel: the proxy reads the request itself
         target = base + target
         if route.proxy.authorization:
             headers.append(("proxy-authorization", route.proxy.authorization))
     return head_bytes(request.method, target, headers)
+
+
+def _check_framing(request: Request, length: str) -> None:
+    """A request says how long it is only as it is: else its body would be read as another request."""
+    for name, value in request.headers:
+        if name.lower() in FRAMING and (name.lower(), value.strip()) != ("content-length", length):
+            raise BadValue(f"The request cannot be sent: its header {name!r} is not what its body is like. Leave it out.")
 
 
 @lru_cache(64)
@@ -161,7 +175,7 @@ def _parts(url: str) -> tuple[str, str, str]:
     if found is None:
         raise BadValue(
             f"A request to {place_of(url)!r} cannot be sent: its address must begin with http:// or https:// and have "
-            "only printable ASCII characters. Encode the others, as in %20 for a space."
+            "only printable ASCII characters. Encode the others, as in %20 for a space and in xn--bcher-kva.example for a host."
         )
     target = (found["target"] or "").partition("#")[0]
     return f"{found['scheme'].lower()}://{found['host']}", target if target[:1] == "/" else f"/{target}", place_of(url)

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 
+from evener.errors import UsageError
 from evener.transport.connection import Connection
 
 __all__ = ["Pool"]
@@ -52,18 +53,16 @@ class Slots:
 
 
 class Pool:
-    """`slots` bounds the exchanges that are open at once; whoever took one gives it back.
+    """`slots` bounds the exchanges that are open at once; whoever took one gives it back. No more connections are kept."""
 
-    `answers` ends those that are still open when the pool closes, one function each.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, slots: int) -> None:
-        self.slots = Slots(slots)
-        self.answers: set[Callable[[], None]] = set()
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self.slots = Slots(most)
+        self._most = most
         self._loop = loop
         self._idle: dict[object, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
         self._keeper = self._kept()
 
     async def watch(self) -> None:
@@ -87,7 +86,7 @@ class Pool:
     def give(self, route: object, connection: Connection) -> None:
         """One whose exchange is over, with its slot. It is kept if it may carry another."""
         self.slots.release()
-        if not connection.end():
+        if not connection.end() or self._closed:
             self.drop(connection)
             return
         self._idle.setdefault(route, []).append(connection)
@@ -96,12 +95,23 @@ class Pool:
 
     def add(self, connection: Connection) -> None:
         """A new one, to be closed with the others."""
+        if self._closed:
+            connection.abort()
+            return
         self._open.add(connection)
+        if len(self._open) > self._most:
+            self._drop_oldest()
 
     def drop(self, connection: Connection) -> None:
         """One that is of no more use."""
         connection.abort()
         self._open.discard(connection)
+
+    def _drop_oldest(self) -> None:
+        """Of those that nobody uses."""
+        routes = [route for route, idle in self._idle.items() if idle]
+        if routes:
+            self.drop(self._idle[min(routes, key=lambda route: self._idle[route][0].idle_since)].pop(0))
 
     def _swept(self) -> None:
         self._sweep = None
@@ -122,13 +132,16 @@ class Pool:
         try:
             yield
         finally:
-            for end in tuple(self.answers):
-                end()
+            self._closed = True
             if self._sweep is not None:
                 self._sweep.cancel()
             self._idle.clear()
             closing = tuple(self._open)
             for connection in closing:
+                if connection.release is not None:  # somebody has its answer
+                    connection.fail(
+                        UsageError("The transport was closed before the end of this answer. Read first, then close.")
+                    )
                 self.drop(connection)
             for _ in range(TURNS):
                 if all(connection.gone for connection in closing):

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from evener.errors import EvenerError, UsageError
+from evener.errors import EvenerError, TruncatedStream, UsageError, WireError
 from evener.transport.connection import Connection
 from evener.transport.inflate import Inflater
-from evener.transport.pool import Pool
 
 __all__ = ["HttpResponse"]
 
@@ -13,22 +12,25 @@ __all__ = ["HttpResponse"]
 class HttpResponse:
     """A Response over a connection whose answer's head has come."""
 
-    def __init__(self, connection: Connection, pool: Pool, route: object, place: str) -> None:
+    _held = False
+
+    def __init__(self, connection: Connection, place: str) -> None:
         answer = connection.answer
         self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
         encoding = answer.headers.get("content-encoding", "").strip().lower()
         self._inflater = None if encoding in ("", "identity") else Inflater(encoding)
         self._connection = connection
-        self._pool = pool
-        self._route = route
         self._place = place
         self._failure: EvenerError | None = None
-        self._held = True
         self._closed = False
         self._ended = False
-        pool.answers.add(self._close)
-        connection.on_failure = self._release
+        self._held = True
+
+    def __del__(self) -> None:
+        """One that was not closed must not hold its slot until the deadline."""
+        if self._held:
+            self._connection.forget()
 
     async def read(self) -> bytes:
         """The next bytes; see `Response`."""
@@ -41,7 +43,7 @@ class HttpResponse:
                     self._inflater.finish()
                     return b""
                 self._inflater.feed(fed)
-        except EvenerError as error:
+        except (TruncatedStream, WireError) as error:
             self._failure = error
             self._close()
             raise
@@ -50,7 +52,7 @@ class HttpResponse:
     @property
     def ended(self) -> bool:
         """Whether all has been read, as far as one can know without waiting: then nothing more comes."""
-        return self._ended or (self._inflater is None and self._connection.ended)
+        return self._ended or (self._held and self._inflater is None and self._connection.ended)
 
     async def aclose(self) -> None:
         """Let go of the connection; see `Response`. More than once does no harm."""
@@ -65,6 +67,8 @@ class HttpResponse:
             return self._over()
         try:
             piece = await self._connection.read()
+        except UsageError:
+            raise
         except EvenerError as error:
             self._failure = error
             self._close()
@@ -87,13 +91,6 @@ class HttpResponse:
     def _close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._ended = self._connection.ended and self._connection.failure is None
-            self._release()
-
-    def _release(self) -> None:
-        """Give connection and slot back. After a failure what had come before it can still be read."""
-        if not self._held:
-            return
-        self._held = False
-        self._pool.answers.discard(self._close)
-        self._pool.give(self._route, self._connection)
+            self._ended = self._connection.ended
+            self._held = False
+            self._connection.let_go()

@@ -191,16 +191,16 @@ def test_a_damaged_store_gives_no_backup(tmp_path: Path) -> None:
 def test_a_backup_of_what_is_in_memory_is_a_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        log = await store.create("a", opened("t"), holder="me")
+        log = await store.create("t", opened("t"), holder="me")
         await log.append(asked("question"))
-        await fork_of(store, "a", 2, "b")
-        await store.create("c", opened("t2"), holder="me")
+        await fork_of(store, "t", 2, "b")
+        await store.create("t2", opened("t2"), holder="me")
         await store.backup(tmp_path / "copy.db")
         with pytest.raises(StoreError, match="writes over nothing"):
             await store.backup(tmp_path / "copy.db")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "copy.db.heads"]
         copy = SqliteStore(tmp_path / "copy.db")
-        for id in ("a", "b", "c"):
+        for id in ("t", "b", "t2"):
             assert list(map(encode_event, await copy.read(id))) == list(map(encode_event, await store.read(id)))
         await copy.aclose()
 

@@ -1,6 +1,8 @@
 """Threads are found again: by title, by tags, and by what was said in them. The same in every store."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from evener.errors import BadValue
 from evener.store import MemoryStore, SqliteStore
 from evener.store.funnel import Funnel
+from evener.store.guard import UNREADABLE
 from evener.store.log import NoLog
 from tests.store.extras.stores import KINDS, answered, asked, fork_of, returned
 from tests.store.stores import Clock, opened, run, said
@@ -134,6 +137,58 @@ def test_a_search_goes_through_every_page(tmp_path: Path) -> None:
         await log.append(asked("the last needle"))
         assert [hit.seq for hit in await store.search("needle")] == [2503, 2]
         assert len(await store.search("straw", limit=1_500)) == 1_500
+        await store.aclose()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE events SET version = 99 WHERE seq = 2 AND log = 2",
+        "UPDATE events SET payload = CAST('needle{' AS BLOB) WHERE seq = 2 AND log = 2",
+        "UPDATE events SET payload = 'needle' WHERE seq = 2 AND log = 2",
+        "UPDATE events SET payload = 5 WHERE seq = 2 AND log = 2",
+    ],
+)
+def test_an_event_that_cannot_be_read_hides_no_other(tmp_path: Path, change: str) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "evener.db"
+        store = SqliteStore(path)
+        for name in ("one", "two", "three"):
+            log = await store.create(name, opened(name), holder="me")
+            await log.append(asked("a needle"))
+            await log.aclose()
+        hits = await store.search("needle")
+        assert ([hit.summary.log for hit in hits], hits.unread) == (["three", "two", "one"], 0)
+        await store.aclose()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(change)
+        store = SqliteStore(path)
+        hits = await store.search("needle")
+        assert ([hit.summary.log for hit in hits], hits.unread) == (["three", "one"], 1)
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_a_title_that_is_no_text_hides_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "evener.db"
+        store = SqliteStore(path)
+        for name in ("one", "two"):
+            await (await store.create(name, opened(name), holder="me")).aclose()
+            await store.describe(name, title=f"title {name}", tags=["tag"])
+        await store.aclose()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE logs SET title = x'ff' WHERE log = 'one'")
+            connection.execute("UPDATE tags SET tag = x'ff' WHERE thread = 'two'")
+        store = SqliteStore(path)
+        assert {(one.title, one.tags) for one in await store.logs()} == {(UNREADABLE, ("tag",)), ("title two", (UNREADABLE,))}
+        assert [hit.summary.log for hit in await store.search("title")] == ["two"]
+        found = [(one.log, one.what) for one in await store.verify()]
+        assert found == [("one", "A title of it cannot be read."), ("two", "A tag of it cannot be read.")]
+        assert await store.verify("two") != await store.verify("one") != []
         await store.aclose()
 
     run(scenario())

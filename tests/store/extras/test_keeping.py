@@ -1,12 +1,14 @@
 """Old threads go, young ones stay, and nothing that somebody runs or has to decide is taken from them."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from evener.errors import BadValue
-from evener.events import ApprovalAsked, Continued, Finished, Question
+from evener.errors import BadValue, StoreError
+from evener.events import ApprovalAsked, CallPaused, Continued, Event, Finished, Question, Resumed
 from evener.store import MemoryStore, SqliteStore
 from evener.store.keeping import Spared, Sweep, keep
 from evener.store.log import Erased
@@ -17,6 +19,7 @@ AnyStore = MemoryStore | SqliteStore
 DAY = 86_400.0
 ASKED = ApprovalAsked(at=5.0, id="a", interrupt="tool", questions=(Question("c", "d"),))
 PAUSED = Finished(at=6.0, run="r", cause="approval")
+INSIDE = CallPaused(at=6.0, call="c", thread="inner")
 
 
 @pytest.fixture
@@ -87,6 +90,9 @@ def test_what_runs_is_never_erased(store: AnyStore, clock: Clock) -> None:
     [
         ((ASKED,), True),
         ((ASKED, PAUSED), True),
+        ((INSIDE,), True),
+        ((INSIDE, Resumed(at=7.0, epoch=2)), False),
+        ((INSIDE, Resumed(at=7.0, epoch=2), INSIDE), True),
         ((ASKED, PAUSED, Continued(at=7.0, run="r")), False),
         ((ASKED, PAUSED, asked("something else", 7.0)), False),
         ((ASKED, PAUSED, Continued(at=7.0, run="r"), Finished(at=8.0, run="r", cause="done")), False),
@@ -102,6 +108,53 @@ def test_what_waits_for_a_decision_goes_only_by_force(
         assert found.spared == ((Spared("t", "waiting"),) if waits else ())
         assert found.erased == (() if waits else ("t",))
         assert (await keep(store, older_than=100.0, force=True, clock=clock)).erased == (("t",) if waits else ())
+
+    run(scenario())
+
+
+DAMAGE = {
+    "damaged": "UPDATE events SET payload = x'7b7d' WHERE log = 1 AND seq = 2",
+    "of another type": "UPDATE events SET payload = 'private text' WHERE log = 1 AND seq = 2",
+    "of a newer Evener": "UPDATE events SET version = 9, rule = 1, chain = digest WHERE log = 1 AND seq = 2",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("kind", ["sqlite", "sealed"])
+def test_a_thread_that_cannot_be_read_holds_up_no_other_and_goes_by_force(tmp_path: Path, kind: str, damage: str) -> None:
+    clock = Clock()
+
+    async def scenario() -> None:
+        store = KINDS[kind](tmp_path, clock)
+        assert isinstance(store, SqliteStore)
+        for thread in ("bad", "good"):
+            await talk(store, thread, 5.0)
+        await store.aclose()
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            connection.execute(DAMAGE[damage])
+        store = KINDS[kind](tmp_path, clock)
+        for dry in (True, False):
+            found = await keep(store, older_than=100.0, dry=dry, clock=clock)
+            assert (found.erased, found.spared) == (("good",), (Spared("bad", "damaged"),))
+        assert (await keep(store, older_than=100.0, force=True, clock=clock)).erased == ("bad",)
+        assert [bool(log.erased) for log in await store.logs()] == [True, True]
+        await store.aclose()
+        assert b"private text" not in leftovers(tmp_path)
+
+    run(scenario())
+
+
+def test_a_store_that_is_closed_is_not_taken_for_damaged_threads(clock: Clock) -> None:
+    class Closing(MemoryStore):
+        async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
+            await self.aclose()
+            return await super().read(log, after=after, until=until)
+
+    async def scenario() -> None:
+        store = Closing(lease=LEASE, clock=clock)
+        await talk(store, "t", 5.0)
+        with pytest.raises(StoreError, match="closed"):
+            await keep(store, older_than=100.0, clock=clock)
 
     run(scenario())
 

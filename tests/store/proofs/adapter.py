@@ -76,6 +76,9 @@ class _Rows:
     def fetchall(self) -> list[tuple[Any, ...]]:
         return list(self)
 
+    def close(self) -> None:
+        self._cursor.close()
+
 
 def _as_ours(act: Callable[[], T]) -> T:
     """Do it; an error of apsw becomes the one that `sqlite3` would raise."""

@@ -1,0 +1,151 @@
+"""No wait is longer than its deadline, in whatever part of an exchange it is."""
+
+import asyncio
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from evener.errors import EvenerError, TimedOut
+from evener.transport.exchange import Deadlines
+from evener.transport.http import HttpTransport, read_all
+from tests.transport.servers import SECRET, Spoken, listening, post, raw, receive, serving, whole
+
+CONNECT = Deadlines(connect=0.3, idle=5, total=5)
+IDLE = Deadlines(connect=5, idle=0.3, total=5)
+TOTAL = Deadlines(connect=5, idle=5, total=0.3)
+LARGE = b"x" * (24 << 20)
+
+
+async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    """Takes connections and bytes, and says nothing."""
+    await reader.read()
+
+
+async def deaf(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Takes connections, and reads nothing."""
+    while not writer.is_closing():
+        await asyncio.sleep(0.05)
+
+
+async def gate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A proxy that opens a tunnel, at whose end nobody speaks."""
+    await receive(reader)
+    writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+    await reader.read()
+
+
+CASES: dict[str, tuple[Spoken, str, Deadlines, bytes, str]] = {
+    "a body that nobody takes": (deaf, "http", IDLE, LARGE, "idle"),
+    "a body that nobody takes, in all": (deaf, "http", TOTAL, LARGE, "total"),
+    "a head that does not come": (silent, "http", IDLE, LARGE, "idle"),
+    "TLS that is not answered": (silent, "https", CONNECT, b"", "connect"),
+    "TLS that is not answered, in all": (silent, "https", TOTAL, b"", "total"),
+    "a silent proxy": (silent, "http proxy", IDLE, b"", "idle"),
+    "a silent proxy before a tunnel": (silent, "https proxy", CONNECT, b"", "connect"),
+    "a silent proxy before a tunnel, in all": (silent, "https proxy", TOTAL, b"", "total"),
+    "a silent server behind a tunnel": (gate, "https proxy", CONNECT, b"", "connect"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_deadline_holds(name: str) -> None:
+    speak, way, deadlines, body, which = CASES[name]
+
+    async def main() -> tuple[EvenerError, float]:
+        async with listening(speak) as served:
+            scheme, _, proxied = way.partition(" ")
+            async with HttpTransport(proxy=served.url if proxied else None) as http:
+                start = time.monotonic()
+                with pytest.raises(EvenerError) as failed:
+                    await http.send(post(f"{scheme}://127.0.0.1:{served.port}", deadlines, body=body))
+                took = time.monotonic() - start
+                await asyncio.sleep(0.1)
+                assert served.open == 0 or speak is deaf
+                return failed.value, took
+
+    error, took = asyncio.run(main())
+    assert type(error) is TimedOut, repr(error)
+    assert str(error).startswith(f"The {which} deadline passed")
+    assert SECRET not in str(error)
+    assert 0.25 < took < 1.5
+
+
+def test_a_body_that_moves_slowly_is_not_idle() -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        left = len(LARGE)
+        while left:
+            left -= len(await reader.read(1 << 20))
+            await asyncio.sleep(0.005)
+        writer.write(whole(b"taken"))
+
+    async def main() -> tuple[bytes, float]:
+        start = time.monotonic()
+        async with listening(slow) as served, HttpTransport() as http:
+            answer = await read_all(await http.send(post(served.url, IDLE, body=LARGE)), 99)
+        return answer, time.monotonic() - start
+
+    answer, took = asyncio.run(main())
+    assert answer == b"taken"
+    assert took > 0.3
+
+
+class Names:
+    """Name servers that answer for `slow.example` only when they are let."""
+
+    def __init__(self) -> None:
+        self.let = Event()
+        self.real = socket.getaddrinfo
+
+    def look(self, host: str, port: int, *, type: int = 0, flags: int = 0) -> list[object]:
+        if host == "slow.example" and not flags:
+            self.let.wait(10)
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return [*self.real("127.0.0.1" if host == "quick.example" else host, port, type=type, flags=flags)]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    found = Names()
+    monkeypatch.setattr("socket.getaddrinfo", found.look)
+    return found
+
+
+def test_a_name_server_that_does_not_answer_holds_up_nobody(names: Names) -> None:
+    """Neither other names, nor the end of the loop: both would wait for the loop's own threads."""
+
+    async def main() -> bytes:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, names.let.wait, 10)
+        async with serving(raw(whole(b"quick"))) as served, HttpTransport() as http:
+            slow = [http.send(post("http://slow.example", CONNECT)) for _ in range(20)]
+            failed = await asyncio.gather(*slow, return_exceptions=True)
+            assert {type(error) for error in failed} == {TimedOut}
+            answer = await read_all(await http.send(post(f"http://quick.example:{served.port}", CONNECT)), 99)
+        unfinished = asyncio.create_task(http.send(post("http://slow.example")))
+        await asyncio.sleep(0.05)
+        unfinished.cancel()
+        busy.cancel()
+        loop.call_later(0.1, names.let.set)
+        return answer
+
+    start = time.monotonic()
+    assert asyncio.run(main()) == b"quick"
+    assert time.monotonic() - start < 3
+    names.let.set()
+
+
+def test_an_exchange_whose_time_is_over_is_not_begun() -> None:
+    async def main() -> int:
+        async with serving(raw(whole())) as served, HttpTransport() as http:
+            await read_all(await http.send(post(served.url)), 99)
+            with pytest.raises(TimedOut, match="total deadline"):
+                await http.send(post(served.url, Deadlines(total=0)))
+            await asyncio.sleep(0.05)
+            return len(served.requests)
+
+    assert asyncio.run(main()) == 1
