@@ -5,7 +5,7 @@ from hashlib import sha256
 from os import PathLike
 
 from evener.events import Event, encode_events
-from evener.store.log import Finding, Found, Lease, Link, Log, Note, Store, Summary
+from evener.store.log import Finding, Hits, Lease, Link, Log, Note, Store, Summary
 
 __all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests"]
 
@@ -101,7 +101,7 @@ class TellingStore:
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
         await self._store.describe(thread, title=title, tags=tags)
 
-    async def search(self, text: str, *, limit: int = 50) -> Sequence[Found]:
+    async def search(self, text: str, *, limit: int = 50) -> Hits:
         return await self._store.search(text, limit=limit)
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from evener import Harness
 from evener.cli.retain import seconds_of
 from evener.errors import UsageError
-from evener.events import ApprovalAsked, CallPaused, Cancelled, Opened, Prompted, Question
+from evener.events import ApprovalAsked, CallPaused, Cancelled, Event, Opened, Prompted, Question
+from evener.harness import Subagent
 from evener.store import SqliteStore
-from evener.testing import calls
+from evener.testing import ScriptedModel, calls
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
 from tests.cli.kept import kept, more, said
@@ -211,6 +213,25 @@ def test_rm_of_a_branch_leaves_the_thread(home: Home) -> None:
     assert b"And coffee?" not in home.run("show", branch).stdout
 
 
+def test_rm_says_how_many_agents_go_with_a_thread(home: Home) -> None:
+    """S3.4: what was told to an agent goes with the thread that told it."""
+
+    async def asked(store: SqliteStore) -> str:
+        clerk = Harness(ScriptedModel(["Bought."]), store=store)
+        agent = Subagent(name="clerk", description="buys", harness=clerk)
+        model = ScriptedModel([calls(ToolCall.of("c1", "clerk", {"task": "a private errand"})), "Done."])
+        return (await Harness(model, store=store, agents=[agent]).run("Have it bought")).thread
+
+    async def found(store: SqliteStore) -> int:
+        return len(await store.search("errand"))
+
+    thread = kept(home, asked)
+    assert kept(home, found) > 0
+    done = home.run("rm", "--yes", thread)
+    assert (done.returncode, b", with 1 thread of agents inside its calls" in done.stderr) == (0, True), done.stderr
+    assert kept(home, found) == 0
+
+
 def test_retain_erases_what_is_old(home: Home) -> None:
     young = said(home)
 
@@ -234,7 +255,8 @@ def test_retain_leaves_what_waits_or_cannot_be_read_and_says_so(home: Home) -> N
     async def planted(store: SqliteStore) -> None:
         question = ApprovalAsked(at=2.0, id="q", interrupt="tool", questions=(Question("c", "d"),))
         inside = CallPaused(at=2.0, call="c", thread="inner")
-        for name, event in {"old1": Cancelled(at=2.0), "asks": question, "inside": inside, "broken": Cancelled(at=2.0)}.items():
+        planned: dict[str, Event] = {"old1": Cancelled(at=2.0), "asks": question, "inside": inside, "broken": Cancelled(at=2.0)}
+        for name, event in planned.items():
             held = await store.create(name, Opened(at=1.0, thread=name), holder="test")
             await held.append(event)
             await held.aclose()

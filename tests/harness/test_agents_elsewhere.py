@@ -101,7 +101,7 @@ def ended(lines: list[bytes]) -> list[bytes]:
 
 @pytest.mark.parametrize("goal", ["memory", "sqlite"])
 def test_a_thread_that_moves_takes_its_agents_along(store: AnyStore, goal: str, tmp_path: Path) -> None:
-    """S2.41: resumed elsewhere, the agents go on where they were, and what they did is not done again."""
+    """Resumed elsewhere, the agents go on where they were, and what they did is not done again."""
 
     async def main() -> None:
         result = await World(store).waiting()
@@ -165,7 +165,7 @@ def test_an_export_with_a_thread_that_is_nobodys_agent_is_refused(store: AnyStor
 
 
 def test_an_agent_that_is_known_to_have_begun_and_is_not_here_is_not_begun_again(store: AnyStore) -> None:
-    """S2.62: nobody can say what it has done."""
+    """Nobody can say what it has done."""
 
     async def main() -> None:
         result = await World(store).waiting()
@@ -182,7 +182,7 @@ def test_an_agent_that_is_known_to_have_begun_and_is_not_here_is_not_begun_again
 
 
 def test_erasing_a_thread_erases_the_agents_inside_it(store: AnyStore) -> None:
-    """S3.4: what was told to an agent is as private as what was told to the thread."""
+    """What was told to an agent is as private as what was told to the thread."""
 
     async def main() -> None:
         result = await World(store).waiting()
@@ -239,7 +239,7 @@ def test_erasing_one_branch_leaves_the_agents_of_the_others(store: AnyStore) -> 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_retention_keeps_or_erases_a_thread_with_its_agents(store: AnyStore, force: bool) -> None:
-    """S3.5: an agent is not taken away from a thread that waits for it, nor left when the thread goes."""
+    """An agent is not taken away from a thread that waits for it, nor left when the thread goes."""
 
     async def main() -> None:
         result = await World(store).waiting()

@@ -75,7 +75,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyStore]:
 @pytest.mark.parametrize("argument", [SECRET, NUMBER])
 @pytest.mark.parametrize("name", ["send", "ask_first", "put"])
 def test_a_call_with_something_that_is_not_stored_is_refused_at_once(store: AnyStore, name: str, argument: str) -> None:
-    """S3.6: it is neither run nor asked about, the model is told why, and a replay finds the same."""
+    """It is neither run nor asked about, the model is told why, and a replay finds the same."""
 
     async def main() -> None:
         world = World(store, argument)
@@ -92,7 +92,7 @@ def test_a_call_with_something_that_is_not_stored_is_refused_at_once(store: AnyS
 
 
 def test_a_run_goes_on_with_what_is_stored_and_gives_what_was_said(store: AnyStore) -> None:
-    """S3.6: the model sees the same in this process as in the next; whoever asked gets its last words as they were."""
+    """The model sees the same in this process as in the next; whoever asked gets its last words as they were."""
 
     async def main() -> None:
         world = World(store, SECRET)
@@ -150,7 +150,7 @@ def test_arguments_that_somebody_put_in_place_are_not_run_without_what_was_taken
 
 @pytest.mark.parametrize("name", ["put", "send", "ask_first"])
 def test_a_call_that_lost_a_part_on_its_way_into_another_store_is_not_repeated(store: AnyStore, name: str) -> None:
-    """S2.41: it was started with other arguments, so nobody can tell what became of it, and the key is not used for another."""
+    """It was started with other arguments, so nobody can tell what became of it, and the key is not used for another."""
 
     async def main() -> None:
         source = MemoryStore(funnel=Funnel(secrets=tuple))

@@ -231,6 +231,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (made(ToolResult, "1", ("a",)), "ToolResult.content"),
     (made(ToolResult, "1", (ToolCall("2", "f"),)), "ToolResult.content"),
     (made(ToolResult, "1", (Wider("a"),)), "ToolResult.content"),
+    (made(ToolCall, "1", "f", redacted=1), "ToolCall.redacted"),
     (made(ToolResult, "1", is_error=1), "ToolResult.is_error"),
     (made(HostedBlock, "not json", "w"), "HostedBlock.raw"),
     (made(HostedBlock, "[]", "w"), "HostedBlock.raw"),

@@ -215,6 +215,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
         check_text(self.raw, "ToolCall.raw")
         check_text(self.id, "ToolCall.id")
         check_text(self.name, "ToolCall.name")
+        check_type(self.redacted, (bool,), "ToolCall.redacted")
         _check_marks(self)
 
     @classmethod
