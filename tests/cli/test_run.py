@@ -144,7 +144,7 @@ def test_what_the_provider_says_has_an_exit_code_and_a_way_on(home: Home, shop: 
 
 def wait_for(path: object, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
-    while not os.path.exists(str(path)):
+    while not os.path.exists(str(path)) or not os.path.getsize(str(path)):  # it is there before anything is written to it
         assert time.monotonic() < end, f"{path} did not appear"
         time.sleep(0.02)
 
