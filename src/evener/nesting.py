@@ -22,7 +22,7 @@ from evener.store.log import Store
 from evener.streaming import StreamEvent
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["ALONE", "DEEPEST", "Home", "Site", "Tally", "children_of", "current_site", "has_begun", "key_of"]
+__all__ = ["ALONE", "DEEPEST", "Home", "Kin", "Site", "Tally", "children_of", "current_site", "key_of", "kin_of"]
 
 DEEPEST = 4
 """How deep runs may be nested."""
@@ -119,10 +119,8 @@ ALONE = Home()
 class Site(msgspec.Struct, frozen=True):
     """One call of a run. `show` is where the run's events go, None if nobody looks.
 
-    `child` names what belongs to this call on this branch, the same for each start. `source` is its name on the branch where
-    the call was started before this one was forked off; empty when it was not. `path` and `store` are those of the run's home.
-    `hooked` tells the run's hooks of what happens inside the call; None where it has no run. `begun`: a run inside it is known
-    to have begun, so there is a log of it.
+    `path` and `store` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call; None where
+    it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one.
     """
 
     run: str
@@ -132,11 +130,20 @@ class Site(msgspec.Struct, frozen=True):
     budget: Budget
     tally: Tally
     show: Callable[[StreamEvent], None] | None = None
-    child: str = ""
-    source: str = ""
     path: str = ""
     store: Store | None = None
     hooked: Hooked | None = None
+    kin: Callable[[], "Kin"] | None = None
+
+
+class Kin(msgspec.Struct, frozen=True):
+    """The run inside a call. `child` names its log on this branch, the same for each start; `source` on the branch where the
+    call was started before this one was forked off, empty when it was not. `begun`: it is known to have begun, so that there
+    is a log of it.
+    """
+
+    child: str
+    source: str = ""
     begun: bool = False
 
 
@@ -161,9 +168,9 @@ def children_of(state: State, call: ToolCall, log: str) -> tuple[str, str]:
     return own(log), own(source) if source else ""
 
 
-def has_begun(state: State, call: ToolCall) -> bool:
-    """Whether a run inside this call is known to have begun."""
-    return _pending(state, call).nested is not None
+def kin_of(state: State, call: ToolCall, log: str) -> Kin:
+    """The run inside this call."""
+    return Kin(*children_of(state, call, log), _pending(state, call).nested is not None)
 
 
 def _minted(state: State, call: ToolCall, log: str) -> str:
@@ -173,4 +180,7 @@ def _minted(state: State, call: ToolCall, log: str) -> str:
 
 
 def _pending(state: State, call: ToolCall) -> Pending:
-    return next((one for one in state.calls if one.call.id == call.id), Pending(call))
+    for one in state.calls:
+        if one.call.id == call.id:
+            return one
+    return Pending(call)

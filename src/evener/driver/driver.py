@@ -41,7 +41,7 @@ from evener.loop.steps import (
 )
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.state import Rest, Resting
-from evener.nesting import ALONE, Home, Site, Tally, children_of, current_site, has_begun, key_of
+from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
 from evener.pausing import paused_of
 from evener.store.log import Log
 from evener.tools.calling import Calling, CallSite
@@ -376,10 +376,10 @@ class Driver:
         place, home, tally = self._teller.place, self._home, Tally(self._home.tally)
         if home.tally is not None and self._agent.setup.is_write(step.call.name):
             home.tally.act()
-        child, source = children_of(self.state, step.call, self._log.lease.log)
         site = Site(
-            place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show, child, source,
-            home.path, home.store, partial(self._hooking.inside, step.call.id), has_begun(self.state, step.call),
+            place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
+            home.path, home.store, partial(self._hooking.inside, step.call.id),
+            partial(kin_of, self.state, step.call, self._log.lease.log),
         )  # fmt: skip
         self._tallies[step.call.id] = tally
         token = current_site.set(site)

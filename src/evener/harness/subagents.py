@@ -16,7 +16,7 @@ import msgspec
 from evener.errors import EvenerError
 from evener.harness.thread import Thread
 from evener.hooks import Answer, Cancel, HookEvent
-from evener.nesting import current_site
+from evener.nesting import Kin, current_site
 from evener.pausing import waiting
 from evener.result import RunResult
 from evener.store.log import NoLog
@@ -47,9 +47,10 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
         if stop is not None:
             return failed(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")
         site = current_site.get()
-        thread = open_thread(site.child, site.source) if site else open_thread(context.key, "")
+        kin = site.kin() if site and site.kin else Kin(context.key)
+        thread = open_thread(kin.child, kin.source)
         try:
-            result = await thread.settle(task, begun=site is not None and site.begun)
+            result = await thread.settle(task, begun=kin.begun)
         except NoLog:
             return failed(GONE.format(name), outcome="unknown")
         except EvenerError as error:

@@ -1,5 +1,7 @@
 """Whom a model call goes to, and how: row, codec, address, credentials, transport, deadlines. Shared by all calls."""
 
+from functools import lru_cache
+
 import msgspec
 
 from evener.encodings import EncodingName
@@ -8,7 +10,7 @@ from evener.transport.auth import Auth
 from evener.transport.exchange import Caps, Deadlines, Request, Response, Transport
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
-from evener.transport.secrets import credential, note_secret
+from evener.transport.secrets import credential, known_secrets, note_secret
 from evener.wire import Codec
 
 __all__ = ["Endpoint", "Signed"]
@@ -39,7 +41,7 @@ class Signed:
     def __init__(self, transport: Transport, auth: Auth) -> None:
         self._transport = transport
         self._auth = auth
-        self.secrets: set[str] = set()
+        self._tries: list[tuple[Request, Request]] = []
 
     async def send(self, request: Request) -> Response:
         signed = self._auth(request)
@@ -47,8 +49,27 @@ class Signed:
             signed = await signed
         for pair in signed.headers:
             if pair not in request.headers:
-                self.secrets |= {pair[1], pair[1].rpartition(" ")[2]}
-                note_secret(credential(*pair))
-        if signed.url != request.url:
-            self.secrets |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
+                _note(pair)
+        self._tries.append((request, signed))
         return await self._transport.send(signed)
+
+    @property
+    def secrets(self) -> set[str]:
+        """What was put on requests."""
+        found: set[str] = set()
+        for request, signed in self._tries:
+            for _, value in [pair for pair in signed.headers if pair not in request.headers]:
+                found |= {value, value.rpartition(" ")[2]}
+            if signed.url != request.url:
+                found |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
+        return found
+
+
+def _note(pair: tuple[str, str]) -> None:
+    """Have what a header holds kept out of the store."""
+    secret = _credential(*pair)
+    if secret and secret not in known_secrets():
+        note_secret(secret)
+
+
+_credential = lru_cache(16)(credential)

@@ -107,6 +107,8 @@ class Funnel:
         """Events without secrets, and each as JSON. The same objects when there is none."""
         if len(events) == 1:  # nearly always
             alone = encode_event(events[0])
+            if not self._patterns and self._secrets() is self._seen and not self._net.may_hold(alone):
+                return events, [alone]
             cleaned = self.clean(alone)
             return events if cleaned is alone else (decode_event(cleaned),), [cleaned]
         given = encode_events(events)
