@@ -1,9 +1,10 @@
-"""Our side of `agents.py`: the whole stack, and what it is held against: the bare HTTP client, alone and with parsing.
+"""Our side of `agents.py`: the whole stack, and what it is held against: a bare HTTP client, alone and with parsing.
 
 All of it runs in one process, measured by the same code as the peers.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -85,31 +86,50 @@ async def _recorded(wire: str, base: str) -> Request:
     return sent[0]
 
 
-async def bare(session: aiohttp.ClientSession, wire: str, base: str) -> Action:
+Read = Callable[[], Awaitable[bytes]]
+Client = Callable[[Request], Awaitable[Read]]
+"""Sends a request; what it gives reads the answer, piece by piece as it comes, and gives no bytes at its end."""
+
+
+def with_aiohttp(session: aiohttp.ClientSession) -> Client:
+    """The cheapest client that is mature."""
+
+    async def send(request: Request) -> Read:
+        return (await session.post(request.url, data=request.body, headers=request.headers)).content.readany
+
+    return send
+
+
+async def with_ours(request: Request) -> Read:
+    """Our transport alone."""
+    return (await shared_transport().send(request)).read
+
+
+async def bare(send: Client, wire: str, base: str) -> Action:
     """Send the same bytes, read the answer."""
     request = await _recorded(wire, base)
-    headers = dict(request.headers)
 
     async def act() -> int:
-        async with session.post(request.url, data=request.body, headers=headers) as response:
-            return len(await response.read())
+        size, read = 0, await send(request)
+        while piece := await read():
+            size += len(piece)
+        return size
 
     return act
 
 
-async def floor(session: aiohttp.ClientSession, number: int, wire: str, base: str) -> Action:
+async def floor(send: Client, number: int, wire: str, base: str) -> Action:
     """Send the same bytes, split and parse what comes as it comes. `number` chooses the parser."""
     request = await _recorded(wire, base)
-    headers, parse = dict(request.headers), PARSERS[wire][number]
+    parse = PARSERS[wire][number]
     blank = b"\r\n\r\n" if wire == "gemini" else b"\n\n"
 
     async def act() -> int:
-        size, rest = 0, b""
-        async with session.post(request.url, data=request.body, headers=headers) as response:
-            async for piece in response.content.iter_any():
-                whole, mark, rest = (rest + piece).rpartition(blank)
-                split_and_parse((whole + mark,), parse, blank)
-                size += len(piece)
+        size, rest, read = 0, b"", await send(request)
+        while piece := await read():
+            whole, mark, rest = (rest + piece).rpartition(blank)
+            split_and_parse((whole + mark,), parse, blank)
+            size += len(piece)
         return size
 
     return act
@@ -210,16 +230,18 @@ async def commits(folder: Path, wire: str, base: str) -> Action:
 
 def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
     """All that can be measured here."""
-    return {
+    made: dict[str, Make] = {
         "text": text,
-        "bare": partial(bare, session),
-        "floor-plain": partial(floor, session, 0),
-        "floor-typed": partial(floor, session, 1),
         "loop": loop,
         "disk": partial(on_disk, folder),
         "commits": partial(commits, folder),
         **{f"turn-{size}": partial(turn, size) for size in SIZES},
     }
+    for name, send in (("aiohttp", with_aiohttp(session)), ("own", with_ours)):
+        made[f"bare-{name}"] = partial(bare, send)
+        made[f"{name}-plain"] = partial(floor, send, 0)
+        made[f"{name}-typed"] = partial(floor, send, 1)
+    return made
 
 
 async def run() -> None:

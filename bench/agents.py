@@ -36,6 +36,8 @@ SPOKEN = {
     "pydantic-ai": (ANTHROPIC, CHAT, RESPONSES),
     "thinharness": (ANTHROPIC, CHAT, RESPONSES),
 }
+CLIENTS = {"aiohttp": "aiohttp", "own": "our transport"}
+"""What a whole stack is held against: the cheapest client that is mature, and the one that we made instead of it."""
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = Path(__file__).with_name("agent_driver.py")
 ABOUT = "Look an item up."
@@ -162,9 +164,10 @@ class _Plan:
 
     def _streaming(self) -> Iterator["Row"]:
         deltas = self.scale.deltas
-        for wire in WIRES:
-            orders = [Order(OURS, what, wire, self.burst) for what in ("text", "floor-plain", "floor-typed")]
-            yield (f"burst delta, {wire}", orders, _floor(deltas))
+        for client, name in CLIENTS.items():
+            for wire in WIRES:
+                orders = [Order(OURS, what, wire, self.burst) for what in ("text", f"{client}-plain", f"{client}-typed")]
+                yield (f"burst delta, {wire}, {name}, splitting, parsing", orders, _floor(deltas))
         for peer, least in (("anthropic", 5.0), ("openai", 0.0), ("pydantic-ai", 15.0)):
             for wire in SPOKEN[peer] if peer in self.peers else ():
                 bar = least if wire == ANTHROPIC else 0.0
@@ -172,13 +175,16 @@ class _Plan:
                 yield (f"burst delta, {wire}, {peer}", orders, _ratio(deltas, least=bar, count=deltas))
                 orders = [Order(who, "text", wire, self.paced, passes=3) for who in (OURS, peer)]
                 yield (f"paced delta, {wire}, {peer}", orders, _ratio(self.scale.paced, note="a wake-up each"))
-        orders = [Order(OURS, what, ANTHROPIC, self.paced, passes=3) for what in ("text", "floor-typed")]
-        yield (f"paced delta, {ANTHROPIC}, aiohttp and parsing", orders, _ratio(self.scale.paced, note="a wake-up each"))
+        for client, name in CLIENTS.items():
+            orders = [Order(OURS, what, ANTHROPIC, self.paced, passes=3) for what in ("text", f"{client}-typed")]
+            note = "a wake-up each"
+            yield (f"paced delta, {ANTHROPIC}, {name}, splitting, parsing", orders, _ratio(self.scale.paced, note=note))
 
     def _requests(self) -> Iterator["Row"]:
-        for wire in WIRES:
-            orders = [Order(OURS, what, wire, self.short, self.scale.requests) for what in ("text", "bare")]
-            yield (f"request, {wire}, bare aiohttp", orders, _ratio(1, most=2.0))
+        for client, name in CLIENTS.items():
+            for wire in WIRES:
+                orders = [Order(OURS, what, wire, self.short, self.scale.requests) for what in ("text", f"bare-{client}")]
+                yield (f"request, {wire}, {name} alone", orders, _ratio(1, most=2.0))
 
     def _loops(self) -> Iterator["Row"]:
         bars = {"thinharness": 2.0, "pydantic-ai": 10.0}
@@ -216,7 +222,7 @@ def _figure(name: str, said: Sequence[Said], make: Callable[[str, Sequence[Said]
 def _floor(deltas: int) -> Callable[[str, Sequence[Said]], Figure]:
     def make(name: str, said: Sequence[Said]) -> Figure:
         ours, plain, typed = (one.cpu / deltas * 1e6 for one in said)
-        note = "aiohttp, splitting, " + ("orjson" if plain < typed else "typed msgspec")
+        note = "orjson" if plain < typed else "typed msgspec"
         return Figure(name, ours, min(plain, typed), most=2.0, note=note)
 
     return make
