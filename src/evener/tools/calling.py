@@ -4,6 +4,7 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from functools import lru_cache
 from hashlib import sha256
 from time import perf_counter, time
 from typing import Protocol, TypeVar
@@ -11,7 +12,7 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from evener.errors import BadValue, StoreError
+from evener.errors import StoreError
 from evener.events import CallFinished
 from evener.tools.context import Progress, ToolContext
 from evener.tools.result import Envelope, Scrub, failed
@@ -29,6 +30,9 @@ LARGE = 16 * 1024
 PATIENCE = 30.0
 
 T = TypeVar("T")
+
+_objects = msgspec.json.Decoder(dict[str, object])
+_sorting = msgspec.json.Encoder(order="deterministic")
 
 
 class Shelf(Protocol):
@@ -77,11 +81,17 @@ class Calling(Protocol):
 def digest_of(call: ToolCall, schema: str) -> str:
     """The same for the same tool with the same arguments and the same schema (empty where there is no such tool)."""
     try:
-        arguments = msgspec.json.encode(call.args, order="deterministic")
-    except BadValue:
+        arguments = _sorting.encode(_objects.decode(call.raw))
+    except (msgspec.MsgspecError, RecursionError):
         arguments = call.raw.encode()
-    parts = (call.name.encode(), arguments, schema.encode())
-    return sha256(b"\0".join(sha256(part).digest() for part in parts)).hexdigest()
+    parts = (_hashed(call.name), sha256(arguments).digest(), _hashed(schema))
+    return sha256(b"\0".join(parts)).hexdigest()
+
+
+@lru_cache(256)
+def _hashed(text: str) -> bytes:
+    """Of names and schemas, which are the same in each call of a tool."""
+    return sha256(text.encode()).digest()
 
 
 class Caller:

@@ -32,31 +32,38 @@ class Cancellation:
     """Set once, seen everywhere: by threads that look or wait, and by coroutines that await it."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._set = False
+        self._event: threading.Event | None = None  # made for the first thread that waits: most calls have none
         self._lock = threading.Lock()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def set(self) -> None:
         """Ask for a stop. From any thread; a second time changes nothing."""
         with self._lock:
-            self._event.set()
+            self._set = True
+            if self._event is not None:
+                self._event.set()
             waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
             call_on(loop, partial(_wake, future))
 
     def is_set(self) -> bool:
         """Whether a stop was asked for."""
-        return self._event.is_set()
+        return self._set
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait in a thread, as instead of `time.sleep`; True when a stop was asked for."""
-        return self._event.wait(seconds)
+        with self._lock:
+            if self._set:
+                return True
+            event = self._event = self._event or threading.Event()
+        return event.wait(seconds)
 
     async def until_set(self) -> None:
         """Wait in a coroutine."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            if self._event.is_set():
+            if self._set:
                 return
             future: asyncio.Future[None] = loop.create_future()
             self._waiting.append((loop, future))

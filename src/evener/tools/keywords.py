@@ -32,17 +32,27 @@ KINDS = {
 }
 
 
+PLAIN_KINDS: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    bool: "boolean",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+}
+"""What JSON is decoded to; only a float has to be looked at to know its kind."""
+
+
 class Unenforced(Exception):
     """A keyword that cannot be enforced, and why."""
 
 
 def kind_of(value: object) -> str:
     """The JSON type of a value; a number without a fraction is an integer, however it is written."""
+    kind = PLAIN_KINDS.get(type(value))
+    if kind is not None:
+        return kind
     match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
         case int():
             return "integer"
         case float():

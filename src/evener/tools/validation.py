@@ -63,8 +63,9 @@ class _Node:
         found.left -= 1
         if found.left < 0:
             raise _TooMuch
-        if self.types is not None and kind_of(value) not in self.types:
-            found.add(path, expected(self.types, value))
+        types = self.types
+        if types is not None and kind_of(value) not in types:
+            found.add(path, expected(types, value))
             return
         for check in self.checks:
             check(value, path, found)
@@ -85,6 +86,8 @@ class Validator:
             self._root.check(value, None, found)
         except (_TooMuch, RecursionError):
             return (Problem("", "too large or too deep to be checked"),)
+        if not found.problems:
+            return ()
         return tuple(Problem(_text(path), message) for path, message in found.problems)
 
 
@@ -171,8 +174,9 @@ class _Compiler:
         def check(value: object, path: Path, found: _Found) -> None:
             if isinstance(value, dict):
                 for name, item in value.items():
-                    if name in nodes:
-                        nodes[name].check(item, (path, name), found)
+                    node = nodes.get(name)
+                    if node is not None:
+                        node.check(item, (path, name), found)
 
         return check
 
@@ -180,9 +184,10 @@ class _Compiler:
         names = schema["required"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise self.nonsense(place, "a list of names", names)
+        needed = frozenset(names)
 
         def check(value: object, path: Path, found: _Found) -> None:
-            if isinstance(value, dict):
+            if isinstance(value, dict) and not value.keys() >= needed:
                 for name in names:
                     if name not in value:
                         found.add((path, name), "required, but missing")
@@ -192,15 +197,16 @@ class _Compiler:
     def more_properties(self, schema: Mapping[str, object], place: str) -> Check:
         known = schema.get("properties")
         names = list(known) if isinstance(known, dict) else []
+        named = frozenset(names)
         patterns = self.patterns(schema)
         said = schema["additionalProperties"]
         node = self.node(said, place)
 
         def check(value: object, path: Path, found: _Found) -> None:
-            if not isinstance(value, dict):
+            if not isinstance(value, dict) or value.keys() <= named:
                 return
             for name, item in value.items():
-                if name in names or any(pattern.occurs_in(name) for pattern in patterns):
+                if name in named or any(pattern.occurs_in(name) for pattern in patterns):
                     continue
                 if said is False:
                     found.add((path, name), _unknown(name, names))
