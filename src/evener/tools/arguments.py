@@ -4,12 +4,14 @@ Every reading decodes the text afresh, so that a tool may do with its arguments 
 is not JSON, a key that stands twice, a field that nobody knows is a Problem, and then the tool is not run.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from evener.errors import UsageError
 from evener.tools.models import Refused, mentions_models, model_convert
+from evener.tools.plain import Plain
 from evener.tools.problems import Problem, dotted
 from evener.tools.validation import Validator
 from evener.transcript.scan import path_at, repeated_key
@@ -18,6 +20,7 @@ __all__ = ["Accepted", "Arguments", "Convert", "converter", "parsed"]
 
 MOST_BYTES = 16 << 20
 MOST_DEEP = 100
+SPACED = re.compile(r"\s:")
 
 Convert = Callable[[object], object]
 
@@ -30,15 +33,26 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """How the arguments of one tool are read. With `one`, the function takes them all as a single value."""
+    """How the arguments of one tool are read. With `one`, the function takes them all as a single value.
+
+    With `plain`, what it decodes fits: neither the schema nor the converters have more to say.
+    """
 
     validator: Validator
     converters: Mapping[str, Convert] = {}
     one: Convert | None = None
     unenforced: tuple[str, ...] = ()
+    plain: Plain | None = None
 
     def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
         """The arguments in a call's JSON text, or what is wrong with them."""
+        if self.plain is not None and len(raw) <= MOST_BYTES:
+            try:
+                named = self.plain.decode(raw)
+            except (msgspec.MsgspecError, RecursionError, ValueError):
+                named = None  # it may fit nevertheless, and if not, there is more to say
+            if named is not None and _has_only(raw, len(named)):
+                return Accepted(named)
         value = parsed(raw)
         if isinstance(value, tuple):
             return value
@@ -76,8 +90,16 @@ def parsed(raw: str) -> dict[str, object] | tuple[Problem, ...]:
     keys = _keys(value)
     if keys is None:
         return (Problem("", f"they are nested deeper than {MOST_DEEP} levels"),)
-    twice = repeated_key(raw) if raw.count(":") != keys else None  # as many colons as keys: none was there twice
+    twice = None if _has_only(raw, keys) else repeated_key(raw)
     return value if twice is None else (Problem(twice, "this key stands twice in its object"),)
+
+
+def _has_only(raw: str, keys: int) -> bool:
+    """Whether a JSON text can be seen to have no more than the keys that were read: none stands twice, none was passed over.
+
+    Each key brings a colon, and, if no space comes before it, one right after a quote.
+    """
+    return raw.count(":") == keys or (raw.count('":') == keys and SPACED.search(raw) is None)
 
 
 def _malformed(raw: str, error: Exception) -> Problem:

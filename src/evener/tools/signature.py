@@ -17,6 +17,7 @@ from evener.tools.arguments import Convert, converter
 from evener.tools.constraints import Schema
 from evener.tools.context import ToolContext
 from evener.tools.docstring import read_docstring
+from evener.tools.plain import Plain, plain_decoder
 from evener.tools.shapes import Shapes, default_of, hints_of
 
 __all__ = [
@@ -36,10 +37,11 @@ EMPTY = inspect.Parameter.empty
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The schema of a function's parameters, and how each of them is converted."""
+    """The schema of a function's parameters, how each of them is converted, and what decodes them all, if they are plain."""
 
     schema: Schema
     converters: dict[str, Convert]
+    plain: Plain | None
 
 
 class Callee(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ def read_signature(function: Function) -> Signature:
     properties: dict[str, object] = {}
     required: list[str] = []
     converters: dict[str, Convert] = {}
+    kinds: dict[str, object] = {}
     for name, kind, default in _parameters(function, where):
         if _is_context(kind):
             continue
@@ -71,9 +74,11 @@ def read_signature(function: Function) -> Signature:
         about = _about(kind) or words.get(name, "")
         properties[name] = {**schema, **({"description": about} if about else {}), **default_of(default)}
         converters[name] = converter(kind, place)
+        kinds[name] = kind
         if default is EMPTY:
             required.append(name)
-    return Signature(closed_object(properties, required, shapes.definitions), converters)
+    whole = closed_object(properties, required, shapes.definitions)
+    return Signature(whole, converters, plain_decoder(kinds, whole))
 
 
 def closed_object(properties: Schema, required: list[str], definitions: Schema) -> Schema:
