@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from evener.tools import tool
 from evener.tools.arguments import Arguments
+from tests.tools.calls import named
 
 Name = NewType("Name", str)
 
@@ -76,7 +77,8 @@ def test_each_reading_is_afresh() -> None:
     arguments = tool(look).arguments
     one, other = arguments.read(RIGHT), arguments.read(RIGHT)
     assert one == other
-    assert not isinstance(one, tuple) and not isinstance(other, tuple)
+    assert not isinstance(one, tuple)
+    assert not isinstance(other, tuple)
     assert one.named is not other.named
     assert one.named["words"] is not other.named["words"]
 
@@ -102,11 +104,12 @@ def with_model(a: Model) -> None: ...
 def with_words_of_pydantic(a: Annotated[str, pydantic.StringConstraints(strip_whitespace=True)]) -> None: ...
 
 
-@pytest.mark.parametrize(
-    "function",
-    [with_bound, with_choice, with_float, with_any, with_anything_inside, with_bytes, with_object, with_dict, with_row]
-    + [with_model, with_words_of_pydantic],
-    ids=lambda function: function.__name__,
-)
+MORE: list[Callable[..., object]] = [
+    with_bound, with_choice, with_float, with_any, with_anything_inside, with_bytes, with_object, with_dict, with_row,
+    with_model, with_words_of_pydantic,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", MORE, ids=named)
 def test_a_schema_that_says_more_than_a_type_is_asked(function: Callable[..., object]) -> None:
     assert tool(function).arguments.plain is None

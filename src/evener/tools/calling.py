@@ -16,8 +16,8 @@ from evener.errors import StoreError
 from evener.events import CallFinished
 from evener.tools.context import Progress, ToolContext
 from evener.tools.result import Envelope, Scrub, failed
-from evener.tools.running import run_call, verify_call
-from evener.tools.spill import read_output_tool
+from evener.tools.running import run_call, unchanged, verify_call
+from evener.tools.spill import read_output_tool, spill
 from evener.tools.threads import Threads
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, ResultContent, Stored, TextBlock, ToolCall
@@ -101,10 +101,11 @@ class Caller:
         self, toolbox: Toolbox, *, threads: Threads, shelf: Shelf, deps: object = None, scrub: Scrub | None = None
     ) -> None:
         self._toolbox = toolbox
+        self._tools = dict(toolbox)
         self._threads = threads
         self._shelf = shelf
         self._deps = deps
-        self._scrub = scrub or _unchanged
+        self._scrub = scrub or unchanged
 
     @property
     def toolbox(self) -> Toolbox:
@@ -112,23 +113,30 @@ class Caller:
 
     def digest(self, call: ToolCall) -> str:
         """The same for the same tool with the same arguments and the same schema."""
-        tool = self._toolbox.get(call.name)
-        return digest_of(call, tool.schema if tool else "")
+        tool = self._tools.get(call.name)
+        return digest_of(call, tool.spec.schema if tool else "")
 
     async def run(self, call: ToolCall, site: CallSite) -> CallFinished:
         """Run the call. Whatever the tool does, this is its result."""
-        tool = self._toolbox.get(call.name)
+        tool = self._tools.get(call.name)
         began = perf_counter()
         if tool is None:
             return _reported(call, self._toolbox.unknown(call.name), began)
         _around.set((asyncio.get_running_loop(), self._shelf))
-        spilled = _Spilled()
         context = self._context(call, site)
-        envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub, blobs=spilled)
+        envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
+        if not _is_short(envelope, tool.output_limit):
+            envelope = await self._stowed(envelope, tool.output_limit)
+        return _reported(call, envelope, began)
+
+    async def _stowed(self, envelope: Envelope, limit: int) -> Envelope:
+        """The envelope with what is large in it on the shelf."""
+        spilled = _Spilled()
+        envelope = spill(envelope, spilled, limit=limit)
         for name, body in spilled.held.items():
             envelope = _renamed(envelope, name, await self._shelf.put_blob(body))
         content = tuple([await self._shelved(block) for block in envelope.content])
-        return _reported(call, replace(envelope, content=content), began)
+        return replace(envelope, content=content)
 
     async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None:
         """What the tool's own `verify` says of an interrupted start. None: it did not take effect, and may be run."""
@@ -204,8 +212,10 @@ def _waited(work: Coroutine[object, object, T], loop: asyncio.AbstractEventLoop)
     return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)
 
 
-def _unchanged(text: str) -> str:
-    return text
+def _is_short(envelope: Envelope, limit: int) -> bool:
+    """Whether it is one text within the limit, so that there is nothing large in it."""
+    content = envelope.content
+    return len(content) == 1 and isinstance(content[0], TextBlock) and len(content[0].text) <= limit
 
 
 def _renamed(envelope: Envelope, name: str, stored: str) -> Envelope:

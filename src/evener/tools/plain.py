@@ -17,7 +17,7 @@ __all__ = ["Plain", "plain_decoder"]
 Plain = msgspec.json.Decoder[dict[str, object]]
 
 EXACT = frozenset(("string", "integer", "boolean", "null", "array"))
-"""A float is none of them (it tells -0 from 0, which an integer does not), nor is an object: its fields are checked one by one."""
+"""Not a float, which tells -0 from 0 as an integer does not; nor an object, whose fields the schema looks at one by one."""
 SAID = frozenset(("type", "items", "description", "default"))
 
 

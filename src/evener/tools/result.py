@@ -8,6 +8,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from math import isfinite
+from operator import is_
 from typing import Literal, get_args
 
 import msgspec
@@ -61,17 +62,21 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     outcome: Outcome = "done"
 
     def __post_init__(self) -> None:
-        check_type(self.ok, (bool,), "Envelope.ok")
+        if type(self.ok) is not bool:
+            check_type(self.ok, (bool,), "Envelope.ok")
         if isinstance(self.content, str):
             force_setattr(self, "content", (TextBlock(self.content),) if self.content else ())
         for block in self.content:
-            check_type(block, CONTENTS, "Each of Envelope.content")
+            if type(block) not in CONTENTS:
+                check_type(block, CONTENTS, "Each of Envelope.content")
         if type(self.meta) is not str and isinstance(self.meta, Mapping):
             force_setattr(self, "meta", json_text(self.meta, "Envelope.meta"))
         if self.meta != "{}":
             check_object(self.meta, "Envelope.meta")
-        check_type(self.retry, (bool,), "Envelope.retry")
-        check_choice(self.outcome, OUTCOMES, "Envelope.outcome")
+        if type(self.retry) is not bool:
+            check_type(self.retry, (bool,), "Envelope.retry")
+        if self.outcome not in OUTCOMES:
+            check_choice(self.outcome, OUTCOMES, "Envelope.outcome")
 
     @property
     def metadata(self) -> dict[str, object]:
@@ -118,10 +123,10 @@ def raised(error: BaseException, name: str) -> Envelope:
 
 def scrubbed(envelope: Envelope, scrub: Scrub) -> Envelope:
     """An envelope without secrets in its texts; the same one if there were none."""
-    content = tuple(_scrubbed(block, scrub) for block in envelope.content)
-    if all(new is old for new, old in zip(content, envelope.content, strict=True)):
+    content = [_scrubbed(block, scrub) for block in envelope.content]
+    if all(map(is_, content, envelope.content)):
         return envelope
-    return msgspec.structs.replace(envelope, content=content)
+    return msgspec.structs.replace(envelope, content=tuple(content))
 
 
 def _scrubbed(block: ResultContent, scrub: Scrub) -> ResultContent:

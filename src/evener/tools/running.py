@@ -7,12 +7,13 @@ hooks, approvals and the log are the driver's. Whatever a tool prints is its own
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from evener.tools.arguments import Accepted
-from evener.tools.context import Progress, ToolContext, call_on
+from evener.tools.context import Cancellation, Progress, ToolContext, call_on
 from evener.tools.problems import told
 from evener.tools.result import Envelope, Scrub, envelope_of, failed, raised, scrubbed
 from evener.tools.signature import Callee
@@ -21,7 +22,7 @@ from evener.tools.threads import Job, NoThread, Raised, Returned, Threads
 from evener.tools.tool import Tool
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["run_call", "verify_call"]
+__all__ = ["run_call", "unchanged", "verify_call"]
 
 GRACE = 2.0
 """Seconds that a cancelled coroutine has to clean up."""
@@ -37,7 +38,20 @@ class _TimeOver(Exception):
         self.begun = begun
 
 
-def _unchanged(text: str) -> str:
+class _Bounds(msgspec.Struct, frozen=True):
+    """What keeps a call in check: when its time is over (None: never), how it is told to stop, and who holds what does not."""
+
+    end: float | None
+    cancelled: Cancellation
+    threads: Threads
+    grace: float
+
+    def seconds_left(self) -> float | None:
+        return None if self.end is None else max(0.0, self.end - time.monotonic())
+
+
+def unchanged(text: str) -> str:
+    """The text of one who has no secrets."""
     return text
 
 
@@ -51,7 +65,7 @@ async def run_call(
     *,
     context: ToolContext[object],
     threads: Threads,
-    scrub: Scrub = _unchanged,
+    scrub: Scrub = unchanged,
     blobs: Blobs | None = None,
     grace: float = GRACE,
 ) -> Envelope:
@@ -61,7 +75,8 @@ async def run_call(
     seconds to clean up, a thread is left to itself and counted.
     """
     envelope = await _ran(tool, call, context, threads, grace)
-    envelope = scrubbed(envelope, scrub)
+    if scrub is not unchanged:
+        envelope = scrubbed(envelope, scrub)
     return envelope if blobs is None else spill(envelope, blobs, limit=tool.output_limit)
 
 
@@ -77,10 +92,9 @@ async def verify_call(
         return False
     if isinstance(accepted, tuple):
         return False
+    bounds = _Bounds(_end(tool, context), context.cancelled, threads, grace)
     try:
-        own = _within(tool, context)
-        invoke = _invocation(tool.verifier, accepted, own, _same)
-        ended = await _ended(tool.verifier, invoke, own, threads, grace)
+        ended = await _ended(tool.verifier, _invocation(tool.verifier, accepted, context, bounds), _same, bounds)
     except (_TimeOver, NoThread):
         return None
     match ended:
@@ -91,18 +105,18 @@ async def verify_call(
 
 async def _ran(tool: Tool, call: ToolCall, context: ToolContext[object], threads: Threads, grace: float) -> Envelope:
     try:
-        accepted = tool.read(call.raw)
+        accepted = tool.arguments.read(call.raw)
     except Exception as error:  # a type of the user's may raise anything when it is made
         return raised(error, tool.name)
     if isinstance(accepted, tuple):
         return failed(told(tool.name, accepted), retry=True)
-    own = _within(tool, context)
-    allowed = own.seconds_left
+    bounds = _Bounds(_end(tool, context), context.cancelled, threads, grace)
+    allowed = bounds.seconds_left()
     if allowed == 0:
         return failed(f"The tool {tool.name!r} was not run: there is no time left.")
     callee = tool.callee or Callee.of(tool.function)
     try:
-        ended = await _ended(callee, _invocation(callee, accepted, own, envelope_of), own, threads, grace)
+        ended = await _ended(callee, _invocation(callee, accepted, context, bounds), envelope_of, bounds)
     except _TimeOver as over:
         return _overdue(tool, over, allowed)
     except NoThread as error:
@@ -110,123 +124,141 @@ async def _ran(tool: Tool, call: ToolCall, context: ToolContext[object], threads
     return envelope_of(ended.value) if isinstance(ended, Returned) else raised(ended.error, tool.name)
 
 
-def _within(tool: Tool, context: ToolContext[object]) -> ToolContext[object]:
-    """The context with the tool's own deadline, and with progress that arrives on the loop's thread."""
+def _end(tool: Tool, context: ToolContext[object]) -> float | None:
+    """When the time of a call is over, by `time.monotonic()`: its own or that of the run."""
+    if tool.timeout is None:
+        return context.deadline
+    own = time.monotonic() + tool.timeout
+    return own if context.deadline is None else min(own, context.deadline)
+
+
+def _within(context: ToolContext[object], bounds: _Bounds) -> ToolContext[object]:
+    """The context with the call's own deadline, and with progress that arrives on the loop's thread."""
     loop = asyncio.get_running_loop()
-    own = None if tool.timeout is None else time.monotonic() + tool.timeout
-    ends = [end for end in (own, context.deadline) if end is not None]
     report = context.report
 
     def on_loop(progress: Progress) -> None:
         call_on(loop, lambda: report(progress))
 
-    return msgspec.structs.replace(context, deadline=min(ends, default=None), report=on_loop)
+    return msgspec.structs.replace(context, deadline=bounds.end, report=on_loop)
 
 
-def _invocation(
-    callee: Callee, accepted: Accepted, context: ToolContext[object], finish: Callable[[object], object]
-) -> Callable[[], object]:
-    """The call itself. What it gives is finished where it runs: large output is not turned into text on the loop's thread."""
-    own = {callee.context: context} if callee.context else {}
-
-    def invoke() -> object:
-        value = callee.function(*accepted.whole, **accepted.named, **own)
-        return value if inspect.iscoroutine(value) or callee.awaits else finish(value)
-
-    return invoke
+def _invocation(callee: Callee, accepted: Accepted, context: ToolContext[object], bounds: _Bounds) -> Callable[[], object]:
+    """The call itself."""
+    named = accepted.named
+    if callee.context:
+        named = {**named, callee.context: _within(context, bounds)}
+    return partial(callee.function, *accepted.whole, **named)
 
 
-async def _ended(
-    callee: Callee, invoke: Callable[[], object], context: ToolContext[object], threads: Threads, grace: float
-) -> Ended:
+async def _ended(callee: Callee, invoke: Callable[[], object], finish: Callable[[object], object], bounds: _Bounds) -> Ended:
+    """What a thread gives is finished there: large output is not turned into text on the loop's thread."""
     if callee.awaits:
-        return await _as_task(invoke, context, threads, grace)
-    ended = await _in_thread(invoke, context, threads)
+        return await _as_task(invoke, bounds, reports=bool(callee.context))
+
+    def work() -> object:
+        value = invoke()
+        return value if inspect.iscoroutine(value) else finish(value)
+
+    ended = await _in_thread(work, bounds)
     if isinstance(ended, Returned) and inspect.iscoroutine(ended.value):
         coroutine = ended.value
         try:
-            return await _as_task(lambda: coroutine, context, threads, grace)
+            return await _as_task(lambda: coroutine, bounds, reports=bool(callee.context))
         finally:
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()
     return ended
 
 
-async def _in_thread(invoke: Callable[[], object], context: ToolContext[object], threads: Threads) -> Ended:
-    job = threads.start(invoke)
+async def _in_thread(work: Callable[[], object], bounds: _Bounds) -> Ended:
+    job = bounds.threads.start(work)
     try:
-        await asyncio.wait((job.ended,), timeout=context.seconds_left)
-        if not job.ended.done():
-            raise _TimeOver(begun=_given_up(job, context, threads))
+        ended = await _settled(job.ended, bounds)
     except asyncio.CancelledError:
-        _given_up(job, context, threads)
+        _given_up(job, bounds)
         raise
-    ended = job.ended.result()
+    if ended is None:
+        raise _TimeOver(begun=_given_up(job, bounds))
     if isinstance(ended, Raised) and isinstance(ended.error, NoThread):
         raise ended.error
     return ended
 
 
-def _given_up(job: Job, context: ToolContext[object], threads: Threads) -> bool:
-    context.cancelled.set()
-    return threads.give_up(job)
+def _given_up(job: Job, bounds: _Bounds) -> bool:
+    bounds.cancelled.set()
+    return bounds.threads.give_up(job)
 
 
-async def _as_task(invoke: Callable[[], object], context: ToolContext[object], threads: Threads, grace: float) -> Ended:
-    """In a task of its own, which can be left to itself. It wakes us by itself, without a detour through its callbacks."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    task: asyncio.Task[object] = loop.create_task(_awaited(invoke, ended))
-    left = context.seconds_left
-    timer = None if left is None else loop.call_later(left, _wake, ended)
+async def _settled(ended: "asyncio.Future[Ended | None]", bounds: _Bounds) -> Ended | None:
+    """What a future comes to; None when the time is over before that."""
+    left = bounds.seconds_left()
+    if left is None:
+        return await ended
+    timer = asyncio.get_running_loop().call_later(left, _settle, ended)
     try:
-        await ended
-    except asyncio.CancelledError:
-        await _stopped(task, context, threads, grace)
-        raise
+        return await ended
     finally:
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
+
+
+def _settle(ended: "asyncio.Future[Ended | None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
+    """In a task of its own, which can be left to itself. It wakes us by itself, without a detour through its callbacks.
+
+    One that waits for nothing is done when the loop comes round, and needs no timer. One that `reports` does not get ahead
+    of its reports, which take a round as well.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[Ended | None] = loop.create_future()
+    task: asyncio.Task[object] = loop.create_task(_awaited(invoke, ended))
+    try:
+        if not reports:
+            await asyncio.sleep(0)
+        if not ended.done():
+            await _settled(ended, bounds)
+    except asyncio.CancelledError:
+        await _stopped(task, bounds)
+        raise
     if not task.done():
-        await _stopped(task, context, threads, grace)
+        await _stopped(task, bounds)
         raise _TimeOver(begun=True)
     return _outcome(task)
 
 
-async def _awaited(invoke: Callable[[], object], ended: "asyncio.Future[None]") -> object:
+async def _awaited(invoke: Callable[[], object], ended: "asyncio.Future[Ended | None]") -> object:
     """The coroutine of a tool. What asyncio would end the program with ends the tool instead."""
     try:
         made = invoke()
-        return Returned(await made if isinstance(made, Coroutine) or inspect.isawaitable(made) else made)
+        return Returned(await made if inspect.isawaitable(made) else made)
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:
         return Raised(error)
     finally:
-        _wake(ended)
-
-
-def _wake(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
+        _settle(ended)
 
 
 def _outcome(task: "asyncio.Task[object]") -> Ended:
     if task.cancelled():
         return Raised(RuntimeError("it cancelled itself"))
     ended = task.result()
-    return ended if isinstance(ended, Returned | Raised) else Returned(ended)
+    return ended if isinstance(ended, (Returned, Raised)) else Returned(ended)
 
 
-async def _stopped(task: "asyncio.Task[object]", context: ToolContext[object], threads: Threads, grace: float) -> None:
+async def _stopped(task: "asyncio.Task[object]", bounds: _Bounds) -> None:
     """Cancel a coroutine and give it time to clean up; one that goes on is counted and left to itself."""
-    context.cancelled.set()
+    bounds.cancelled.set()
     task.cancel()
     try:
-        await asyncio.wait((task,), timeout=grace)
+        await asyncio.wait((task,), timeout=bounds.grace)
     finally:
         if not task.done():
-            threads.keep_stray(task)
+            bounds.threads.keep_stray(task)
         elif not task.cancelled():
             task.exception()
 

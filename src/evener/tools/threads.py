@@ -41,7 +41,8 @@ class NoThread(Exception):
 class Job:
     """A function on its way through a thread, in the context (as of contextvars) of whoever asked for it.
 
-    `ended` is settled when it is over. The pool's lock guards the rest: `function` is there until it begins.
+    `ended` is settled when it is over, or with None by whoever waits no longer. The pool's lock guards the rest: `function`
+    is there until it begins.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:
@@ -50,7 +51,7 @@ class Job:
         self.function: Callable[[], object] | None = function
         self.abandoned = False
         self.outcome: Returned | Raised | None = None
-        self.ended: asyncio.Future[Returned | Raised] = self._loop.create_future()
+        self.ended: asyncio.Future[Returned | Raised | None] = self._loop.create_future()
 
     def over(self, outcome: Returned | Raised) -> None:
         """Tell what it came to."""
