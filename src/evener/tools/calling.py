@@ -122,7 +122,9 @@ class Caller:
         began = perf_counter()
         if tool is None:
             return _reported(call, self._toolbox.unknown(call.name), began)
-        _around.set((asyncio.get_running_loop(), self._shelf))
+        here = (asyncio.get_running_loop(), self._shelf)
+        if _around.get(None) != here:
+            _around.set(here)
         context = self._context(call, site)
         envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
         if not _is_short(envelope, tool.output_limit):

@@ -69,9 +69,9 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         for block in self.content:
             if type(block) not in CONTENTS:
                 check_type(block, CONTENTS, "Each of Envelope.content")
-        if type(self.meta) is not str and isinstance(self.meta, Mapping):
-            force_setattr(self, "meta", json_text(self.meta, "Envelope.meta"))
         if self.meta != "{}":
+            if type(self.meta) is not str and isinstance(self.meta, Mapping):
+                force_setattr(self, "meta", json_text(self.meta, "Envelope.meta"))
             check_object(self.meta, "Envelope.meta")
         if type(self.retry) is not bool:
             check_type(self.retry, (bool,), "Envelope.retry")

@@ -7,7 +7,7 @@ hooks, approvals and the log are the driver's. Whatever a tool prints is its own
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 import msgspec
@@ -92,7 +92,7 @@ async def verify_call(
         return False
     if isinstance(accepted, tuple):
         return False
-    bounds = _Bounds(_end(tool, context), context.cancelled, threads, grace)
+    bounds = _Bounds(_end(tool, context, time.monotonic()), context.cancelled, threads, grace)
     try:
         ended = await _ended(tool.verifier, _invocation(tool.verifier, accepted, context, bounds), _same, bounds)
     except (_TimeOver, NoThread):
@@ -105,30 +105,30 @@ async def verify_call(
 
 async def _ran(tool: Tool, call: ToolCall, context: ToolContext[object], threads: Threads, grace: float) -> Envelope:
     try:
-        accepted = tool.arguments.read(call.raw)
+        accepted = tool.read(call.raw)
     except Exception as error:  # a type of the user's may raise anything when it is made
         return raised(error, tool.name)
     if isinstance(accepted, tuple):
         return failed(told(tool.name, accepted), retry=True)
-    bounds = _Bounds(_end(tool, context), context.cancelled, threads, grace)
-    allowed = bounds.seconds_left()
-    if allowed == 0:
+    begin = time.monotonic()
+    bounds = _Bounds(_end(tool, context, begin), context.cancelled, threads, grace)
+    if bounds.end is not None and bounds.end <= begin:
         return failed(f"The tool {tool.name!r} was not run: there is no time left.")
     callee = tool.callee or Callee.of(tool.function)
     try:
         ended = await _ended(callee, _invocation(callee, accepted, context, bounds), envelope_of, bounds)
     except _TimeOver as over:
-        return _overdue(tool, over, allowed)
+        return _overdue(tool, over, (bounds.end or begin) - begin)
     except NoThread as error:
         return failed(f"The tool {tool.name!r} was not run: {error}. Only tools that are async still work.")
     return envelope_of(ended.value) if isinstance(ended, Returned) else raised(ended.error, tool.name)
 
 
-def _end(tool: Tool, context: ToolContext[object]) -> float | None:
-    """When the time of a call is over, by `time.monotonic()`: its own or that of the run."""
+def _end(tool: Tool, context: ToolContext[object], begin: float) -> float | None:
+    """When the time of a call that begins now is over: its own or that of the run."""
     if tool.timeout is None:
         return context.deadline
-    own = time.monotonic() + tool.timeout
+    own = begin + tool.timeout
     return own if context.deadline is None else min(own, context.deadline)
 
 
@@ -151,20 +151,28 @@ def _invocation(callee: Callee, accepted: Accepted, context: ToolContext[object]
     return partial(callee.function, *accepted.whole, **named)
 
 
-async def _ended(callee: Callee, invoke: Callable[[], object], finish: Callable[[object], object], bounds: _Bounds) -> Ended:
-    """What a thread gives is finished there: large output is not turned into text on the loop's thread."""
+def _ended(
+    callee: Callee, invoke: Callable[[], object], finish: Callable[[object], object], bounds: _Bounds
+) -> Coroutine[object, object, Ended]:
+    """What the call comes to. What a thread gives is finished there: large output is not turned into text on the loop's."""
+    reports = bool(callee.context)
     if callee.awaits:
-        return await _as_task(invoke, bounds, reports=bool(callee.context))
+        return _as_task(invoke, bounds, reports=reports)
 
     def work() -> object:
         value = invoke()
         return value if inspect.iscoroutine(value) else finish(value)
 
+    return _by_thread(work, bounds, reports=reports)
+
+
+async def _by_thread(work: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
+    """In a thread; and if that gave a coroutine, as a task."""
     ended = await _in_thread(work, bounds)
     if isinstance(ended, Returned) and inspect.iscoroutine(ended.value):
         coroutine = ended.value
         try:
-            return await _as_task(lambda: coroutine, bounds, reports=bool(callee.context))
+            return await _as_task(lambda: coroutine, bounds, reports=reports)
         finally:
             if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                 coroutine.close()
@@ -174,7 +182,7 @@ async def _ended(callee: Callee, invoke: Callable[[], object], finish: Callable[
 async def _in_thread(work: Callable[[], object], bounds: _Bounds) -> Ended:
     job = bounds.threads.start(work)
     try:
-        ended = await _settled(job.ended, bounds)
+        ended = await _settled(job.ended, bounds) or job.outcome  # which may have come at the last moment
     except asyncio.CancelledError:
         _given_up(job, bounds)
         raise
@@ -214,13 +222,14 @@ async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bo
     of its reports, which take a round as well.
     """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Ended | None] = loop.create_future()
-    task: asyncio.Task[object] = loop.create_task(_awaited(invoke, ended))
+    waiting: list[asyncio.Future[Ended | None]] = []
+    task: asyncio.Task[object] = loop.create_task(_awaited(invoke, waiting))
     try:
         if not reports:
             await asyncio.sleep(0)
-        if not ended.done():
-            await _settled(ended, bounds)
+        if not task.done():
+            waiting.append(loop.create_future())
+            await _settled(waiting[0], bounds)
     except asyncio.CancelledError:
         await _stopped(task, bounds)
         raise
@@ -230,8 +239,8 @@ async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bo
     return _outcome(task)
 
 
-async def _awaited(invoke: Callable[[], object], ended: "asyncio.Future[Ended | None]") -> object:
-    """The coroutine of a tool. What asyncio would end the program with ends the tool instead."""
+async def _awaited(invoke: Callable[[], object], waiting: "list[asyncio.Future[Ended | None]]") -> object:
+    """The coroutine of a tool, for whoever is waiting then. What asyncio would end the program with ends the tool instead."""
     try:
         made = invoke()
         return Returned(await made if inspect.isawaitable(made) else made)
@@ -240,7 +249,8 @@ async def _awaited(invoke: Callable[[], object], ended: "asyncio.Future[Ended | 
     except BaseException as error:
         return Raised(error)
     finally:
-        _settle(ended)
+        for ended in waiting:
+            _settle(ended)
 
 
 def _outcome(task: "asyncio.Task[object]") -> Ended:
@@ -263,8 +273,8 @@ async def _stopped(task: "asyncio.Task[object]", bounds: _Bounds) -> None:
             task.exception()
 
 
-def _overdue(tool: Tool, over: _TimeOver, allowed: float | None) -> Envelope:
-    spent = f"{allowed or 0:.3g} seconds"
+def _overdue(tool: Tool, over: _TimeOver, allowed: float) -> Envelope:
+    spent = f"{allowed:.3g} seconds"
     if not over.begun:
         return failed(f"The tool {tool.name!r} was not run: no thread became free within {spent}. Try again later.")
     if tool.effect == "write":
