@@ -135,6 +135,64 @@ def test_progress_arrives_on_the_loop_in_order_before_the_result() -> None:
     assert heard == [(Progress("call-1", f"step {number}", number / 2), True) for number in range(3)]
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_progress_of_an_async_tool_arrives_before_the_result_as_well(rounds: int) -> None:
+    @tool
+    async def count(about: ToolContext[object]) -> str:
+        for number in range(rounds):
+            about.progress(f"step {number}")
+            await asyncio.sleep(0)
+        about.progress("last")
+        return "done"
+
+    heard: list[str] = []
+
+    async def work() -> list[str]:
+        await call(count, within=context(report=lambda progress: heard.append(progress.text)))
+        return list(heard)
+
+    assert run(work()) == [*(f"step {number}" for number in range(rounds)), "last"]
+
+
+def test_an_async_tool_has_one_task_of_its_own_from_its_first_step_on() -> None:
+    """What it begins with (a timeout, a task group, a cancel scope) is bound to the task that it ends in."""
+    tasks: list[asyncio.Task[object] | None] = []
+
+    @tool
+    async def bounded() -> str:
+        tasks.append(asyncio.current_task())
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(30)
+        except TimeoutError:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(0))
+            tasks.append(asyncio.current_task())
+            return "in time"
+        return "late"
+
+    async def work() -> str:
+        tasks.append(asyncio.current_task())
+        return (await call(bounded)).text
+
+    assert run(work()) == "in time"
+    assert tasks[0] is not tasks[1]
+    assert tasks[1] is tasks[2]
+
+
+def test_what_an_async_tool_sets_stays_with_it() -> None:
+    @tool
+    async def writes() -> str:
+        LETTER.set("y")
+        return LETTER.get()
+
+    async def work() -> tuple[str, str]:
+        LETTER.set("x")
+        return (await call(writes)).text, LETTER.get()
+
+    assert run(work()) == ("y", "x")
+
+
 def test_a_fraction_beyond_the_whole_is_refused() -> None:
     @tool
     def wrong(about: ToolContext[object]) -> None:

@@ -11,8 +11,8 @@ import msgspec
 
 from evener.errors import UsageError
 from evener.tools.models import Refused, mentions_models, model_convert
-from evener.tools.plain import Plain
 from evener.tools.problems import Problem, dotted
+from evener.tools.typed import Typed
 from evener.tools.validation import Validator
 from evener.transcript.scan import path_at, repeated_key
 
@@ -35,20 +35,21 @@ class Accepted(msgspec.Struct, frozen=True):
 class Arguments(msgspec.Struct, frozen=True):
     """How the arguments of one tool are read. With `one`, the function takes them all as a single value.
 
-    With `plain`, what it decodes fits: neither the schema nor the converters have more to say.
+    With `typed`, they are read or at least converted in one go, if they fit as they are.
     """
 
     validator: Validator
     converters: Mapping[str, Convert] = {}
     one: Convert | None = None
     unenforced: tuple[str, ...] = ()
-    plain: Plain | None = None
+    typed: Typed | None = None
 
     def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
         """The arguments in a call's JSON text, or what is wrong with them."""
-        if self.plain is not None and len(raw) <= MOST_BYTES:
+        plain = self.typed.plain if self.typed else None
+        if plain is not None and len(raw) <= MOST_BYTES:
             try:
-                named = self.plain.decode(raw)
+                named = plain.decode(raw)
             except (msgspec.MsgspecError, RecursionError, ValueError):
                 named = None  # it may fit nevertheless, and if not, there is more to say
             if named is not None and _has_only(raw, len(named)):
@@ -67,6 +68,11 @@ class Arguments(msgspec.Struct, frozen=True):
                 return Accepted({}, (self.one(value),))
             except Refused as refused:
                 return refused.problems
+        if self.typed is not None:
+            try:
+                return Accepted(self.typed.converted(value))
+            except msgspec.ValidationError:
+                pass  # one by one, then: a whole number may be written as 3.0, and there may be several problems
         named: dict[str, object] = {}
         problems: list[Problem] = []
         for name, item in value.items():

@@ -85,6 +85,8 @@ def types_of(said: object, where: str) -> frozenset[str]:
 
 def key_of(value: object) -> object:
     """A value that is equal to another one's exactly if the two JSON values are: true is not 1, but 1.0 is."""
+    if type(value) is str:
+        return value
     match value:
         case bool():
             return ("boolean", value)

@@ -17,8 +17,8 @@ from evener.tools.arguments import Convert, converter
 from evener.tools.constraints import Schema
 from evener.tools.context import ToolContext
 from evener.tools.docstring import read_docstring
-from evener.tools.plain import Plain, plain_decoder
 from evener.tools.shapes import Shapes, default_of, hints_of
+from evener.tools.typed import Typed, typed
 
 __all__ = [
     "Function",
@@ -37,11 +37,11 @@ EMPTY = inspect.Parameter.empty
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The schema of a function's parameters, how each of them is converted, and what decodes them all, if they are plain."""
+    """The schema of a function's parameters, and how they are converted: each of them, and all in one go where that works."""
 
     schema: Schema
     converters: dict[str, Convert]
-    plain: Plain | None
+    typed: Typed | None
 
 
 class Callee(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def read_signature(function: Function) -> Signature:
         if default is EMPTY:
             required.append(name)
     whole = closed_object(properties, required, shapes.definitions)
-    return Signature(whole, converters, plain_decoder(kinds, whole))
+    return Signature(whole, converters, typed(kinds, whole))
 
 
 def closed_object(properties: Schema, required: list[str], definitions: Schema) -> Schema:

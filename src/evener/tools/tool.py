@@ -222,7 +222,7 @@ def tool(
 
 def _arguments(signature: Signature, where: str) -> Arguments:
     validator = Validator(signature.schema, where=where)
-    return Arguments(validator, signature.converters, unenforced=_left_over(validator), plain=signature.plain)
+    return Arguments(validator, signature.converters, unenforced=_left_over(validator), typed=signature.typed)
 
 
 def _left_over(validator: Validator) -> tuple[str, ...]:

@@ -41,8 +41,7 @@ RIGHT = '{"word":"x","number":1,"flag":true,"words":["http://x"],"rows":[[1,null
 
 
 def both(arguments: Arguments, raw: str) -> tuple[object, object]:
-    assert arguments.plain is not None
-    return arguments.read(raw), msgspec.structs.replace(arguments, plain=None).read(raw)
+    return arguments.read(raw), msgspec.structs.replace(arguments, typed=None).read(raw)
 
 
 @given(TEXTS | TEXTS.map(lambda text: RIGHT[:-1] + "," + text[1:]) | TEXTS.map(lambda text: text[:-1] + "," + RIGHT[1:]))
@@ -110,6 +109,35 @@ MORE: list[Callable[..., object]] = [
 ]  # fmt: skip
 
 
+def rich(
+    count: Annotated[int, msgspec.Meta(ge=0)],
+    share: float = 0.0,
+    unit: Literal["x", "y"] = "x",
+    place: Place | None = None,
+    sizes: dict[str, int] | None = None,
+    anything: object = None,
+) -> None: ...
+
+
+RICH = ["count", "share", "unit", "place", "sizes", "anything"]
+PARTS = [*NUMBERS, '"x"', "null", "true", '{"city":"Rome"}', '{"city":1}', '{"a":1.0,"b":2}', '{"a":"b"}', "[1]", "{}"]
+FIELDS = st.tuples(st.sampled_from(RICH), st.sampled_from(PARTS)).map(lambda pair: f'"{pair[0]}":{pair[1]}')
+
+
+@given(st.lists(FIELDS, max_size=4))
+def test_converted_in_one_go_or_one_by_one_they_are_the_same(fields: list[str]) -> None:
+    for row in (fields, ['"count":1', *fields]):
+        found, general = both(tool(rich).arguments, "{" + ",".join(row) + "}")
+        assert repr(found) == repr(general)
+
+
 @pytest.mark.parametrize("function", MORE, ids=named)
 def test_a_schema_that_says_more_than_a_type_is_asked(function: Callable[..., object]) -> None:
-    assert tool(function).arguments.plain is None
+    found = tool(function).arguments.typed
+    assert found is None or found.plain is None
+
+
+def test_a_schema_that_says_no_more_is_not() -> None:
+    found = tool(look).arguments.typed
+    assert found is not None
+    assert found.plain is not None
