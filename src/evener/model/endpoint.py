@@ -10,7 +10,7 @@ from evener.transport.auth import Auth
 from evener.transport.exchange import Caps, Deadlines, Request, Response, Transport
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
-from evener.transport.secrets import credential, known_secrets, note_secret
+from evener.transport.secrets import credential, is_secret, known_secrets, note_secret
 from evener.wire import Codec
 
 __all__ = ["Endpoint", "Signed"]
@@ -47,9 +47,9 @@ class Signed:
         signed = self._auth(request)
         if not isinstance(signed, Request):
             signed = await signed
-        for pair in signed.headers:
-            if pair not in request.headers:
-                _note(pair)
+        for secret in _put_on(request.headers, signed.headers):
+            if secret not in known_secrets():
+                note_secret(secret)  # to be kept out of the store
         self._tries.append((request, signed))
         return await self._transport.send(signed)
 
@@ -65,11 +65,7 @@ class Signed:
         return found
 
 
-def _note(pair: tuple[str, str]) -> None:
-    """Have what a header holds kept out of the store."""
-    secret = _credential(*pair)
-    if secret and secret not in known_secrets():
-        note_secret(secret)
-
-
-_credential = lru_cache(16)(credential)
+@lru_cache(16)
+def _put_on(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The lasting secrets among the headers that were put on a request."""
+    return tuple(found for found in (credential(*pair) for pair in after if pair not in before) if is_secret(found))

@@ -1,7 +1,7 @@
 """Media at hand for a request: bytes for what lies in the blob store or, where a model needs it, behind a URL."""
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -16,6 +16,8 @@ __all__ = ["Media"]
 
 MOST = 20 * 1024 * 1024
 DEADLINES = Deadlines(connect=10.0, idle=20.0, total=60.0)
+
+FARTHER = (Stored, Remote)
 
 Put = Callable[[bytes], Awaitable[str]]
 Get = Callable[[str], Awaitable[bytes]]
@@ -52,7 +54,7 @@ class Media:
             self._seen, self._made, self._remote = None, None, remote
         new = transcript.since(self._seen)
         made = self._made
-        if any(_needs(block, remote) for message in new for block in message.blocks):
+        if any([_need(message.blocks, remote) for message in new]):
             base = made if made is not None else Transcript()
             made = base.extend([await self._filled(message, have, remote) for message in new])
         elif made is None or made.head is self._seen:
@@ -63,7 +65,7 @@ class Media:
         return made if made is transcript else made.with_system(transcript.system_blocks)
 
     async def _filled(self, message: Message, have: Mapping[str, str], remote: bool) -> Message:
-        if not any(_needs(block, remote) for block in message.blocks):
+        if not _need(message.blocks, remote):
             return message
         return replace(message, blocks=tuple([await self._block(block, have) for block in message.blocks]))
 
@@ -82,13 +84,12 @@ class Media:
         return Inline(base64.b64encode(await self._get(digest)).decode())
 
 
-def _needs(block: Block, remote: bool) -> bool:
-    match block:
-        case ImageBlock(source=Stored()) | DocumentBlock(source=Stored()):
+def _need(blocks: Iterable[Block], remote: bool) -> bool:
+    """Whether any of them has media that are not at hand. Plain loops: every turn asks, and of most blocks the type tells."""
+    for block in blocks:
+        if isinstance(block, ToolResult):
+            if _need(block.content, remote):
+                return True
+        elif isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, FARTHER if remote else Stored):
             return True
-        case ImageBlock(source=Remote()) | DocumentBlock(source=Remote()):
-            return remote
-        case ToolResult(content=content):
-            return any(_needs(part, remote) for part in content)
-        case _:
-            return False
+    return False

@@ -55,12 +55,13 @@ class Defaults(msgspec.Struct, frozen=True):
 class Model:
     """One model at one provider. Free of state: any number of calls may run at once."""
 
-    __slots__ = ("_defaults", "_endpoint", "_origin")
+    __slots__ = ("_defaults", "_endpoint", "_name", "_origin")
 
     def __init__(self, endpoint: Endpoint, *, defaults: Defaults | None = None, account: str = "") -> None:
         self._endpoint = endpoint
         self._defaults = defaults or Defaults()
         facts = endpoint.facts
+        self._name = f"{facts.provider.name}:{facts.model}"
         self._origin = Origin(
             wire=facts.provider.wire,
             provider=facts.provider.vendor or facts.provider.name,
@@ -72,7 +73,7 @@ class Model:
     @property
     def name(self) -> str:
         """As in a model string: `provider:model`."""
-        return f"{self._endpoint.facts.provider.name}:{self._endpoint.facts.model}"
+        return self._name
 
     @property
     def endpoint(self) -> Endpoint:
@@ -160,7 +161,7 @@ class Model:
     async def complete(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Answer:
         """The whole answer. Where the provider has lost what the ask goes on from, it is asked once more, with everything."""
         try:
-            return await _completed(self.stream(ask, after=after, keep_raw=keep_raw))
+            return await self.stream(ask, after=after, keep_raw=keep_raw).complete()
         except StateExpired as error:
             if not ask.state.after:
                 raise
@@ -168,7 +169,7 @@ class Model:
         ask = replace(ask, state=replace(ask.state, id="", after=""), target=self._origin)
         why = f"{lost.message}; the whole conversation is sent"
         loss = Loss("degraded", f"state mode {ask.state.mode}", why)
-        return await _completed(Stream(self._endpoint, ask, keep_raw=keep_raw, noted=(loss,)))
+        return await Stream(self._endpoint, ask, keep_raw=keep_raw, noted=(loss,)).complete()
 
     @property
     def completer(self) -> Completer:
@@ -177,13 +178,6 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name}>"
-
-
-async def _completed(stream: Stream) -> Answer:
-    async with stream:
-        while await stream.read():
-            pass
-        return stream.answer
 
 
 class _Plain:

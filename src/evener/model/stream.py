@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from time import perf_counter
 from types import TracebackType
 
@@ -28,7 +29,7 @@ from evener.wire.pieces import deltas_of
 
 __all__ = ["Stream"]
 
-PIECES = (TextDelta, ReasoningDelta, CallStarted, ArgumentsDelta)
+PIECES = frozenset({TextDelta, ReasoningDelta, CallStarted, ArgumentsDelta})
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 BYTES_A_TOKEN = 4
 AFTER = 0.25
@@ -56,6 +57,7 @@ class Stream:
         self._assembler = Assembler()
         self._began = 0.0
         self._first = 0.0
+        self._ended = 0.0
         self._tries = 1
         self._slot: Slot | None = None
         self._response: Response | None = None
@@ -102,6 +104,12 @@ class Stream:
             raise
         return []
 
+    async def complete(self) -> Answer:
+        """Read to the end: the whole answer."""
+        while not self._over:
+            await self.read()
+        return self.answer
+
     async def __aiter__(self) -> AsyncIterator[Delta]:
         while deltas := await self.read():
             for delta in deltas:
@@ -141,7 +149,11 @@ class Stream:
         deltas = self._decoder.feed(data) if data else self._decoder.close()
         if not data and not deltas:
             raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
-        return await self._added(deltas, response) if deltas else deltas
+        if deltas:
+            deltas = self._added(deltas)
+        if self._ended:
+            await self._finish(response)
+        return deltas
 
     async def _open(self) -> Response:
         to = self._endpoint
@@ -153,11 +165,12 @@ class Stream:
         request = self._request()
         self._began = perf_counter()
         slot = to.limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total)
-        self._slot = await slot.enter()
+        self._slot = slot if slot.entered() else await slot.enter()
         response = self._response = await send_retrying(
             signed, request, retries=retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
         )
-        if await self._is_streamed(response):
+        kind = _kind_of(response.headers.get("content-type", ""))
+        if kind in STREAMS or await self._is_streamed(response, kind):
             self._decoder = to.codec.decoder(to.facts.quirks)
         return response
 
@@ -167,11 +180,10 @@ class Stream:
             self._ask, lost = await spoken_to(self._ask, self._endpoint, self._signed)
             self._noted += lost
 
-    async def _is_streamed(self, response: Response) -> bool:
-        """Whether events come, or one JSON text. Where the type does not say it, the first byte does."""
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    async def _is_streamed(self, response: Response, kind: str) -> bool:
+        """Whether events come, or one JSON text, where the type does not say that they do. The first byte may tell."""
         start = b"<" if kind == "text/html" else b""
-        if self._ask.stream and kind not in (*STREAMS, "application/json", "text/html"):
+        if self._ask.stream and kind not in ("application/json", "text/html"):
             self._ahead = await response.read()
             start = self._ahead.lstrip()[:1]
         if start == b"<":
@@ -179,7 +191,7 @@ class Stream:
                 f"{place_of(self._endpoint.url)} answered with a web page, not with an answer of the "
                 f"{self._endpoint.codec.wire} wire. Check the address (base_url) and any proxy between."
             )
-        return kind in STREAMS or (self._ask.stream and kind != "application/json" and start not in (b"{", b"["))
+        return self._ask.stream and kind != "application/json" and start not in (b"{", b"[")
 
     def _request(self) -> Request:
         to, prior = self._endpoint, self._prior
@@ -187,9 +199,10 @@ class Stream:
         prepared = prepare(self._ask, quirks, encoding=to.encoding, prior=prior.prepared if prior else None)
         encoded = to.codec.encode(prepared.ask, quirks, prior.encoded if prior else None)
         self._sent = Sent(prepared, encoded)
-        self._names = dict(encoded.names)
+        if encoded.names:
+            self._names = dict(encoded.names)
         self._reader = reader(prepared)
-        return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, deadlines=to.deadlines)
+        return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
 
     def _retried(self, retried: Retried) -> None:
         self._tries += 1
@@ -205,9 +218,12 @@ class Stream:
         content = self._ahead + await read_all(response, self._endpoint.caps.body)
         if self._raw is not None:
             self._raw.append(content)
-        return await self._added(list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks))), None)
+        deltas = self._added(list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks))))
+        if self._ended:
+            await self._finish(None)
+        return deltas
 
-    async def _added(self, deltas: list[Delta], response: Response | None) -> list[Delta]:
+    def _added(self, deltas: list[Delta]) -> list[Delta]:
         """The deltas as the caller sees them, folded into the reply."""
         if self._names:
             deltas = [self._renamed(delta) for delta in deltas]
@@ -215,24 +231,25 @@ class Stream:
             deltas = self._reader.feed(deltas)
             if not deltas:
                 return deltas
-        if not self._first and any(isinstance(delta, PIECES) for delta in deltas):
+        if not self._first and not PIECES.isdisjoint(map(type, deltas)):
             self._first = perf_counter()
         if len(deltas) > 1 and isinstance(deltas[-1], Failed):
             self._failure = deltas[-1].error  # what came before it is shown first, however the bytes were cut
             deltas = deltas[:-1]
         self._assembler.add(deltas)  # raises what a Failed delta holds
         if isinstance(deltas[-1], Stopped):
-            ended = perf_counter()
-            if response is not None:
-                await self._drain(response)
-            self._answer = self._answered(ended)
-            await self.aclose()
+            self._ended = perf_counter()
         return deltas
+
+    async def _finish(self, response: Response | None) -> None:
+        """The wire's terminal mark has come: what is left to read is of no interest."""
+        if response is not None and not (isinstance(response, HttpResponse) and response.ended):
+            await self._drain(response)
+        self._answer = self._answered()
+        await self.aclose()
 
     async def _drain(self, response: Response) -> None:
         """Read what is left, so that the connection can be used again. A server that does not end it loses it instead."""
-        if isinstance(response, HttpResponse) and response.ended:
-            return
         try:
             async with asyncio.timeout(AFTER):
                 while data := await response.read():
@@ -241,8 +258,8 @@ class Stream:
         except (TimeoutError, EvenerError):
             return
 
-    def _answered(self, ended: float) -> Answer:
-        to, sent = self._endpoint, self._sent
+    def _answered(self) -> Answer:
+        to, sent, ended = self._endpoint, self._sent, self._ended
         if sent is None:
             raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
         reply = restored(self._assembler.reply(), sent.encoded)
@@ -270,3 +287,8 @@ class Stream:
             error.code = scrub(error.code, secrets)
             error.request_id = scrub(error.request_id, secrets)
         return error
+
+
+@lru_cache(16)
+def _kind_of(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()

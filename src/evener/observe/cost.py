@@ -105,17 +105,19 @@ def price(
     `hour_writes`: what was written to the cache was to be kept for an hour, which some sell dearer than minutes.
     `at`: when it was asked, for prices that change; now if None.
     """
-    if _own(provider, urlsplit(url).hostname or ""):
+    if _own(provider, url):
         return Cost(why=FREE)
     if not usage.total:
         return _unknown(f"{provider}:{model} reported no token counts.")
     return _listed(usage, provider=provider, model=model, url=url, hour_writes=hour_writes, at=at)
 
 
-def _own(provider: str, host: str) -> bool:
+@lru_cache(64)
+def _own(provider: str, url: str) -> bool:
     """Whether it runs on this machine and is no gate to somebody who sells."""
     if provider in SELLERS or provider in UNLISTED:
         return False
+    host = urlsplit(url).hostname or ""
     return HERE.fullmatch(host) is not None or (provider in SERVERS and not host)
 
 

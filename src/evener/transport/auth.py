@@ -1,6 +1,7 @@
 """How credentials get onto a request. Applied to each try, so that a fresh token or signature is made for a retry."""
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -24,9 +25,12 @@ def header(name: str, value: str) -> Auth:
     lower = name.lower()
     note_secret(value.rpartition(" ")[2])
 
+    @lru_cache(4)  # one endpoint's requests have the same ones
+    def signed(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        return (*(pair for pair in headers if pair[0].lower() != lower), (name, value))
+
     def sign(request: Request) -> Request:
-        kept = tuple(pair for pair in request.headers if pair[0].lower() != lower)
-        return replace(request, headers=(*kept, (name, value)))
+        return replace(request, headers=signed(request.headers))
 
     return sign
 

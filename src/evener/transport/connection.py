@@ -18,6 +18,10 @@ PIECE = 64 * 1024
 """Bytes that one `read` gives at most."""
 AHEAD = 64 * 1024
 """Bytes that are read ahead of whoever reads; a little more may come."""
+ROOM = 64 * 1024
+"""Bytes that one look at the socket takes."""
+RECORD = 32 * 1024
+"""Bytes, more than TLS may hold beside what it says it holds."""
 
 
 class Terms:
@@ -31,10 +35,11 @@ class Terms:
         self.end = end
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Begin an exchange, await its head, take its pieces until there are none. `failure` is why there will be no more.
 
     Waiting for bytes has a deadline, and so has the whole; one timer looks after both, and what arrives only notes the time.
+    The timer outlives an exchange: if it comes too early for the next, it looks and is set again.
     `release` gives back what an exchange holds beside the connection; it is called when the exchange fails.
     """
 
@@ -42,7 +47,9 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._terms: Terms | None = None
+        self._room = memoryview(bytearray(ROOM))
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the timer looks
         self._since = 0.0  # when bytes last came, or when somebody began to wait for them
         self._waiter: asyncio.Future[None] | None = None
         self._full = False  # the system takes no more at the moment
@@ -65,7 +72,9 @@ class Connection(asyncio.Protocol):
         self.answer = Framing(method)
         self.failure = None
         self._since = now = self._loop.time()
-        self._timer = self._loop.call_at(min(terms.end, now + terms.deadlines.idle), self._look)
+        due = min(terms.end, now + terms.deadlines.idle)
+        if self._timer is None or due < self._due:
+            self._look_at(due)
         if self._lost:
             self.fail(closed_early(terms.place))
 
@@ -106,7 +115,6 @@ class Connection(asyncio.Protocol):
         if not fit or self.failure is not None:
             self.abort()
             return False
-        self._still()
         self._terms = None
         self._pieces.clear()
         self._size = 0
@@ -164,7 +172,13 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Room for what comes. TLS hints at what it holds: all of that must fit, as an end behind it leaves no second look."""
+        if sizehint + RECORD > len(self._room):
+            self._room = memoryview(bytearray(sizehint + RECORD))
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._lost:
             return
         if self._terms is None:
@@ -173,7 +187,7 @@ class Connection(asyncio.Protocol):
         self._since = self._loop.time()
         headless = not self.answer.status
         try:
-            pieces = self.answer.feed(data)
+            pieces = self.answer.feed(bytes(self._room[:nbytes]))
         except NotHttp:
             self.fail(not_http(self._terms.place) if headless else malformed(self._terms.place))
             return
@@ -230,8 +244,15 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def _look_at(self, due: float) -> None:
+        """Have the timer look at this time."""
+        self._still()
+        self._due = due
+        self._timer = self._loop.call_at(due, self._look)
+
     def _look(self) -> None:
         """The time of the timer has come: is there a deadline that has passed?"""
+        self._timer = None
         terms = self._terms
         if terms is None:
             return
@@ -243,7 +264,7 @@ class Connection(asyncio.Protocol):
         elif now >= since + idle:
             self.fail(timed_out("idle", idle, terms.place))
         else:
-            self._timer = self._loop.call_at(min(terms.end, since + idle), self._look)
+            self._look_at(min(terms.end, since + idle))
 
     async def _wait(self) -> None:
         if self._waiter is not None:

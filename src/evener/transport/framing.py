@@ -27,9 +27,9 @@ TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
 SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
 """A head as it is checked: what stands between its parts is allowed in none of them."""
-FORBIDDEN = re.compile(rb"[\r\n\0]")
-HEX = b"0123456789abcdefABCDEF"
-MOST_HEX = 15
+MOST_DIGITS = 15
+SIZE = re.compile(rb"\r\n([0-9a-fA-F]{1,%d})[ \t]*(?:;[^\r\n\0]*)?\r\n" % MOST_DIGITS)
+"""The line before a chunk, with the end of the one before it: how large the chunk is; what else it says is passed over."""
 
 
 class NotHttp(Exception):
@@ -147,7 +147,7 @@ class Framing:
         elif coding is not None:
             if coding.lower() != "chunked":
                 raise NotHttp
-            self._part = "size"
+            self._part, self._held = "size", b"\r\n"  # the end of the head, which the first line comes behind
             self.reusable = self.reusable and length is None
         elif length is not None:
             self._left = _length(length)
@@ -168,58 +168,56 @@ class Framing:
     def _chunks(self, data: bytes) -> list[bytes]:
         held = self._held + data if self._held else data
         at, size, pieces = 0, len(held), []
-        while at < size:
-            if self._part == "chunk":
-                piece = held[at : at + self._left]
+        part, left = self._part, self._left
+        while at < size and not self.ended:
+            if part == "chunk":
+                piece = held[at : at + left]
                 pieces.append(piece)
                 at += len(piece)
-                self._left -= len(piece)
-                if self._left:
+                left -= len(piece)
+                if not left:
+                    part = "size"
+            elif part == "size":
+                found = SIZE.match(held, at)
+                if found is None or found.end() - at > LINE + 4:
                     break
-                self._part = "after"
-            elif self._part == "after":
-                if held[at : at + 2] != b"\r\n"[: size - at]:
-                    raise NotHttp
-                if size - at < 2:
-                    break
-                at += 2
-                self._part = "size"
+                at = found.end()
+                left = int(found[1], 16)
+                part = "chunk" if left else "trailer"
             else:
                 end = held.find(b"\r\n", at)
                 if end < 0:
                     break
-                self._line(held[at:end])
+                self._trailer(held[at:end])
                 at = end + 2
-                if self.ended:
-                    self.reusable = self.reusable and at == size
-                    at = size
-        self._held = held[at:]
-        if len(self._held) > LINE + 1:
-            raise NotHttp
+        self._part, self._left = part, left
+        if self.ended:
+            self.reusable = self.reusable and at == size
+        elif at < size:
+            self._keep(held[at:])
+        else:
+            self._held = b""
         return pieces
 
-    def _line(self, line: bytes) -> None:
-        """A line between chunks, or behind the last one."""
-        if len(line) > LINE:
+    def _keep(self, cut: bytes) -> None:
+        """A line that is not whole yet. One that cannot become what is due is refused."""
+        begins = 2 if self._part == "size" else 0
+        if len(cut) > begins + LINE + 1 or (begins and (cut[:2] != b"\r\n"[: len(cut)] or cut.find(b"\r\n", 2) >= 0)):
             raise NotHttp
-        if self._part == "trailer":
-            self._interim += 1
-            self.ended = not line
-            if self._interim > LINES or (line and not FIELDS.fullmatch(f"{line.decode('latin-1')}\r\n")):
-                raise NotHttp
-            return
-        number, extended, extension = line.partition(b";")
-        number = number.rstrip(b" \t")
-        if not number or number.strip(HEX) or len(number) > MOST_HEX or (extended and FORBIDDEN.search(extension)):
+        self._held = cut
+
+    def _trailer(self, line: bytes) -> None:
+        """A line behind the last chunk; an empty one ends the answer."""
+        self._interim += 1
+        self.ended = not line
+        if self._interim > LINES or len(line) > LINE or (line and not FIELDS.fullmatch(f"{line.decode('latin-1')}\r\n")):
             raise NotHttp
-        self._left = int(number, 16)
-        self._part = "chunk" if self._left else "trailer"
 
 
 def _length(text: str) -> int:
     """A length; the same one twice is one."""
     stated = {part.strip(" \t") for part in text.split(",")}
     found = stated.pop()
-    if stated or not found.isascii() or not found.isdecimal() or len(found) > MOST_HEX:
+    if stated or not found.isascii() or not found.isdecimal() or len(found) > MOST_DIGITS:
         raise NotHttp
     return int(found)

@@ -63,7 +63,8 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
         terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
-        await _turn(pool, terms)
+        if request.deadlines.total <= 0 or not pool.slots.taken():
+            await _turn(pool, terms)
         try:
             connection = pool.take(route)
             if connection is None:
@@ -73,7 +74,14 @@ class HttpTransport:
             pool.slots.release()
             raise
         try:
-            await _exchange(connection, terms, head, request)
+            connection.begin(terms, request.method)
+            if len(request.body) <= LARGE:
+                connection.write(head + request.body)
+            else:
+                await _send_in_parts(connection, head, request.body)
+            answer = await connection.head()
+            if answer.status == SWITCHING:
+                raise WireError(f"{place} wants to speak another protocol than HTTP. Check the address.")
             response = HttpResponse(connection, place)
         except BaseException:
             pool.give(route, connection)
@@ -114,8 +122,6 @@ class HttpTransport:
 
 async def _turn(pool: Pool, terms: Terms) -> None:
     """Wait for a free connection, which may take until the end."""
-    if terms.deadlines.total > 0 and pool.slots.taken():
-        return
     try:
         async with asyncio.timeout_at(terms.end):
             await pool.slots.wait()
@@ -125,44 +131,43 @@ async def _turn(pool: Pool, terms: Terms) -> None:
     raise failure  # outside the handler: a timeout says nothing that this does not say
 
 
-async def _exchange(connection: Connection, terms: Terms, head: bytes, request: Request) -> None:
-    """Send, and wait until the answer's head is there. Who refuses what is still being sent is sent no more of it."""
-    body = request.body
-    connection.begin(terms, request.method)
-    if len(body) <= LARGE:
-        connection.write(head + body)
-    else:
-        connection.write(head)
-        for start in range(0, len(body), LARGE):
-            if connection.answer.status >= REFUSED:
-                connection.answer.reusable = False
-                break
-            connection.write(body[start : start + LARGE])
-            await connection.written()
-    answer = await connection.head()
-    if answer.status == SWITCHING:
-        raise WireError(f"{terms.place} wants to speak another protocol than HTTP. Check the address.")
+async def _send_in_parts(connection: Connection, head: bytes, body: bytes) -> None:
+    """Who refuses what is still being sent is sent no more of it."""
+    connection.write(head)
+    for start in range(0, len(body), LARGE):
+        if connection.answer.status >= REFUSED:
+            connection.answer.reusable = False
+            break
+        connection.write(body[start : start + LARGE])
+        await connection.written()
 
 
 def _head(request: Request, route: Route, base: str, target: str) -> bytes:
-    given = {name.lower() for name, _ in request.headers}
-    headers = [("host", base.partition("://")[2])] if "host" not in given else []
-    headers += [(name, value) for name, value in USUAL_HEADERS if name not in given]
-    headers += request.headers
-    length = str(len(request.body))
-    if not given.isdisjoint(FRAMING):
-        _check_framing(request, length)
+    start, is_framed = _opening(request.method, target, request.headers, route, base)
+    if is_framed:
+        _check_framing(request)
     elif request.body or request.method not in ("GET", "HEAD"):
-        headers.append(("content-length", length))
+        return b"%bcontent-length: %d\r\n\r\n" % (start, len(request.body))
+    return start + b"\r\n"
+
+
+@lru_cache(16)
+def _opening(method: str, target: str, given: tuple[tuple[str, str], ...], route: Route, base: str) -> tuple[bytes, bool]:
+    """What requests have in common, made once: all of the head but its end; and whether it says how long the body is."""
+    names = {name.lower() for name, _ in given}
+    headers = [("host", base.partition("://")[2])] if "host" not in names else []
+    headers += [(name, value) for name, value in USUAL_HEADERS if name not in names]
+    headers += given
     if route.proxy is not None and not route.tunnelled:  # no tunnel: the proxy reads the request itself
         target = base + target
         if route.proxy.authorization:
             headers.append(("proxy-authorization", route.proxy.authorization))
-    return head_bytes(request.method, target, headers)
+    return head_bytes(method, target, headers)[:-2], not names.isdisjoint(FRAMING)
 
 
-def _check_framing(request: Request, length: str) -> None:
+def _check_framing(request: Request) -> None:
     """A request says how long it is only as it is: else its body would be read as another request."""
+    length = str(len(request.body))
     for name, value in request.headers:
         if name.lower() in FRAMING and (name.lower(), value.strip()) != ("content-length", length):
             raise BadValue(f"The request cannot be sent: its header {name!r} is not what its body is like. Leave it out.")

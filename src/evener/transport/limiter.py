@@ -80,15 +80,16 @@ class Limiter:
             self._rate = self._rate.tightened(rate)
             self._unlimited = self._rate == Rate()
 
-    async def _enter(self, tokens: int, within: float) -> "_Begun":
+    def _begun(self, tokens: int) -> "_Begun | None":
+        """A turn at once, if there is room and nobody waits."""
         with self._lock:
             if self._unlimited and not self._paused_until:
                 self._active += 1
                 return _Begun(0.0, tokens)
-            if not self._queue:  # nobody waits, so that there may be room at once
-                begun, wait = self._look(tokens)
-                if begun is not None:
-                    return begun
+            return None if self._queue else self._look(tokens)[0]
+
+    async def _enter(self, tokens: int, within: float) -> "_Begun":
+        with self._lock:
             waiter = _Waiter(tokens)
             self._queue.append(waiter)
         end = self._clock() + within
@@ -118,6 +119,8 @@ class Limiter:
                 self._wake()
 
     def _settle(self, begun: "_Begun", tokens: int) -> None:
+        if not begun.counted:
+            return
         with self._lock:
             if begun.counted:
                 self._tokens += tokens - begun.tokens
@@ -190,10 +193,17 @@ class Slot:
         self._begun: _Begun | None = None
         self._held = False
 
+    def entered(self) -> bool:
+        """Take the turn if it is ours at once."""
+        self._begun = self._limiter._begun(self._tokens)
+        self._held = self._begun is not None
+        return self._held
+
     async def enter(self) -> "Slot":
         """Wait for the turn."""
-        self._begun = await self._limiter._enter(self._tokens, self._within)
-        self._held = True
+        if not self.entered():
+            self._begun = await self._limiter._enter(self._tokens, self._within)
+            self._held = True
         return self
 
     def leave(self) -> None:

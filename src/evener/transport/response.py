@@ -1,6 +1,6 @@
 """An answer's body as it arrives: decompressed, in bounded pieces. It has a slot of the pool until it is over."""
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 
 from evener.errors import EvenerError, TruncatedStream, UsageError, WireError
 from evener.transport.connection import Connection
@@ -32,22 +32,9 @@ class HttpResponse:
         if self._held:
             self._connection.forget()
 
-    async def read(self) -> bytes:
+    def read(self) -> Coroutine[object, None, bytes]:
         """The next bytes; see `Response`."""
-        if self._inflater is None:
-            return await self._piece()
-        try:
-            while not (piece := self._inflater.take()):
-                fed = await self._piece()
-                if not fed:
-                    self._inflater.finish()
-                    return b""
-                self._inflater.feed(fed)
-        except (TruncatedStream, WireError) as error:
-            self._failure = error
-            self._close()
-            raise
-        return piece
+        return self._piece() if self._inflater is None else self._inflated(self._inflater)
 
     @property
     def ended(self) -> bool:
@@ -60,6 +47,20 @@ class HttpResponse:
 
     def __repr__(self) -> str:
         return f"HttpResponse({self.status} from {self._place})"
+
+    async def _inflated(self, inflater: Inflater) -> bytes:
+        try:
+            while not (piece := inflater.take()):
+                fed = await self._piece()
+                if not fed:
+                    inflater.finish()
+                    return b""
+                inflater.feed(fed)
+        except (TruncatedStream, WireError) as error:
+            self._failure = error
+            self._close()
+            raise
+        return piece
 
     async def _piece(self) -> bytes:
         """The next bytes as they came."""

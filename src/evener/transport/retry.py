@@ -75,7 +75,10 @@ async def send_retrying(
     trying = request
     while True:
         try:
-            return await _attempt(transport, trying, fault=fault, cap=caps.error)
+            response = await transport.send(trying)
+            if 200 <= response.status < 300:
+                return response
+            raise await _refusal(response, fault=fault, cap=caps.error)
         except (ProviderError, TransportError) as error:
             failure = error
         stale = isinstance(failure, TruncatedStream) and not forgiven
@@ -94,15 +97,12 @@ async def send_retrying(
         trying = _within(request, end - clock())
 
 
-async def _attempt(transport: Transport, request: Request, *, fault: Fault, cap: int) -> Response:
-    response = await transport.send(request)
-    if 200 <= response.status < 300:
-        return response
+async def _refusal(response: Response, *, fault: Fault, cap: int) -> ProviderError:
     try:
         body = await _error_body(response, cap)
     finally:
         await response.aclose()
-    raise fault(response.status, response.headers, body)
+    return fault(response.status, response.headers, body)
 
 
 async def _error_body(response: Response, cap: int) -> bytes:

@@ -11,7 +11,17 @@ from hashlib import sha256
 from threading import Lock
 from urllib.parse import quote, quote_plus
 
-__all__ = ["REDACTED", "SHORTEST", "credential", "fingerprint", "forms_of", "known_secrets", "note_secret", "scrub"]
+__all__ = [
+    "REDACTED",
+    "SHORTEST",
+    "credential",
+    "fingerprint",
+    "forms_of",
+    "is_secret",
+    "known_secrets",
+    "note_secret",
+    "scrub",
+]
 
 REDACTED = "[secret]"
 SHORTEST = 6
@@ -52,7 +62,7 @@ def note_secret(*secrets: str) -> None:
     """
     global _known
     recent = _known[-MOST_KNOWN // 2 :]
-    wanted = dict.fromkeys(secret for secret in secrets if secret not in recent and _is_secret(secret))
+    wanted = dict.fromkeys(secret for secret in secrets if secret not in recent and is_secret(secret))
     if not wanted:
         return
     with _lock:
@@ -72,7 +82,8 @@ def credential(name: str, value: str) -> str:
     return rest if not scheme or scheme.lower() in SCHEMES else ""
 
 
-def _is_secret(text: str) -> bool:
+def is_secret(text: str) -> bool:
+    """Whether it is taken: neither too short nor a word that stands in for a key."""
     return len(text) >= SHORTEST and not (len(text) <= LONGEST_STAND_IN and STAND_IN.fullmatch(text))
 
 
