@@ -11,7 +11,7 @@ import pytest
 from evener.errors import EvenerError, TimedOut
 from evener.transport.exchange import Deadlines
 from evener.transport.http import HttpTransport, read_all
-from tests.transport.servers import SECRET, Spoken, listening, post, raw, receive, serving, whole
+from tests.transport.servers import SECRET, Received, Spoken, listening, post, raw, receive, serving, whole
 
 CONNECT = Deadlines(connect=0.3, idle=5, total=5)
 IDLE = Deadlines(connect=5, idle=0.3, total=5)
@@ -149,3 +149,28 @@ def test_an_exchange_whose_time_is_over_is_not_begun() -> None:
             return len(served.requests)
 
     assert asyncio.run(main()) == 1
+
+
+def test_a_kept_connection_keeps_to_the_deadlines_of_each_exchange() -> None:
+    """Neither to those of an earlier one that were longer, nor to those that were shorter."""
+    patient, hasty = Deadlines(idle=5, total=5), Deadlines(idle=0.2, total=5)
+
+    async def late(received: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(float(received.body))
+        writer.write(whole(b"late"))
+
+    async def main() -> tuple[float, int]:
+        async def asked(seconds: bytes, deadlines: Deadlines) -> bytes:
+            return await read_all(await http.send(post(served.url, deadlines, body=seconds)), 99)
+
+        async with serving(late) as served, HttpTransport() as http:
+            assert await asked(b"0", hasty) == b"late"
+            assert await asked(b"0.5", patient) == b"late"
+            start = time.monotonic()
+            with pytest.raises(TimedOut, match="idle deadline"):
+                await asked(b"3", hasty)
+            return time.monotonic() - start, served.connections
+
+    took, connections = asyncio.run(main())
+    assert 0.15 < took < 1.5
+    assert connections == 1

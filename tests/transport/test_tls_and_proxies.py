@@ -60,6 +60,21 @@ def test_a_certificate_for_another_name_is_refused(certificates: Certificates) -
     assert "is not trusted" in asyncio.run(main())
 
 
+@pytest.mark.parametrize("wait", [0.0, 0.2])
+@pytest.mark.parametrize("head", [b"", b"content-length: 700000\r\n"], ids=["until it ends", "counted"])
+def test_an_answer_that_ends_with_its_connection_comes_whole(certificates: Certificates, head: bytes, wait: float) -> None:
+    answer = raw(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n", b"x" * 700_000, end="close")
+
+    async def main() -> int:
+        http = HttpTransport(ca_file=certificates.ca_file)
+        async with serving(answer, secure=certificates.server) as served, http:
+            response = await http.send(post(served.url))
+            await asyncio.sleep(wait)  # so that it is read by halves, or all of it lies there
+            return len(await read_all(response, 1 << 20))
+
+    assert asyncio.run(main()) == 700_000
+
+
 def test_a_server_without_tls_says_so(certificates: Certificates) -> None:
     async def main() -> str:
         async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
