@@ -15,8 +15,9 @@ CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 
 def fed(*pieces: bytes, method: str = "POST") -> tuple[Framing, bytes]:
     answer = Framing(method)
-    body = b"".join(part for piece in pieces for part in answer.feed(piece))
-    return answer, body
+    parts = [part for piece in pieces for part in answer.feed(piece)]
+    assert all(parts), "an empty piece would be taken for the end"
+    return answer, b"".join(parts)
 
 
 def chunked(pieces: list[bytes], extension: bytes = b"", trailer: bytes = b"") -> bytes:

@@ -17,8 +17,6 @@ __all__ = ["Media"]
 MOST = 20 * 1024 * 1024
 DEADLINES = Deadlines(connect=10.0, idle=20.0, total=60.0)
 
-FARTHER = (Stored, Remote)
-
 Put = Callable[[bytes], Awaitable[str]]
 Get = Callable[[str], Awaitable[bytes]]
 
@@ -54,7 +52,7 @@ class Media:
             self._seen, self._made, self._remote = None, None, remote
         new = transcript.since(self._seen)
         made = self._made
-        if any([_need(message.blocks, remote) for message in new]):
+        if _lacks(new, remote):
             base = made if made is not None else Transcript()
             made = base.extend([await self._filled(message, have, remote) for message in new])
         elif made is None or made.head is self._seen:
@@ -65,7 +63,7 @@ class Media:
         return made if made is transcript else made.with_system(transcript.system_blocks)
 
     async def _filled(self, message: Message, have: Mapping[str, str], remote: bool) -> Message:
-        if not _need(message.blocks, remote):
+        if not _lacks((message,), remote):
             return message
         return replace(message, blocks=tuple([await self._block(block, have) for block in message.blocks]))
 
@@ -84,12 +82,12 @@ class Media:
         return Inline(base64.b64encode(await self._get(digest)).decode())
 
 
-def _need(blocks: Iterable[Block], remote: bool) -> bool:
-    """Whether any of them has media that are not at hand. Plain loops: every turn asks, and of most blocks the type tells."""
-    for block in blocks:
-        if isinstance(block, ToolResult):
-            if _need(block.content, remote):
-                return True
-        elif isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, FARTHER if remote else Stored):
-            return True
+def _lacks(messages: Iterable[Message], remote: bool) -> bool:
+    """Whether they have media that are not at hand. Plain loops: every turn asks, and most blocks are told by their type."""
+    far = (Stored, Remote) if remote else (Stored,)
+    for message in messages:
+        for block in message.blocks:
+            for part in block.content if isinstance(block, ToolResult) else (block,):
+                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, far):
+                    return True
     return False

@@ -109,7 +109,7 @@ def price(
         return Cost(why=FREE)
     if not usage.total:
         return _unknown(f"{provider}:{model} reported no token counts.")
-    return _listed(usage, provider=provider, model=model, url=url, hour_writes=hour_writes, at=at)
+    return _listed(usage, provider, model, url, hour_writes, at)
 
 
 @lru_cache(64)
@@ -121,7 +121,7 @@ def _own(provider: str, url: str) -> bool:
     return HERE.fullmatch(host) is not None or (provider in SERVERS and not host)
 
 
-def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
+def _listed(usage: Usage, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
     if _price_list() is None:
         return _unknown(INSTALL)
     seller = SELLERS.get(provider)
@@ -129,7 +129,7 @@ def _listed(usage: Usage, *, provider: str, model: str, url: str, hour_writes: b
         return _unknown(f"The price list has no provider {provider!r}.")
     try:
         quarter = int(time()) // QUARTER
-        linear = None if at else _rates(seller or "", "" if seller else url, model, hour_writes=hour_writes, quarter=quarter)
+        linear = None if at else _rates(seller or "", "" if seller else url, model, hour_writes, quarter)
         if isinstance(linear, LookupError):
             raise linear
         if linear is not None and usage.cache_read + usage.cache_write <= usage.input_total < linear.below:
@@ -165,7 +165,7 @@ QUARTER = 900
 
 
 @lru_cache(maxsize=256)
-def _rates(seller: str, url: str, model: str, *, hour_writes: bool, quarter: int) -> _Rates | LookupError | None:
+def _rates(seller: str, url: str, model: str, hour_writes: bool, quarter: int) -> _Rates | LookupError | None:
     """The rates of a model in this quarter of an hour, asked of the list once: it takes its time.
 
     That a model is not in the list is kept, too: as the error that says so.

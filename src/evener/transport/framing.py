@@ -170,20 +170,20 @@ class Framing:
         at, size, pieces = 0, len(held), []
         part, left = self._part, self._left
         while at < size and not self.ended:
+            if part == "size":
+                found = SIZE.match(held, at)
+                if found is None or found.end() - at > LINE + 4:
+                    break
+                at, left = found.end(), int(found[1], 16)
+                part = "chunk" if left else "trailer"
+                if at == size:
+                    break
             if part == "chunk":
                 piece = held[at : at + left]
                 pieces.append(piece)
                 at += len(piece)
                 left -= len(piece)
-                if not left:
-                    part = "size"
-            elif part == "size":
-                found = SIZE.match(held, at)
-                if found is None or found.end() - at > LINE + 4:
-                    break
-                at = found.end()
-                left = int(found[1], 16)
-                part = "chunk" if left else "trailer"
+                part = "chunk" if left else "size"
             else:
                 end = held.find(b"\r\n", at)
                 if end < 0:
