@@ -139,6 +139,33 @@ def test_a_server_that_leaves_an_unused_connection_costs_nothing() -> None:
     assert asyncio.run(main()) == 3
 
 
+def test_a_connection_that_the_server_left_has_no_timer() -> None:
+    """One that is kept has the timer of its last exchange, for the next one."""
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await receive(reader)
+        writer.write(whole())
+        await leave.wait()
+
+    async def main() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+
+        def timers() -> int:
+            waiting = getattr(loop, "_scheduled", ())
+            return sum("Connection._look" in repr(timer) and not timer.cancelled() for timer in waiting)
+
+        async with listening(once) as served, HttpTransport() as http:
+            await read_all(await http.send(post(served.url)), 99)
+            kept = timers()
+            leave.set()
+            while timers():
+                await asyncio.sleep(0.01)
+            return kept, timers()
+
+    leave = asyncio.Event()
+    assert asyncio.run(asyncio.wait_for(main(), 5)) == (1, 0)
+
+
 @pytest.mark.parametrize("more", [b"more", whole(b"forged")])
 @pytest.mark.parametrize("late", [False, True], ids=["with it", "later"])
 def test_what_comes_behind_an_answer_is_never_the_next_answer(more: bytes, late: bool) -> None:

@@ -208,6 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         self._finish(farewell=False)
         self._lost = self.gone = True
         self._full = False
+        if self._terms is None:
+            self._still()
         self._wake()
 
     def pause_writing(self) -> None:
