@@ -47,7 +47,7 @@ class Signed:
         signed = self._auth(request)
         if not isinstance(signed, Request):
             signed = await signed
-        for secret in _put_on(request.headers, signed.headers):
+        for secret in _put_on(request.headers, tuple(signed.headers)):  # somebody's own `auth` may have made a list of them
             if secret not in known_secrets():
                 note_secret(secret)  # to be kept out of the store
         self._tries.append((request, signed))

@@ -143,7 +143,7 @@ async def _send_in_parts(connection: Connection, head: bytes, body: bytes) -> No
 
 
 def _head(request: Request, route: Route, base: str, target: str) -> bytes:
-    start, is_framed = _opening(request.method, target, request.headers, route, base)
+    start, is_framed = _opening(request.method, target, tuple(request.headers), route, base)
     if is_framed:
         _check_framing(request)
     elif request.body or request.method not in ("GET", "HEAD"):
