@@ -7,6 +7,7 @@ it may go; whoever makes room wakes it.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from threading import Lock
 from time import monotonic
 from types import TracebackType
@@ -50,7 +51,7 @@ class Limiter:
         self._clock = clock
         self._lock = Lock()
         self._queue: deque[_Waiter] = deque()
-        self._recent: deque[_Begun] = deque()
+        self._recent: deque[Slot] = deque()
         self._tokens = 0
         self._active = 0
         self._paused_until = 0.0
@@ -80,32 +81,32 @@ class Limiter:
             self._rate = self._rate.tightened(rate)
             self._unlimited = self._rate == Rate()
 
-    def _begun(self, tokens: int) -> "_Begun | None":
-        """A turn at once, if there is room and nobody waits."""
+    def _begin(self, slot: "Slot") -> bool:
+        """Let it begin at once, if there is room and nobody waits."""
         with self._lock:
             if self._unlimited and not self._paused_until:
                 self._active += 1
-                return _Begun(0.0, tokens)
-            return None if self._queue else self._look(tokens)[0]
+                return True
+            return not self._queue and self._look(slot) is None
 
-    async def _enter(self, tokens: int, within: float) -> "_Begun":
+    async def _enter(self, slot: "Slot", within: float) -> None:
         with self._lock:
-            waiter = _Waiter(tokens)
+            waiter = _Waiter(slot)
             self._queue.append(waiter)
         end = self._clock() + within
         try:
             while True:
                 with self._lock:
-                    begun, wait = self._first(waiter)
-                if begun is not None:
-                    return begun
+                    wait = self._first(waiter)
+                if wait is None:
+                    return
                 left = end - self._clock()
                 if left <= 0:
                     raise TimedOut(
                         f"The rate limit of this key left no room for a call within {within:g} seconds. "
                         "Raise the rate, make fewer calls at once, or wait longer."
                     )
-                await waiter.sleep(left if wait is None else min(wait, left))
+                await waiter.sleep(min(wait, left))
         finally:
             with self._lock:
                 if waiter in self._queue:
@@ -118,43 +119,42 @@ class Limiter:
             if self._queue:
                 self._wake()
 
-    def _settle(self, begun: "_Begun", tokens: int) -> None:
-        if not begun.counted:
+    def _settle(self, slot: "Slot", tokens: int) -> None:
+        if not slot.counted:
             return
         with self._lock:
-            if begun.counted:
-                self._tokens += tokens - begun.tokens
-            begun.tokens = tokens
+            if slot.counted:
+                self._tokens += tokens - slot.tokens
+            slot.tokens = tokens
             if self._queue:
                 self._wake()
 
     # All of these are called with the lock held.
 
-    def _first(self, waiter: "_Waiter") -> tuple["_Begun | None", float | None]:
+    def _first(self, waiter: "_Waiter") -> float | None:
         """Only the first of those who wait looks."""
         if self._queue[0] is not waiter:
-            return None, None
-        begun, wait = self._look(waiter.tokens)
-        if begun is not None:
+            return inf
+        wait = self._look(waiter.slot)
+        if wait is None:
             self._queue.popleft()
-        return begun, wait
+        return wait
 
-    def _look(self, tokens: int) -> tuple["_Begun | None", float | None]:
-        """A turn, or how long until there may be one; without a time, whoever makes room will say so."""
+    def _look(self, slot: "Slot") -> float | None:
+        """None: it has begun. Else how long until it may; for `inf`, whoever makes room will say so."""
         if self._rate.concurrent and self._active >= self._rate.concurrent:
-            return None, None
+            return inf
         now = self._clock()
         self._forget(now)
-        wait = self._wait(tokens, now)
+        wait = self._wait(slot.tokens, now)
         if wait > 0:
-            return None, wait
+            return wait
         self._active += 1
-        begun = _Begun(now, tokens)
         if self._rate.requests_per_minute or self._rate.tokens_per_minute:
-            begun.counted = True
-            self._recent.append(begun)
-            self._tokens += begun.tokens
-        return begun, None
+            slot.at, slot.counted = now, True
+            self._recent.append(slot)
+            self._tokens += slot.tokens
+        return None
 
     def _wait(self, tokens: int, now: float) -> float:
         """Seconds until the window has room."""
@@ -184,25 +184,30 @@ class Limiter:
 
 
 class Slot:
-    """One call's place. `async with limiter.slot(tokens=500) as slot: ...; slot.settle(612)`."""
+    """One call's place. `async with limiter.slot(tokens=500) as slot: ...; slot.settle(612)`.
+
+    `at` is when it began. It is `counted` while it is in the window.
+    """
+
+    __slots__ = ("_held", "_limiter", "_within", "at", "counted", "tokens")
 
     def __init__(self, limiter: Limiter, tokens: int, within: float) -> None:
         self._limiter = limiter
-        self._tokens = tokens
         self._within = within
-        self._begun: _Begun | None = None
         self._held = False
+        self.tokens = tokens
+        self.at = 0.0
+        self.counted = False
 
     def entered(self) -> bool:
         """Take the turn if it is ours at once."""
-        self._begun = self._limiter._begun(self._tokens)
-        self._held = self._begun is not None
+        self._held = self._limiter._begin(self)
         return self._held
 
     async def enter(self) -> "Slot":
         """Wait for the turn."""
         if not self.entered():
-            self._begun = await self._limiter._enter(self._tokens, self._within)
+            await self._limiter._enter(self, self._within)
             self._held = True
         return self
 
@@ -222,28 +227,16 @@ class Slot:
 
     def settle(self, tokens: int) -> None:
         """Say how many tokens it was in truth."""
-        if self._begun is not None:
-            self._limiter._settle(self._begun, tokens)
-
-
-class _Begun:
-    """A call that has begun: when, and with how many tokens. `counted` while it is in the window."""
-
-    __slots__ = ("at", "counted", "tokens")
-
-    def __init__(self, at: float, tokens: int) -> None:
-        self.at = at
-        self.tokens = tokens
-        self.counted = False
+        self._limiter._settle(self, tokens)
 
 
 class _Waiter:
     """One who waits, in a loop of its own."""
 
-    __slots__ = ("_loop", "_woken", "tokens")
+    __slots__ = ("_loop", "_woken", "slot")
 
-    def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
 
