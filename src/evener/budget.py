@@ -106,7 +106,8 @@ class Budget:
         """The call is over, and this is what it used."""
         for budget in self._around:
             with budget._lock:
-                budget._held -= budget._holdable(reservation.cost)
+                if reservation.cost:
+                    budget._held -= budget._holdable(reservation.cost)
                 budget._usage = budget._usage + usage
                 budget._cost += cost
 
@@ -128,7 +129,8 @@ class Budget:
             if refused is not None:
                 return refused
             self._requests += 1
-            self._held += self._holdable(cost)
+            if cost:
+                self._held += self._holdable(cost)
         refused = self._outer._reserve(cost, AROUND) if self._outer is not None else None
         if refused is not None:
             with self._lock:
@@ -153,12 +155,12 @@ class Budget:
         limits, final = self._limits, whose == AROUND
         if limits.requests is not None and self._requests >= limits.requests:
             return Refusal(f"The {whose} has used {self._requests} of {limits.requests} model requests.", final=final)
-        for name, limit, used in (
-            ("input", limits.input_tokens, self._usage.input_total),
-            ("output", limits.output_tokens, self._usage.output_total),
-        ):
-            if limit is not None and used >= limit:
-                return Refusal(f"The {whose} has used {used} of {limit} {name} tokens.", final=final)
+        if limits.input_tokens is not None and self._usage.input_total >= limits.input_tokens:
+            used = f"{self._usage.input_total} of {limits.input_tokens}"
+            return Refusal(f"The {whose} has used {used} input tokens.", final=final)
+        if limits.output_tokens is not None and self._usage.output_total >= limits.output_tokens:
+            used = f"{self._usage.output_total} of {limits.output_tokens}"
+            return Refusal(f"The {whose} has used {used} output tokens.", final=final)
         if limits.cost is not None and self._cost + self._held + cost > limits.cost:
             left = limits.cost - self._cost - self._held
             why = f"The next request may cost ${cost:f}, and ${left:f} of ${limits.cost:f} are left for the {whose}."

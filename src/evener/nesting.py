@@ -43,6 +43,8 @@ class Tally:
     `outer` is that of the call around the run that this call belongs to.
     """
 
+    __slots__ = ("_acted", "_done", "_lock", "_outer", "_running")
+
     def __init__(self, outer: "Tally | None" = None) -> None:
         self._outer = outer
         self._lock = Lock()

@@ -96,6 +96,7 @@ class Driver:
         self._log = log
         self._agent = agent
         self._teller = Teller(place, show)
+        self._watched = show is not None
         self._hooking = Hooking(agent.hooks, self._teller)
         self._media = media
         self._listener = Listener(self._look)
@@ -154,10 +155,12 @@ class Driver:
 
     async def _perform(self, steps: tuple[Step, ...]) -> None:
         match steps[0]:
-            case Finish(cause, detail):
-                await self._finish(cause, detail)
             case CallModel() as step:
                 await self._call_model(step)
+            case RunTool() | FetchMedia() | SettleCall() | RefuseCall():
+                await self._perform_all(steps)
+            case Finish(cause, detail):
+                await self._finish(cause, detail)
             case ContinueTurn(model):
                 await self._call_model(CallModel(model))
             case AskApproval() as step:
@@ -166,8 +169,6 @@ class Driver:
                 self._budget.renew()
                 self._full = ""
                 await self.record(ev.Continued(at=time(), run=self.state.run))
-            case FetchMedia() | RunTool() | SettleCall() | RefuseCall():
-                await self._perform_all(steps)
 
     async def _finish(self, cause: ev.StopCause, detail: str) -> None:
         await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
@@ -254,9 +255,10 @@ class Driver:
         rests, most = rest.rests if rest else None, room.held.cost
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
         await self.record(called)
-        for key, text in step.notices:
-            self.tell(st.NoticeGiven, key=key, text=text)
-        self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
+        if self._watched:
+            for key, text in step.notices:
+                self.tell(st.NoticeGiven, key=key, text=text)
+            self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
             answer = await self._in_time(self._listener.during(self._asked(model, room, rest), until=self._is_given_up))
@@ -279,7 +281,8 @@ class Driver:
             told = self._reckoned(told, most, model)
         await self.record(told, *more)
         self._claim_calls()
-        self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
+        if self._watched:
+            self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
         return answer
 
     async def _failed(self, error: EvenerError, most: Decimal, rest: Rest | None, *, shown: bool) -> None:
@@ -300,16 +303,18 @@ class Driver:
         return told
 
     def _claim_calls(self) -> None:
-        asked = sum(one.call.name != FINAL_RESULT for one in self.state.calls)
+        asked = 0
+        for one in self.state.calls:
+            asked += one.call.name != FINAL_RESULT
         refusal = self._budget.claim_calls(asked) if asked else None
         self._over = refusal.why if refusal and refusal.final else ""
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
             self._full = refusal.why  # else the plan finds it out by itself
 
-    async def _in_time(self, work: Coroutine[object, object, T]) -> T:
+    def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
         """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
         left = self._seconds_left
-        return await work if left is None else await within(work, self._clock.timeout(left))
+        return work if left is None else within(work, self._clock.timeout(left))
 
     @property
     def _seconds_left(self) -> float | None:
@@ -352,14 +357,24 @@ class Driver:
         if self._over:
             await self._finish("limit", self._over)
             return
-        done = [settled(step) for step in steps if isinstance(step, SettleCall)]
-        done += [refused(step) for step in steps if isinstance(step, RefuseCall)]
-        asked = [step for step in steps if isinstance(step, RunTool)]
-        stopped = self._hooking.stopped(asked)
-        done += [self._cancelled(step, stopped[step.call.id]) for step in asked if step.call.id in stopped]
-        runs = [step for step in asked if step.call.id not in stopped]
-        await self.record(*done, *(self._started(step) for step in runs))
-        work = [self._run(step) for step in runs] + [self._fetch(step.url) for step in steps if isinstance(step, FetchMedia)]
+        done: list[ev.Event] = []
+        runs: list[RunTool] = []
+        urls: list[str] = []
+        for step in steps:
+            match step:
+                case RunTool():
+                    runs.append(step)
+                case SettleCall():
+                    done.append(settled(step))
+                case RefuseCall():
+                    done.append(refused(step))
+                case FetchMedia(url):
+                    urls.append(url)
+        if stopped := self._hooking.stopped(runs):
+            done += [self._cancelled(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
+            runs = [step for step in runs if step.call.id not in stopped]
+        await self.record(*done, *map(self._started, runs))
+        work = [*map(self._run, runs), *map(self._fetch, urls)]
         if work:
             await self._listener.during(together(work), until=self._is_cancelled)
         self._hooking.check()
@@ -372,7 +387,8 @@ class Driver:
         return cancelled(step, why, acts=facts is None or facts.effect != "read")
 
     async def _run(self, step: RunTool) -> None:
-        self.tell(st.ToolStarted, call=step.runs)
+        if self._watched:
+            self.tell(st.ToolStarted, call=step.runs)
         place, home, tally = self._teller.place, self._home, Tally(self._home.tally)
         if home.tally is not None and self._agent.setup.is_write(step.call.name):
             home.tally.act()
@@ -399,7 +415,8 @@ class Driver:
             done = with_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
             await surely(self.record(done))
-            self.tell(st.ToolFinished, call=step.runs, result=done)
+            if self._watched:
+                self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)
 
     def _given_up(self, call: ToolCall) -> ev.CallFinished:

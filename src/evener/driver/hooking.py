@@ -66,7 +66,7 @@ class Hooking:
     def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
         """The calls that hooks cancel, and why. They see what would run."""
         found: dict[str, str] = {}
-        for step in steps:
+        for step in steps if self._hooks else ():
             answers = self.told("before_tool_call", call=step.runs)
             stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
             if stop is not None:
@@ -75,6 +75,8 @@ class Hooking:
 
     def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
         """The result as the model shall see it; as it is, if a fatal hook fails."""
+        if not self._hooks:
+            return done
         try:
             return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))
         except HookFailed as error:

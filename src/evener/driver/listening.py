@@ -1,6 +1,6 @@
 """Listening while something takes its time: what is said to a run is heard at once, and may end what is under way.
 
-The work goes on in the caller's own task. Who listens is a timer, and a task only when there may be something to hear: a step
+The work goes on in the task of the run. Who listens is a timer, and a task only when there may be something to hear: a step
 that nobody disturbs costs no task. One listener belongs to one run.
 """
 
@@ -27,14 +27,16 @@ class Listener:
         self._look = look
         self._watch: _Watch | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._worker: asyncio.Task[object] | None = None
         self._task: asyncio.Task[None] | None = None
         self._nudged = False
 
     async def during(self, work: Coroutine[object, object, T], *, until: Callable[[], bool]) -> T | None:
         """Do it, and listen meanwhile. None: it was given up because of what somebody said, as `until` tells."""
-        watch = self._watch = _Watch(until)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+            self._worker = asyncio.current_task()
+        watch = self._watch = _Watch(until, self._worker)
         try:
             return await work
         except (asyncio.CancelledError, EvenerError):
@@ -44,9 +46,11 @@ class Listener:
         finally:
             self._watch = None
             try:
-                await self._heard()
+                if self._task is not None:
+                    await self._heard(self._task)
             finally:
-                watch.leave()
+                if watch.over:
+                    watch.leave()
 
     def nudge(self) -> None:
         """Look now, if something is at work; else it is looked before the next step."""
@@ -79,11 +83,9 @@ class Listener:
             if self._watch is watch:
                 watch.give_up(error)
 
-    async def _heard(self) -> None:
+    async def _heard(self, task: asyncio.Task[None]) -> None:
         """Nobody listens any more: what was said must not be settled twice."""
-        task, self._task = self._task, None
-        if task is None:
-            return
+        self._task = None
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -93,16 +95,16 @@ class Listener:
 
 
 class _Watch:
-    """Work under way in the task that made this, and what would end it. Once it is over, the work is cancelled."""
+    """Work under way in a task, and what would end it. Once it is over, the work is cancelled."""
 
     __slots__ = ("_cancels", "_error", "_task", "over", "until")
 
-    def __init__(self, until: Callable[[], bool]) -> None:
+    def __init__(self, until: Callable[[], bool], task: asyncio.Task[object] | None) -> None:
         self.until = until
         self.over = False
         self._error: EvenerError | None = None
-        self._task = asyncio.current_task()
-        self._cancels = self._task.cancelling() if self._task else 0
+        self._task = task
+        self._cancels = task.cancelling() if task is not None else 0
 
     def give_up(self, error: EvenerError | None) -> None:
         """End the work."""
@@ -112,7 +114,7 @@ class _Watch:
 
     def leave(self) -> None:
         """Take our cancelling back. Raises why the work was given up, if it is an error; somebody else's cancelling stays."""
-        if not self.over or self._task is None:
+        if self._task is None:
             return
         if self._task.uncancel() > self._cancels:
             raise asyncio.CancelledError
@@ -162,15 +164,15 @@ def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator
             return
 
 
-async def together(work: list[Coroutine[object, object, None]]) -> bool:
+def together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, object, None]:
     """All of them, at once; the first error ends the others."""
-    if len(work) == 1:
-        await work[0]
-        return True
+    return work[0] if len(work) == 1 else _grouped(work)
+
+
+async def _grouped(work: list[Coroutine[object, object, None]]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for one in work:
                 group.create_task(one)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return True

@@ -77,25 +77,33 @@ def replied(
     reply = answer.reply
     renamed: list[Loss] = []
     message = with_unique_ids(answer.message, set(), [], renamed)  # a call is known by its id from here on
-    problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
-    found = judge(reply, answer.output, shape=shape, form=answer.form, tool_names=tools) if shape else None
-    output = found.text if isinstance(found, Final) else ""
-    ended = found.why if isinstance(found, Unexpected) else ""
-    problems = () if ended else problems  # nothing that a correction would mend
+    problems: tuple[str, ...] = ()
+    if reply.notices:
+        problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
     told: tuple[ev.CallFinished, ...] = ()
-    if isinstance(found, Correct):
-        problems = (found.message,)
-        told = tuple(
-            ev.CallFinished(at=time(), call=call.id, ok=False, content=(TextBlock(found.message),), outcome="failed")
-            for call in message.calls
-            if found.calls and call.name == FINAL_RESULT
-        )
+    output = ended = ""
+    if shape is not None:
+        match judge(reply, answer.output, shape=shape, form=answer.form, tool_names=tools):
+            case Final(text=text):
+                output = text
+            case Unexpected(why=why):
+                ended, problems = why, ()  # nothing that a correction would mend
+            case Correct() as found:
+                problems, told = (found.message,), _corrected(found, message)
     replied = ev.Replied(
-        at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact, losses=(*answer.losses, *renamed),
-        seconds=answer.seconds, first=answer.first, tries=answer.tries, reply=reply.id, problems=problems, output=output,
-        ended=ended,
+        at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact,
+        losses=(*answer.losses, *renamed) if renamed else answer.losses, seconds=answer.seconds, first=answer.first,
+        tries=answer.tries, reply=reply.id, problems=problems, output=output, ended=ended,
     )  # fmt: skip
     return (replied, *told)
+
+
+def _corrected(found: Correct, message: Message) -> tuple[ev.CallFinished, ...]:
+    return tuple(
+        ev.CallFinished(at=time(), call=call.id, ok=False, content=(TextBlock(found.message),), outcome="failed")
+        for call in message.calls
+        if found.calls and call.name == FINAL_RESULT
+    )
 
 
 def cancelled(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:

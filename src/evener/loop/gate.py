@@ -31,6 +31,7 @@ class Judgement(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
+ALLOWED = Judgement()
 Judge = Callable[[ToolCall], Judgement]
 
 
@@ -64,9 +65,9 @@ def released(pending: Pending, state: State, gate: Gate) -> Step:
     call = pending.call
     if call.redacted:
         return RefuseCall(call, NOT_KEPT)
-    decision = _decision(state, call.id)
+    decision = _decision(state, call.id) if state.questions else None
     runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
-    found = gate.judge(runs) if gate.judge else Judgement()  # what would run: rules may have changed since it was decided
+    found = gate.judge(runs) if gate.judge else ALLOWED  # what would run: rules may have changed since it was decided
     if found.verdict == "deny":
         return RefuseCall(
             call,
@@ -78,7 +79,7 @@ def released(pending: Pending, state: State, gate: Gate) -> Step:
     if decision is not None and decision.verdict == "reject":
         why = f": {decision.why}" if decision.why else "."
         return RefuseCall(call, f"ApprovalRejected{why}", found.rule)
-    return RunTool(call, again=bool(pending.key), arguments=decision.arguments if decision else "", rule=found.rule)
+    return RunTool(call, bool(pending.key), False, decision.arguments if decision else "", found.rule)
 
 
 def repeated(pending: Pending, state: State, gate: Gate, *, verifying: bool) -> Step:

@@ -98,22 +98,28 @@ def _less(ours: Usage, theirs: Usage) -> Usage:
     )
 
 
-def _measures(limits: Limits, spent: Spent) -> tuple[tuple[str, str, Decimal | float | None, Decimal | float], ...]:
-    """Key, name for people, limit, used."""
-    return (
-        ("requests", "model requests", limits.requests, spent.requests),
-        ("tool_calls", "tool calls", limits.tool_calls, spent.tool_calls),
-        ("input_tokens", "input tokens", limits.input_tokens, spent.usage.input_total),
-        ("output_tokens", "output tokens", limits.output_tokens, spent.usage.output_total),
-        ("cost", "US dollars", limits.cost, spent.cost),
-        ("seconds", "seconds", limits.seconds, spent.seconds),
-    )
+def _measures(limits: Limits, spent: Spent) -> list[tuple[str, str, Decimal | float, Decimal | float]]:
+    """Key, name for people, limit, used: for each limit that there is."""
+    found: list[tuple[str, str, Decimal | float, Decimal | float]] = []
+    if limits.requests is not None:
+        found.append(("requests", "model requests", limits.requests, spent.requests))
+    if limits.tool_calls is not None:
+        found.append(("tool_calls", "tool calls", limits.tool_calls, spent.tool_calls))
+    if limits.input_tokens is not None:
+        found.append(("input_tokens", "input tokens", limits.input_tokens, spent.usage.input_total))
+    if limits.output_tokens is not None:
+        found.append(("output_tokens", "output tokens", limits.output_tokens, spent.usage.output_total))
+    if limits.cost is not None:
+        found.append(("cost", "US dollars", limits.cost, spent.cost))
+    if limits.seconds is not None:
+        found.append(("seconds", "seconds", limits.seconds, spent.seconds))
+    return found
 
 
 def exceeded(limits: Limits, spent: Spent) -> str:
     """The sentence for the first limit that leaves no room for another model request; empty when there is room."""
     for key, name, limit, used in _measures(limits, spent):
-        if limit is not None and key != "tool_calls" and used >= limit:
+        if used >= limit and key != "tool_calls":
             return f"The run has used {_shown(used)} of {_shown(limit)} {name}."
     return ""
 
@@ -122,7 +128,7 @@ def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
     """Key and sentence for each limit that little is left of."""
     found = []
     for key, name, limit, used in _measures(limits, spent):
-        if limit is not None and float(used) >= limits.warn_at * float(limit):
+        if float(used) >= limits.warn_at * float(limit):
             left = limit - used if limit > used else 0  # type: ignore[operator] # both are of one kind
             found.append((f"near:{key}", f"Only {_shown(left)} of {_shown(limit)} {name} are left. Come to an end soon."))
     return found

@@ -10,6 +10,7 @@ anything the model has not seen yet    CallModel
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 import msgspec
 
@@ -18,6 +19,7 @@ from evener.loop.gate import Gate, asked_about, batch, concluded, outcomes, rele
 from evener.loop.limits import Limits, exceeded, near
 from evener.loop.state import Pending, State
 from evener.loop.steps import CallModel, ContinueTurn, Extend, FetchMedia, Finish, Step
+from evener.transcript.blocks import ToolCall
 
 __all__ = ["Effect", "Setup", "ToolFacts", "place_of", "plan"]
 
@@ -37,6 +39,10 @@ class ToolFacts(msgspec.Struct, frozen=True):
     sequential: bool = False
     retries: int = 2
     verifies: bool = False
+
+
+UNKNOWN = ToolFacts()
+"""A tool that is not there any more cannot be repeated: its facts are the careful ones."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -70,10 +76,10 @@ def plan(state: State, setup: Setup, now: float = 0.0, *, full: str = "") -> tup
         return () if under_way else (Finish("cancelled", state.cancelled),)
     if full:
         return _at_limit(state, setup, full, now)
-    if any(pending.status != "finished" for pending in state.calls):
-        return _tools(state, setup, now)
-    spent_tool = _spent_tool(state, setup)
-    if spent_tool:
+    for pending in state.calls:
+        if pending.status != "finished":
+            return _tools(state, setup, now)
+    if state.retries and (spent_tool := _spent_tool(state, setup)):
         return (Finish("tool_retries", f"The model did not get a call to {spent_tool!r} right within its retries."),)
     if state.failure is not None:
         return _after_failure(state, setup, now)
@@ -85,41 +91,55 @@ def plan(state: State, setup: Setup, now: float = 0.0, *, full: str = "") -> tup
 
 
 def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
-    fresh = all(pending.status == "asked" for pending in state.calls)
-    if fresh:
-        limit = setup.limits.tool_calls
-        if limit is not None and state.used.tool_calls > limit:
-            asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
-            why = f"The model asked for {asked}, and only {limit} are allowed; none of these was run."
-            return _at_limit(state, setup, why, now)
-        if state.repeat[1] >= setup.limits.repeats_stop:
-            names = ", ".join(pending.call.name for pending in state.calls)
-            return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
-    halted = [one for one in state.calls if one.status == "interrupted"]
-    lost = [one.call for one in halted if _is_unclear(_facts(one, setup))]
-    held = outcomes(state, setup.gate, lost, now)
+    fresh, sequential = True, False
+    wanted: list[ToolCall] = []
+    lost: list[ToolCall] = []
+    for pending in state.calls:
+        facts = setup.tools.get(pending.call.name, UNKNOWN)
+        fresh = fresh and pending.status == "asked"
+        sequential = sequential or facts.sequential
+        if pending.status == "interrupted" and _is_unclear(facts):
+            lost.append(pending.call)
+        elif pending.status in ("asked", "interrupted"):
+            wanted.append(pending.call)
+    over = _over_the_top(state, setup, now) if fresh else None
+    if over is not None:
+        return over
+    held = outcomes(state, setup.gate, lost, now) if lost else None
     if held is None:
-        wanted = [one.call for one in state.calls if one.status == "asked" or (one in halted and one.call not in lost)]
         held = batch(state, setup.gate, wanted, now)
     if held is not None:
         return held
-    if any(_facts(pending, setup).sequential for pending in state.calls):
-        first = next(pending for pending in state.calls if pending.status != "finished")
-        return _start(first, state, setup)
-    return tuple(step for pending in state.calls for step in _start(pending, state, setup))
+    steps: list[Step] = []
+    for pending in state.calls:
+        steps += _start(pending, state, setup)
+        if sequential and pending.status != "finished":
+            break
+    return tuple(steps)
+
+
+def _over_the_top(state: State, setup: Setup, now: float) -> tuple[Step, ...] | None:
+    """What is done instead of these calls, if they are more than are allowed, or the same over and over."""
+    limit = setup.limits.tool_calls
+    if limit is not None and state.used.tool_calls > limit:
+        asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
+        why = f"The model asked for {asked}, and only {limit} are allowed; none of these was run."
+        return _at_limit(state, setup, why, now)
+    if state.repeat[1] >= setup.limits.repeats_stop:
+        names = ", ".join(pending.call.name for pending in state.calls)
+        return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
+    return None
 
 
 def _start(pending: Pending, state: State, setup: Setup) -> tuple[Step, ...]:
-    facts = _facts(pending, setup)
-    match pending.status:
-        case "asked":
-            return (released(pending, state, setup.gate),)
-        case "interrupted" if _is_unclear(facts):
-            return (concluded(pending, state, setup.gate),)
-        case "interrupted":
-            return (repeated(pending, state, setup.gate, verifying=facts.verifies),)
-        case "started" | "paused" | "finished":
-            return ()
+    if pending.status == "asked":
+        return (released(pending, state, setup.gate),)
+    if pending.status != "interrupted":
+        return ()
+    facts = setup.tools.get(pending.call.name, UNKNOWN)
+    if _is_unclear(facts):
+        return (concluded(pending, state, setup.gate),)
+    return (repeated(pending, state, setup.gate, verifying=facts.verifies),)
 
 
 def _is_unclear(facts: ToolFacts) -> bool:
@@ -127,14 +147,9 @@ def _is_unclear(facts: ToolFacts) -> bool:
     return facts.effect == "write" and not facts.verifies
 
 
-def _facts(pending: Pending, setup: Setup) -> ToolFacts:
-    """A tool that is not there any more cannot be repeated: its facts are the careful ones."""
-    return setup.tools.get(pending.call.name, ToolFacts())
-
-
 def _spent_tool(state: State, setup: Setup) -> str:
     """The tool whose retry budget is used up; empty when there is none."""
-    return next((name for name, used in state.retries if used > setup.tools.get(name, ToolFacts()).retries), "")
+    return next((name for name, used in state.retries if used > setup.tools.get(name, UNKNOWN).retries), "")
 
 
 def _after_failure(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
@@ -189,17 +204,19 @@ def _ask(
         return found
     if found is not None and found.verdict == "reject":
         return (Finish("cancelled", found.why or "The step was rejected."),)
-    have = dict(state.media)
-    if place < len(setup.fetches) and setup.fetches[place]:
+    if state.wanted and place < len(setup.fetches) and setup.fetches[place]:
+        have = dict(state.media)
         missing = tuple(FetchMedia(url) for url in state.wanted if url not in have)
         if missing:
             return missing
-    notices = [notice for notice in near(setup.limits, state.used) if notice[0] not in state.told]
-    digest, times = state.repeat
-    if times >= setup.limits.repeats and f"repeat:{digest}" not in state.told:
+    notices = near(setup.limits, state.used)
+    calls, times = state.repeat
+    if times >= setup.limits.repeats:
         text = f"You have made the same call {times} times in a row with the same result. Do something else, or answer."
-        notices.append((f"repeat:{digest}", text))
-    return (CallModel(place, wait, (*more, *notices)),)
+        notices.append((f"repeat:{sha256(calls.encode()).hexdigest()[:16]}", text))
+    if notices:
+        more += tuple(notice for notice in notices if notice[0] not in state.told)
+    return (CallModel(place, wait, more),)
 
 
 def place_of(state: State, setup: Setup) -> int:

@@ -38,22 +38,17 @@ def standing_of(standings: Standings, model: str) -> Standing | None:
     return next((one for one in standings if one.model == model), None)
 
 
-def asked(standings: Standings, event: ev.ModelCalled) -> Standings:
+def asked(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
     """After a request that rests on something: what is said to a conversation may be in it, whether or not we hear of it."""
-    rests = event.rests
-    if rests is None:
-        return standings
     known = standing_of(standings, event.model)
     if known is None or known.held.id != rests.id:
         known = Standing(event.model, rests)  # the user named it
     return _with(standings, replace(known, health="unsure") if rests.mode == "conversation" else known)
 
 
-def gave(standings: Standings, model: str, event: ev.Replied) -> Standings:
+def gave(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
     """After an answer that the provider keeps."""
-    if event.held is None:
-        return standings
-    return _with(standings, Standing(model, event.held, event.message.id))
+    return _with(standings, Standing(model, held, event.message.id))
 
 
 def broke(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:

@@ -9,7 +9,6 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from hashlib import sha256
 from typing import Literal, assert_never
 
 import msgspec
@@ -22,7 +21,6 @@ from evener.loop.standing import Standing, asked, broke, gave, parted
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 
 __all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold", "outcome_key"]
 
@@ -80,11 +78,11 @@ class State(msgspec.Struct, frozen=True):
     failure: ev.ModelFailed | None = None
     failures: int = 0  # of the model asked last, in a row
     corrections: int = 0
-    spent: Spent = Spent()
-    allowed_from: Spent = Spent()  # the allowance counts from here
+    spent: Spent = NOTHING
+    allowed_from: Spent = NOTHING  # the allowance counts from here
     told: frozenset[str] = frozenset()  # keys of notices
     retries: tuple[tuple[str, int], ...] = ()  # per tool, in this run
-    repeat: tuple[str, int] = ("", 0)  # the digest of the last batch of calls, how often it came in a row
+    repeat: tuple[str, int] = ("", 0)  # the last batch of calls as the model wrote them, how often it came in a row
     media: tuple[tuple[str, str], ...] = ()  # URL and digest
     wanted: tuple[str, ...] = ()  # URLs of media in what the user said
     questions: tuple[Waiting, ...] = ()
@@ -123,12 +121,15 @@ class State(msgspec.Struct, frozen=True):
 
     def waiting_for(self, key: str) -> Waiting | None:
         """The question of this key, decided or not."""
-        return next((one for one in self.questions if one.question.key == key), None)
+        for one in self.questions:
+            if one.question.key == key:
+                return one
+        return None
 
     @property
     def used(self) -> Spent:
         """What counts toward the limits."""
-        return self.spent if self.allowed_from == NOTHING else self.spent.since(self.allowed_from)
+        return self.spent if self.allowed_from is NOTHING else self.spent.since(self.allowed_from)
 
     @property
     def most_spent(self) -> Spent:
@@ -158,10 +159,10 @@ def apply(state: State, event: ev.Event) -> State:
             return _replied(state, event)
         case ev.CallStarted():
             return _started(state, event)
-        case ev.CallPaused():
-            return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.CallFinished():
             return _call_finished(state, event)
+        case ev.CallPaused():
+            return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _questioned(state, event)
         case ev.ModelFailed():
@@ -282,46 +283,55 @@ def _prompted(state: State, event: ev.Prompted) -> State:
 
 def _called(state: State, event: ev.ModelCalled) -> State:
     """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
-    transcript = _settled(state, event.id, event.at, tuple(text for _, text in event.notices)).extend(state.steering)
+    transcript = _settled(state, event.id, event.at, event.notices)
+    if state.steering:
+        transcript = transcript.extend(state.steering)
     spent = replace(state.spent, requests=state.spent.requests + 1)
     return replace(
         state, transcript=transcript, calls=(), steering=(), asking=event.model, model=event.model, spent=spent,
         most=event.most, failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
         reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
-        held=asked(state.held, event),
+        held=state.held if event.rests is None else asked(state.held, event, event.rests),
     )  # fmt: skip
 
 
 def _replied(state: State, event: ev.Replied) -> State:
+    over = bool(event.output or event.ended)  # what was called is the answer itself, or there will be none: nothing is run
     calls = event.message.calls
-    used = event.message.usage or Usage()
-    spent = state.spent
+    pending: list[Pending] = []
+    batch: list[str] = []
+    run = 0
+    for call in calls:
+        pending.append(Pending(call, "finished" if over else "asked"))
+        batch.append(f"{call.name}\0{call.raw}")
+        run += call.name != FINAL_RESULT
+    spent, used = state.spent, event.message.usage
     spent = Spent(
         spent.requests,
-        spent.tool_calls + sum(call.name != FINAL_RESULT for call in calls),
-        spent.usage + used,
+        spent.tool_calls + run,
+        spent.usage if used is None else spent.usage + used,
         spent.cost + event.cost,
         spent.exact and event.exact,
         spent.seconds + max(event.at - state.last, 0.0),
     )
-    over = bool(event.output or event.ended)  # what was called is the answer itself, or there will be none: nothing is run
-    digest = _digest(calls)
-    repeat = (digest, state.repeat[1] + 1 if digest == state.repeat[0] else 1) if calls and not over else ("", 0)
-    pending = tuple(Pending(call, "finished" if over else "asked") for call in calls)
+    repeat = ("", 0)
+    if calls and not over:
+        same = "\0".join(batch)
+        repeat = (same, state.repeat[1] + 1 if same == state.repeat[0] else 1)
     return replace(
-        state, transcript=state.transcript.append(event.message), calls=pending,
+        state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
-        held=gave(state.held, state.model, event),
+        held=state.held if event.held is None else gave(state.held, state.model, event, event.held),
     )  # fmt: skip
 
 
 def _started(state: State, event: ev.CallStarted) -> State:
     """A new start: what was asked and decided about an earlier one does not count for it."""
     state = _marked(state, event, "started", key=event.key, inner=(), here=True)
-    past = outcome_key(event.call)
-    if state.waiting_for(past) is None:
+    if not state.questions:
         return state
+    past = outcome_key(event.call)
     return replace(state, questions=tuple(one for one in state.questions if one.question.key != past))
 
 
@@ -337,8 +347,10 @@ def _call_finished(state: State, event: ev.CallFinished) -> State:
 
 def _counted(state: State, call: str, nested: ev.Nested | None) -> State:
     """What the runs inside a call used in all. What was counted of it before is not counted again."""
+    if nested is None:
+        return state
     pending = next((one for one in state.calls if one.call.id == call), None)
-    if nested is None or pending is None:
+    if pending is None:
         return state
     calls = tuple(replace(one, nested=nested) if one is pending else one for one in state.calls)
     return replace(state, calls=calls, spent=state.spent.with_nested(nested, pending.nested))
@@ -353,25 +365,25 @@ def _failed(state: State, event: ev.ModelFailed) -> State:
 
 
 def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object) -> State:
-    calls = tuple(replace(one, status=status, **changes) if one.call.id == event.call else one for one in state.calls)
-    return _timed(state, event.at, calls=calls)
+    calls: list[Pending] = []
+    for one in state.calls:
+        calls.append(replace(one, status=status, **changes) if one.call.id == event.call else one)
+    return _timed(state, event.at, calls=tuple(calls))
 
 
-def _settled(state: State, id: str, at: float, notices: tuple[str, ...], *, final: str = RECEIVED) -> Transcript:
+def _settled(state: State, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
     """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
 
     `final` is what a call that was the answer itself is told.
     """
-    blocks = [_result(pending, state.reply, final) for pending in state.calls]
-    texts = [TextBlock(text) for text in notices]
-    if not blocks and not texts:
+    blocks: list[ToolResult | TextBlock] = []
+    for pending in state.calls:
+        blocks.append(_result(pending, state.reply, final))
+    for _, text in notices:
+        blocks.append(TextBlock(text))
+    if not blocks:
         return state.transcript
-    message = Message("user", (*blocks, *texts), id=id, created_at=_moment(at))
-    return state.transcript.append(message)
-
-
-def _moment(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC)
+    return state.transcript.append(Message("user", tuple(blocks), id=id, created_at=datetime.fromtimestamp(at, UTC)))
 
 
 def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResult:
@@ -382,11 +394,6 @@ def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResul
     if reply is not None and reply.ended:
         return ToolResult(pending.call.id, (TextBlock(f"Not run. {reply.ended}"),), is_error=True)
     return ToolResult(pending.call.id, (TextBlock(MOVED_ON if pending.status == "asked" else LEFT_OPEN),), is_error=True)
-
-
-def _digest(calls: tuple[ToolCall, ...]) -> str:
-    """The same for the same calls with the same arguments, as the model wrote them."""
-    return sha256("\0".join(f"{call.name}\0{call.raw}" for call in calls).encode()).hexdigest()[:16]
 
 
 def _wanted(state: State, message: Message) -> tuple[str, ...]:

@@ -48,25 +48,28 @@ class MemoryLog:
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none. Gives them as they are kept."""
-        kept, lines = self._store._lines(events)
-        with self._store._lock:
+        store = self._store
+        kept, payloads = store._funnel.events(events)
+        with store._lock:
             self._check()
-            self._extend(events, lines)
+            self._extend(events, payloads)
         return kept
 
     async def notes(self) -> Sequence[Note]:
         """What is not settled yet, in order."""
+        if not self._kept.unsettled:  # nearly always
+            return []
         with self._store._lock:
             return list(self._kept.unsettled.values())
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step. Gives the events as they are kept."""
-        kept, lines = self._store._lines(events)
+        kept, payloads = self._store._funnel.events(events)
         with self._store._lock:
             self._check()
             if number not in self._kept.unsettled:
                 raise refusals.no_note(self._lease.log, number)
-            self._extend(events, lines)
+            self._extend(events, payloads)
             del self._kept.unsettled[number]
         return kept
 
@@ -74,7 +77,7 @@ class MemoryLog:
         """Keep the lease."""
         with self._store._lock:
             self._check()
-            self._extend((), b"")
+            self._extend((), ())
 
     async def aclose(self) -> None:
         """Give the lease back."""
@@ -88,11 +91,13 @@ class MemoryLog:
             self._store._check()
             raise refusals.lost(self._lease.log, self._kept.holder)
 
-    def _extend(self, events: Sequence[Event], lines: bytes) -> None:
+    def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
         kept, store = self._kept, self._store
         kept.until = store._clock() + store._seconds
+        for payload in payloads:
+            kept.lines += payload
+            kept.lines += b"\n"
         if events:
-            kept.lines += lines
             kept.length += len(events)
             kept.changed = events[-1].at
 
@@ -372,11 +377,6 @@ class MemoryStore:
             title=self._titles.get(kept.thread, ""), tags=self._tags.get(kept.thread, ()),
             held=kept.until > self._clock(), erased=kept.erased or 0.0,
         )  # fmt: skip
-
-    def _lines(self, events: tuple[Event, ...]) -> tuple[tuple[Event, ...], bytes]:
-        """The events as they are kept, and their lines."""
-        kept, payloads = self._funnel.events(events)
-        return kept, b"\n".join((*payloads, b""))
 
     def _whole(self, log: str) -> Kept:
         kept = self._kept(log)
