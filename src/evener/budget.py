@@ -6,6 +6,7 @@ loop of the process.
 
 from decimal import Decimal
 from threading import Lock
+from typing import final
 
 import msgspec
 
@@ -17,12 +18,14 @@ __all__ = ["Budget", "Refusal", "Reservation"]
 OWN, AROUND = "run", "tree of runs"
 
 
+@final
 class Reservation(msgspec.Struct, frozen=True):
     """Room that a call holds until it is settled."""
 
     cost: Decimal = Decimal(0)
 
 
+@final
 class Refusal(msgspec.Struct, frozen=True):
     """There is no room: `why` is a sentence. `money`: it may be there when others settle what they hold.
 

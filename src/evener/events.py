@@ -6,7 +6,7 @@ seconds since 1970, minted by whoever appends them. An event never holds a crede
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
@@ -167,6 +167,7 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     trail: str = ""
 
 
+@final
 class ModelCalled(Fact, frozen=True, tag="model_called"):
     """A request is about to be sent. What waited to be told to the model (results, steering, notices) is part of it.
 
@@ -182,6 +183,7 @@ class ModelCalled(Fact, frozen=True, tag="model_called"):
     most: Decimal = Decimal(0)
 
 
+@final
 class Replied(Fact, frozen=True, tag="replied"):
     """The model answered, to the wire's terminal mark."""
 
@@ -249,6 +251,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
     result: str | None = None
 
 
+@final
 class CallStarted(Fact, frozen=True, tag="call_started"):
     """A tool is about to run. On disk before the tool sees its arguments."""
 
@@ -272,6 +275,7 @@ class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     expires: float = 0.0
 
 
+@final
 class CallFinished(Fact, frozen=True, tag="call_finished"):
     """A call has its result, whatever it is. `retry` says that the model may mend it and try again."""
 

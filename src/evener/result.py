@@ -13,7 +13,6 @@ from evener.loop.state import State, outcome_key
 from evener.resume_state import ResumeState
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
-from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
@@ -121,13 +120,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
     """The result of the state's run, from the events of the run (others are passed over)."""
-    run = _of_run(events, state.run)
+    run = _Story(_of_run(events, state.run))
     finished = state.finished
-    replies = [event for event in run if isinstance(event, ev.Replied)]
-    last: Message | None = replies[-1].message if replies else None
+    last = run.last
     return RunResult(
-        text=last.text if last else "",
-        output_text=replies[-1].output if replies else "",
+        text=last.message.text if last else "",
+        output_text=last.output if last else "",
         stop=finished.cause if finished else "approval" if state.phase == "waiting" else "cancelled",
         detail=finished.detail if finished else "" if state.phase == "waiting" else "The run was given up before its end.",
         usage=state.spent.usage,
@@ -137,9 +135,9 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: I
         run=state.run,
         pending=tuple(pending.call for pending in state.calls if pending.status != "finished"),
         approvals=approvals_of(state, log),
-        losses=_distinct(loss for reply in replies for loss in reply.losses),
-        records=tuple(_records(run)),
-        requests=tuple(_requests(run)),
+        losses=tuple(run.losses),
+        records=tuple(run.records),
+        requests=tuple(run.requests),
         seconds=state.spent.seconds,
         warnings=tuple(warnings),
         transcript=state.transcript,
@@ -172,7 +170,7 @@ def _inner(one: ev.InnerQuestion) -> Approval:
 def _of_run(events: Iterable[ev.Event], run: str) -> list[ev.Event]:
     found: list[ev.Event] = []
     for event in events:
-        if isinstance(event, ev.Prompted):
+        if type(event) is ev.Prompted:
             found = []
             if event.run != run:
                 continue
@@ -180,36 +178,46 @@ def _of_run(events: Iterable[ev.Event], run: str) -> list[ev.Event]:
     return found
 
 
-def _distinct(losses: Iterable[Loss]) -> tuple[Loss, ...]:
-    """Each loss once: a history is sent with every request, and loses the same things each time."""
-    return tuple(dict.fromkeys(losses))
+class _Story:
+    """What the events of a run tell, in one go. Records are in the model's order, whatever order the calls ended in.
 
+    Each loss is told once: a history is sent with every request, and loses the same things each time.
+    """
 
-def _records(events: Iterable[ev.Event]) -> Iterable[Record]:
-    """In the model's order, whatever order the calls ended in."""
-    found: dict[str, Record] = {}
-    for event in events:
-        match event:
-            case ev.Replied():
-                yield from found.values()
-                found = {call.id: Record(call) for call in event.message.calls if call.name != FINAL_RESULT}
-            case ev.CallStarted(call=call, key=key) if call in found:
-                one = found[call]
-                found[call] = Record(one.call, one.result, key, one.starts + (not event.verifying))
-            case ev.CallFinished(call=call) if call in found:
-                one = found[call]
-                found[call] = Record(one.call, event, one.key, one.starts)
-    yield from found.values()
+    def __init__(self, events: Iterable[ev.Event]) -> None:
+        self.last: ev.Replied | None = None
+        self.losses: dict[Loss, None] = {}
+        self.records: list[Record] = []
+        self.requests: list[Request] = []
+        places: dict[str, int] = {}  # where the calls of the last answer are
+        asked = ""
+        for event in events:
+            if type(event) is ev.ModelCalled:
+                asked = event.model
+            elif type(event) is ev.Replied:
+                places = self._replied(event, asked)
+            elif type(event) is ev.CallStarted or type(event) is ev.CallFinished:
+                if event.call in places:
+                    self._went_on(event, places[event.call])
+            elif type(event) is ev.ModelFailed:
+                self.requests.append(Request(asked, error=f"{event.error}: {event.message}"))
 
+    def _replied(self, event: ev.Replied, asked: str) -> dict[str, int]:
+        self.last = event
+        usage = event.message.usage or Usage()
+        self.requests.append(Request(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries))
+        for loss in event.losses:
+            self.losses[loss] = None
+        places: dict[str, int] = {}
+        for call in event.message.calls:
+            if call.name != FINAL_RESULT:
+                places[call.id] = len(self.records)
+                self.records.append(Record(call))
+        return places
 
-def _requests(events: Iterable[ev.Event]) -> Iterable[Request]:
-    asked = ""
-    for event in events:
-        match event:
-            case ev.ModelCalled(model=model):
-                asked = model
-            case ev.Replied():
-                usage = event.message.usage or Usage()
-                yield Request(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries)
-            case ev.ModelFailed():
-                yield Request(asked, error=f"{event.error}: {event.message}")
+    def _went_on(self, event: ev.CallStarted | ev.CallFinished, place: int) -> None:
+        one = self.records[place]
+        if type(event) is ev.CallFinished:
+            self.records[place] = Record(one.call, event, one.key, one.starts)
+        elif type(event) is ev.CallStarted:
+            self.records[place] = Record(one.call, one.result, event.key, one.starts + (not event.verifying))

@@ -26,7 +26,7 @@ from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError
 from evener.hooks import Hooks
 from evener.loop.plan import Setup, plan
-from evener.loop.state import State, apply, fold
+from evener.loop.state import State, apply
 from evener.loop.steps import (
     AskApproval,
     CallModel,
@@ -94,6 +94,7 @@ class Driver:
         self._budget = budget
         self._home = home
         self._log = log
+        self._name = log.lease.log
         self._agent = agent
         self._teller = Teller(place, show)
         self._watched = show is not None
@@ -150,7 +151,8 @@ class Driver:
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
         """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
-        self.state = fold(kept, self.state)
+        for event in kept:
+            self.state = apply(self.state, event)
         self.events.extend(events)
 
     async def _perform(self, steps: tuple[Step, ...]) -> None:
@@ -213,7 +215,7 @@ class Driver:
             if step.wait and await self._listener.during(self._clock.pause(step.wait), until=self._is_cancelled) is None:
                 return
         room = await self._room(step, model)
-        if isinstance(room, Refusal):
+        if type(room) is Refusal:
             await self._refused(room)
             return
         before = self.state.spent.cost
@@ -228,7 +230,7 @@ class Driver:
     async def _room(self, step: CallModel, model: Askable) -> Room | Refusal:
         if not self._budget.counts_money:
             found = self._budget.reserve(cost=NO_COST)
-            return found if isinstance(found, Refusal) else Room(found)
+            return found if type(found) is Refusal else Room(found)
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
@@ -395,7 +397,7 @@ class Driver:
         site = Site(
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
             home.path, home.store, partial(self._hooking.inside, step.call.id),
-            partial(kin_of, self.state, step.call, self._log.lease.log),
+            partial(kin_of, self.state, step.call, self._name),
         )  # fmt: skip
         self._tallies[step.call.id] = tally
         token = current_site.set(site)
@@ -442,7 +444,7 @@ class Driver:
         )  # fmt: skip
 
     def _key(self, call: ToolCall) -> str:
-        return key_of(self.state, call, self._log.lease.log)
+        return key_of(self.state, call, self._name)
 
     def _progress(self, call: str, text: str, fraction: float) -> None:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)

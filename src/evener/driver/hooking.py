@@ -26,6 +26,7 @@ class Hooking:
 
     def __init__(self, hooks: Hooks, teller: Teller) -> None:
         self._hooks = hooks
+        self._any = bool(hooks)
         self._teller = teller
         self._failed: list[HookFailed] = []
         self._broken: set[str] = set()  # calls inside which a fatal hook failed
@@ -33,7 +34,7 @@ class Hooking:
 
     def told(self, event: HookEvent, **about: object) -> tuple[Answer, ...]:
         """What the hooks for this event answer."""
-        if not self._hooks:
+        if not self._any:
             return ()
         place = self._teller.place
         moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
@@ -66,7 +67,7 @@ class Hooking:
     def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
         """The calls that hooks cancel, and why. They see what would run."""
         found: dict[str, str] = {}
-        for step in steps if self._hooks else ():
+        for step in steps if self._any else ():
             answers = self.told("before_tool_call", call=step.runs)
             stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
             if stop is not None:
@@ -75,7 +76,7 @@ class Hooking:
 
     def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
         """The result as the model shall see it; as it is, if a fatal hook fails."""
-        if not self._hooks:
+        if not self._any:
             return done
         try:
             return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))

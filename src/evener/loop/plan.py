@@ -196,7 +196,8 @@ def _at_limit(state: State, setup: Setup, why: str, now: float) -> tuple[Step, .
 def _ask(
     state: State, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = (), now: float
 ) -> tuple[Step, ...]:
-    over = exceeded(setup.limits, state.used)
+    used = state.used
+    over = exceeded(setup.limits, used)
     if over:
         return _at_limit(state, setup, over, now)
     found = asked_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
@@ -209,7 +210,7 @@ def _ask(
         missing = tuple(FetchMedia(url) for url in state.wanted if url not in have)
         if missing:
             return missing
-    notices = near(setup.limits, state.used)
+    notices = near(setup.limits, used)
     calls, times = state.repeat
     if times >= setup.limits.repeats:
         text = f"You have made the same call {times} times in a row with the same result. Do something else, or answer."

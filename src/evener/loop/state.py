@@ -151,16 +151,16 @@ def fold(events: Iterable[ev.Event], state: State | None = None) -> State:
 
 
 def apply(state: State, event: ev.Event) -> State:
-    """The state after one more event."""
+    """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
+    if type(event) is ev.ModelCalled:
+        return _called(state, event)
+    if type(event) is ev.Replied:
+        return _replied(state, event)
+    if type(event) is ev.CallStarted:
+        return _started(state, event)
+    if type(event) is ev.CallFinished:
+        return _call_finished(state, event)
     match event:
-        case ev.ModelCalled():
-            return _called(state, event)
-        case ev.Replied():
-            return _replied(state, event)
-        case ev.CallStarted():
-            return _started(state, event)
-        case ev.CallFinished():
-            return _call_finished(state, event)
         case ev.CallPaused():
             return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
@@ -266,8 +266,13 @@ def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> S
 
 def _timed(state: State, at: float, **changes: object) -> State:
     """Changes after work that took until `at`."""
-    spent = replace(state.spent, seconds=state.spent.seconds + max(at - state.last, 0.0))
-    return replace(state, spent=spent, last=at, **changes)
+    return replace(state, spent=_worked(state, at), last=at, **changes)
+
+
+def _worked(state: State, at: float) -> Spent:
+    """What was spent, with the time that the work took until `at`."""
+    spent = state.spent
+    return replace(spent, seconds=spent.seconds + (at - state.last)) if at > state.last else spent
 
 
 def _prompted(state: State, event: ev.Prompted) -> State:
@@ -336,7 +341,9 @@ def _started(state: State, event: ev.CallStarted) -> State:
 
 
 def _call_finished(state: State, event: ev.CallFinished) -> State:
-    state = _counted(_marked(state, event, "finished", result=event), event.call, event.nested)
+    state = _marked(state, event, "finished", result=event)
+    if event.nested is not None:
+        state = _counted(state, event.call, event.nested)
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -368,7 +375,7 @@ def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPause
     calls: list[Pending] = []
     for one in state.calls:
         calls.append(replace(one, status=status, **changes) if one.call.id == event.call else one)
-    return _timed(state, event.at, calls=tuple(calls))
+    return replace(state, calls=tuple(calls), spent=_worked(state, event.at), last=event.at)
 
 
 def _settled(state: State, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:

@@ -24,8 +24,7 @@ START_FIELD = 22
 
 def new_claim() -> str:
     """A claim of this process, unlike any other."""
-    pid = os.getpid()
-    return f"{_machine()} {pid} {_life(pid)[1]} {token_hex(8)}"
+    return f"{_ours(os.getpid())} {token_hex(8)}"
 
 
 def deserted(claim: str) -> bool:
@@ -58,6 +57,14 @@ def _life(pid: int) -> tuple[str, str]:
         return fields[0], fields[START_FIELD - AFTER_NAME - 1]
     except (OSError, IndexError):
         return UNKNOWN, UNKNOWN
+
+
+@cache
+def _ours(pid: int) -> str:
+    """What all claims of this process begin with. A fork of it finds out anew: its number may be that of a dead ancestor."""
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=_ours.cache_clear)
+    return f"{_machine()} {pid} {_life(pid)[1]}"
 
 
 @cache

@@ -48,9 +48,8 @@ class MemoryLog:
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none. Gives them as they are kept."""
-        store = self._store
-        kept, payloads = store._funnel.events(events)
-        with store._lock:
+        kept, payloads = self._store._funnel.events(events)
+        with self._store._lock:
             self._check()
             self._extend(events, payloads)
         return kept
