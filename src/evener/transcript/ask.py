@@ -88,7 +88,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     @property
     def input_schema(self) -> dict[str, object]:
         """The schema, decoded afresh."""
-        return json_object(self.schema, f"The schema of tool {self.name!r}")
+        return json_object(self.schema, "The schema of tool {!r}", self.name)
 
 
 class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

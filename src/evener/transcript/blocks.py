@@ -1,7 +1,7 @@
 """The blocks a message is made of: a closed union, tagged by `kind`. Frozen; a change is a replacement. Pure."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, final, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -230,7 +230,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
     @property
     def args(self) -> dict[str, object]:
         """The arguments, decoded afresh on each access: changing them changes nothing here."""
-        return json_object(self.raw, f"What call {self.id!r} to {self.name!r} has for arguments")
+        return json_object(self.raw, "What call {!r} to {!r} has for arguments", self.id, self.name)
 
     @property
     def parses(self) -> bool:
@@ -279,6 +279,7 @@ HostedRole = Literal["", "user", "assistant", "system", "result"]
 HOSTED_ROLES: tuple[str, ...] = get_args(HostedRole)
 
 
+@final
 class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True):
     """What a provider's own tools did, or anything else only its wire understands: verbatim there, one line elsewhere.
 

@@ -1,7 +1,7 @@
 """Sees that every call has an id of its own and exactly one result, right after it. Pure; a part of repair."""
 
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from evener.transcript.blocks import Block, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
-__all__ = ["Expected", "Names", "answered", "fresh_id", "with_unique_ids"]
+__all__ = ["Due", "Names", "answered", "expect", "fresh_id", "only_due", "with_unique_ids"]
 
 NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
 
@@ -19,67 +19,62 @@ Names = list[tuple[str, str]]
 """The calls of a turn in order: the id that each was made with, and the id it goes under."""
 
 
+Due = dict[str, int]
+"""How many results may still come for each call id; less than none where one came that nobody here asked for."""
+
+
 class Used(Container[str], Protocol):
     """Ids that are taken."""
 
-    def add(self, name: str, /) -> None: ...
+    def add(self, name: str, /) -> object: ...
 
 
-class Expected:
-    """The results that may still come. Where calls are `elsewhere`, with the provider, any id may have one."""
-
-    def __init__(self, messages: Iterable[Message], *, elsewhere: bool) -> None:
-        self._open: dict[str, int] = {}
-        self._elsewhere = elsewhere
-        for message in messages:
-            self.add(message)
-
-    def add(self, message: Message) -> None:
-        """A message of the exchange, its results expected ones."""
-        self._elsewhere = self._elsewhere and message.role != "assistant"
+def expect(due: Due, messages: Iterable[Message]) -> None:
+    """Count what messages of an exchange ask for and what they bring."""
+    for message in messages:
         for block in message.blocks:
-            if isinstance(block, ToolCall):
-                self._open[block.id] = self._open.get(block.id, 0) + 1
-            elif isinstance(block, ToolResult):
-                self._open[block.call_id] = self._open.get(block.call_id, 0) - 1
+            if type(block) is ToolCall:
+                due[block.id] = due.get(block.id, 0) + 1
+            elif type(block) is ToolResult:
+                due[block.call_id] = due.get(block.call_id, 0) - 1
 
-    def only(self, message: Message, losses: list[Loss]) -> Message | None:
-        """The message without results that nobody waits for; None when nothing else was in it."""
-        taken: dict[str, int] = {}
-        kept: list[Block] = []
-        for block in message.blocks:
-            if isinstance(block, ToolResult):
-                if not self._is_due(block.call_id, taken):
-                    why = f"no open call {block.call_id!r} stands before it"
-                    losses.append(Loss("repaired", "tool_result", why, message.id))
-                    continue
-                taken[block.call_id] = taken.get(block.call_id, 0) + 1
-            kept.append(block)
-        if len(kept) == len(message.blocks):
-            return message
-        return replace(message, blocks=tuple(kept)) if kept else None
 
-    def _is_due(self, call_id: str, taken: Mapping[str, int]) -> bool:
-        left = self._open.get(call_id, 0) - taken.get(call_id, 0)
-        return left > 0 or (self._elsewhere and left == 0 and call_id != "")
+def only_due(message: Message, due: Due, losses: list[Loss], *, elsewhere: bool) -> Message | None:
+    """The message without results that nobody waits for, the others counted; None when nothing else was in it.
+
+    Where calls are `elsewhere`, with the provider, any id may have one.
+    """
+    kept: list[Block] = []
+    for block in message.blocks:
+        if type(block) is ToolResult:
+            id = block.call_id
+            left = due.get(id, 0)
+            if left < 0 or (left == 0 and not (elsewhere and id)):
+                losses.append(Loss("repaired", "tool_result", f"no open call {id!r} stands before it", message.id))
+                continue
+            due[id] = left - 1
+        kept.append(block)
+    if len(kept) == len(message.blocks):
+        return message
+    return replace(message, blocks=tuple(kept)) if kept else None
 
 
 def with_unique_ids(message: Message, used: Used, names: Names, losses: list[Loss]) -> Message:
     """The message with ids that no call before has; they are added to `used` and `names`."""
-    renamed: dict[int, Block] = {}
-    for place, block in enumerate(message.blocks):
-        if not isinstance(block, ToolCall):
-            continue
-        fresh = fresh_id(block.id or _made_id(message.id, place), used)
-        used.add(fresh)
-        names.append((block.id, fresh))
-        if fresh != block.id:
-            why = f"the id {block.id!r} was used before or empty; sent as {fresh!r}"
-            losses.append(Loss("renamed", "tool_call id", why, message.id))
-            renamed[place] = replace(block, id=fresh)
-    if not renamed:
-        return message
-    return replace(message, blocks=tuple(renamed.get(place, block) for place, block in enumerate(message.blocks)))
+    blocks: list[Block] = []
+    renamed = False
+    for block in message.blocks:
+        if type(block) is ToolCall:
+            wanted = fresh = block.id
+            if not wanted or wanted in used:
+                fresh = fresh_id(wanted or _made_id(message.id, len(blocks)), used)
+                why = f"the id {wanted!r} was used before or empty; sent as {fresh!r}"
+                losses.append(Loss("renamed", "tool_call id", why, message.id))
+                block, renamed = replace(block, id=fresh), True
+            used.add(fresh)
+            names.append((wanted, fresh))
+        blocks.append(block)
+    return replace(message, blocks=tuple(blocks)) if renamed else message
 
 
 def fresh_id(wanted: str, used: Container[object]) -> str:
@@ -121,9 +116,12 @@ def answered(
 
 def _answers(blocks: tuple[Block, ...], names: Names) -> bool:
     """Whether the blocks are the results as they should be: one for each call, in order, and nothing else."""
-    return len(blocks) == len(names) and all(
-        isinstance(block, ToolResult) and old == new == block.call_id for block, (old, new) in zip(blocks, names, strict=True)
-    )
+    results: Names = []
+    for block in blocks:
+        if type(block) is not ToolResult:
+            return False
+        results.append((block.call_id, block.call_id))
+    return results == names
 
 
 def _taken(came: Sequence[Message], names: Names) -> tuple[dict[str, ToolResult], list[int]]:

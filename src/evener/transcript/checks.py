@@ -11,6 +11,7 @@ from evener.errors import BadValue
 __all__ = ["as_tuple", "check_choice", "check_number", "check_object", "check_text", "check_type", "json_object", "json_text"]
 
 T = TypeVar("T")
+_json: msgspec.json.Decoder[dict[str, object]] = msgspec.json.Decoder(dict[str, object])
 _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -87,12 +88,13 @@ def json_text(value: Mapping[str, object], where: str) -> str:
     return text
 
 
-def json_object(text: str, what: str) -> dict[str, object]:
-    """The object that a JSON text is, decoded afresh."""
+def json_object(text: str, what: str, *names: str) -> dict[str, object]:
+    """The object that a JSON text is, decoded afresh. `what` it is has a place for each of the names."""
     try:
-        return msgspec.json.decode(text, type=dict[str, object])
+        return _json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadValue(f"{what} is not a JSON object ({error}). Read the text itself for what was written.") from None
+        named = what.format(*names) if names else what
+        raise BadValue(f"{named} is not a JSON object ({error}). Read the text itself for what was written.") from None
 
 
 def _holds_infinity(value: object) -> bool:

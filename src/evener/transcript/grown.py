@@ -6,6 +6,8 @@ What one sees of it never changes. Grown twice from the same point, as by two br
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TypeVar
 
+import msgspec
+
 __all__ = ["Growing", "Grown"]
 
 Name = TypeVar("Name", bound=Hashable)
@@ -59,24 +61,30 @@ class Grown:
         return f"<Grown: {self._size} names>"
 
 
-class Growing:
+class Growing(msgspec.Struct, eq=False):
     """A Grown while names are added."""
 
-    __slots__ = ("_base", "new")
-
-    def __init__(self, base: Grown) -> None:
-        self._base = base
-        self.new: dict[Hashable, object] = {}
+    base: Grown
+    new: dict[Hashable, object] = {}
 
     def __contains__(self, name: Hashable) -> bool:
-        return name in self.new or name in self._base
+        if name in self.new:
+            return True
+        found = self.base._shared.get(name)
+        return found is not None and found[0] < self.base._size
 
     def get(self, name: Hashable) -> object:
-        return self.new[name] if name in self.new else self._base.get(name)
+        return self.new[name] if name in self.new else self.base.get(name)
 
-    def add(self, name: Hashable, value: object = True) -> None:
+    def add(self, name: Hashable, value: object = True) -> bool:
+        """Whether the name is a new one. One that is there already stays what it is."""
+        base = self.base
+        found = base._shared.get(name)
+        if name in self.new or (found is not None and found[0] < base._size):
+            return False
         self.new[name] = value
+        return True
 
     def done(self) -> Grown:
         """All there is now."""
-        return self._base.plus(self.new) if self.new else self._base
+        return self.base.plus(self.new) if self.new else self.base

@@ -19,24 +19,22 @@ Place = tuple[int, int]
 
 
 def pair_hosted(
-    messages: Sequence[Message], awaited: set[str], coming: Message | None, losses: list[Loss], *, in_flight: bool
-) -> tuple[list[Message], set[str]]:
+    messages: Sequence[Message], awaited: frozenset[str], coming: Message | None, losses: list[Loss], *, in_flight: bool
+) -> tuple[list[Message], frozenset[str]]:
     """The messages of one exchange with lines for what is alone, and the ids that are still awaited after it.
 
     `coming` is the assistant's next message, None while the exchange is open.
     """
     told = list(messages)
-    if not awaited and not any([isinstance(block, HostedBlock) for message in told for block in message.blocks]):
-        return told, set()
     while True:
         alone, waiting = _alone(told, awaited, coming, in_flight=in_flight)
         if not alone:
-            return told, waiting
+            return told, frozenset(waiting)
         told = [_with_lines(message, number, alone, losses) for number, message in enumerate(told)]  # may leave others alone
 
 
 def _alone(
-    messages: Sequence[Message], awaited: set[str], coming: Message | None, *, in_flight: bool
+    messages: Sequence[Message], awaited: frozenset[str], coming: Message | None, *, in_flight: bool
 ) -> tuple[set[Place], set[str]]:
     """The blocks that lack their counterpart, and the ids that may still be awaited."""
     alone, begun = _unpaired(messages, awaited)
@@ -49,7 +47,7 @@ def _alone(
     return alone | given_up, waiting
 
 
-def _unpaired(messages: Sequence[Message], awaited: set[str]) -> tuple[set[Place], dict[str, Place | None]]:
+def _unpaired(messages: Sequence[Message], awaited: frozenset[str]) -> tuple[set[Place], dict[str, Place | None]]:
     """Ends without a beginning or begun twice, and beginnings without an end (None for those of earlier exchanges)."""
     begun: dict[str, Place | None] = dict.fromkeys(awaited)
     alone: set[Place] = set()

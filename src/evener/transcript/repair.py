@@ -31,7 +31,7 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
-from evener.transcript.calls import Expected, Names, answered, fresh_id, with_unique_ids
+from evener.transcript.calls import Due, Names, answered, expect, fresh_id, only_due, with_unique_ids
 from evener.transcript.grown import Growing, Grown
 from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss
@@ -74,18 +74,21 @@ class Exchange(msgspec.Struct, frozen=True):
 class Repair(msgspec.Struct, frozen=True):
     """The state of the fold between two messages: the exchange that is still open, and what is known of those before it.
 
+    `said` and `back` are the open exchange, the assistant's messages and all others; `hosted`: a hosted block stands in it.
     `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run; `seen` are the messages by
     their ids, `named` the names that providers gave to sealed things.
     """
 
     rules: RepairRules = RepairRules()
-    open: tuple[Message, ...] = ()
+    said: tuple[Message, ...] = ()
+    back: tuple[Message, ...] = ()
     held: tuple[Message, ...] = ()
     losses: tuple[Loss, ...] = ()
     seen: Grown = NOTHING
     named: Grown = NOTHING
     used_ids: Grown = NOTHING
     awaited: frozenset[str] = frozenset()
+    hosted: bool = False
 
     def feed(self, messages: Iterable[Message], known: Exchange | None = None) -> tuple["Repair", list[Exchange]]:
         """Fold more messages in: the new state, and the exchanges that are settled by them.
@@ -93,32 +96,23 @@ class Repair(msgspec.Struct, frozen=True):
         Feeding messages one by one or all at once gives the same exchanges. `known` is what `finish` gave in this state: it
         saves work, no more.
         """
-        fold = self._fed(messages, known)
+        fold = _Fold(self, known)
+        for message in messages:
+            fold.add(message)
         return fold.state(), fold.settled
 
     def advance(
         self, messages: Iterable[Message], known: Exchange | None = None
     ) -> tuple["Repair", list[Exchange], Exchange | None]:
         """`feed`, and what `finish` would say then: cheaper than one after the other."""
-        fold = self._fed(messages, known)
-        return fold.state(), fold.settled, fold.finished()
-
-    def _fed(self, messages: Iterable[Message], known: Exchange | None) -> "_Fold":
-        fold = _Fold(self)
-        fold.known = known if known is not None and self._is_certain() else None
+        fold = _Fold(self, known)
         for message in messages:
             fold.add(message)
-        return fold
-
-    def _is_certain(self) -> bool:
-        """Whether the open exchange is what it will be when the assistant speaks: nothing is held, no hosted tool runs."""
-        if self.held or self.awaited:
-            return False
-        return not any([isinstance(block, HostedBlock) for message in self.open for block in message.blocks])
+        return fold.state(), fold.settled, fold.finished()
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
-        return _Fold(self).finished()
+        return _Fold(self, None).finished()
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
@@ -133,45 +127,67 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
 class _Fold:
     """A Repair while messages are folded in."""
 
-    def __init__(self, state: Repair) -> None:
+    __slots__ = (
+        "awaited", "back", "due", "held", "hosted", "known", "losses", "named", "rules", "said", "seen", "settled", "used",
+    )  # fmt: skip
+
+    def __init__(self, state: Repair, known: Exchange | None) -> None:
         self.rules = state.rules
-        self.open, self.held, self.losses = list(state.open), list(state.held), list(state.losses)
+        self.said, self.back = [*state.said], [*state.back]
+        self.held, self.losses = [*state.held], [*state.losses]
         self.seen, self.named, self.used = Growing(state.seen), Growing(state.named), Growing(state.used_ids)
-        self.awaited = set(state.awaited)
-        self.expected = Expected(self.open, elsewhere=self.rules.past_elsewhere)
+        self.awaited, self.hosted = state.awaited, state.hosted
+        self.due: Due | None = None  # what the open exchange waits for, once somebody asks
         self.settled: list[Exchange] = []
-        self.known: Exchange | None = None  # the open exchange, as long as nothing was added to it
+        # The open exchange, as long as nothing was added to it. It is sure only if nothing of it depends on what comes.
+        self.known = None if state.held or state.awaited or state.hosted else known
 
     def state(self) -> Repair:
-        open_, held, losses = tuple(self.open), tuple(self.held), tuple(self.losses)
+        said, back, held, losses = tuple(self.said), tuple(self.back), tuple(self.held), tuple(self.losses)
         seen, named, used = self.seen.done(), self.named.done(), self.used.done()
-        return Repair(self.rules, open_, held, losses, seen, named, used, frozenset(self.awaited))
+        return Repair(self.rules, said, back, held, losses, seen, named, used, self.awaited, self.hosted)
 
     def finished(self) -> Exchange | None:
         """The open exchange as it would be sent now. The fold is of no use afterwards: take its state first."""
-        self.let_go()
-        return self.exchange(None) if self.open or self.losses else None
+        if self.held:
+            self.let_go()
+        return self.exchange(None) if self.said or self.back or self.losses else None
 
     def add(self, message: Message) -> None:
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
         losses: list[Loss] = []
+        plain = _is_plain(message)
         cleaned = self._once(message, losses)
-        if cleaned is None:
-            self.losses += losses
-            self.known = None
-        elif cleaned.role != "assistant":
-            self.let_go()
-            self._open(cleaned, losses)
-        elif not _weighs(cleaned.blocks[-1]) and not any(_weighs(block) for block in cleaned.blocks):
-            self.held.append(cleaned)
-            self.losses += losses
-            self.known = None
+        if cleaned is not None and not plain:
+            cleaned = _cleaned(cleaned, self.named, losses)
+        if cleaned is not None and cleaned.role == "user":
+            cleaned = self._awaited(cleaned, losses)
+        if cleaned is not None:
+            self._take(cleaned)
+            self.hosted = self.hosted or (not plain and _has_hosted(cleaned))
+        self.losses += losses
+        self.known = None
+
+    def _take(self, message: Message) -> None:
+        if message.role != "assistant":
+            if self.held:
+                self.let_go()
+            self.back.append(message)
+        elif _weighs(message.blocks[-1]) or any(_weighs(block) for block in message.blocks):
+            self._speak(message)
         else:
-            if self.open and self.open[-1].role != "assistant":
-                self.settled.append(self._taken() or self.exchange(cleaned))
-                self.open, self.losses = [], []
-                self.expected = Expected((), elsewhere=False)
-            self._open(cleaned, losses)
+            self.held.append(message)
+
+    def _speak(self, message: Message) -> None:
+        """The assistant has said something: what came back before is settled."""
+        if self.back:
+            self.settled.append(self._taken() or self.exchange(message))
+            self.said, self.back, self.losses, self.due, self.hosted = [], [], [], None, False
+        new = [*self.held, message]
+        self.said += new
+        self.held = []
+        if self.due is not None:
+            expect(self.due, new)
 
     def let_go(self) -> None:
         """Give up the reasoning that nothing followed."""
@@ -183,35 +199,39 @@ class _Fold:
 
     def _taken(self) -> Exchange | None:
         """The open exchange, if it is known. The ids of its calls are used from now on."""
-        known, self.known = self.known, None
-        if known is not None and known.assistant is not None:
-            for block in known.assistant.blocks:
-                if isinstance(block, ToolCall):
+        if self.known is not None and self.known.assistant is not None:
+            for block in self.known.assistant.blocks:
+                if type(block) is ToolCall:
                     self.used.add(block.id)
-        return known
+        return self.known
 
     def exchange(self, coming: Message | None) -> Exchange:
         """The open exchange; `coming` is the assistant's message that settles it, None while it is open."""
         names: Names = []
-        said = [message for message in self.open if message.role == "assistant"]
-        back = [message for message in self.open if message.role != "assistant"]
-        made = None
-        if said:
-            said[-1] = _without_trailing_reasoning(said[-1], self.losses)
-            used = self.used if self.rules.unique_ids else Growing(NOTHING)
-            said = [_merged([with_unique_ids(message, used, names, self.losses) for message in said], self.losses)]
-        if names:
-            back, made = answered(said[0], back, names, self.losses)
-        if self.rules.merge and len(back) > 1:
+        back, made = self.back, None
+        first = self._told(names) if self.said else None
+        if first is not None and names:
+            back, made = answered(first, back, names, self.losses)
+        if len(back) > 1 and self.rules.merge:
             back = _joined(back, made, self.losses)
-        told, self.awaited = pair_hosted([*said, *back], self.awaited, coming, self.losses, in_flight=self.rules.in_flight)
-        return Exchange(told[0] if said else None, tuple(told[len(said) :]), tuple(self.losses))
+        if self.hosted or self.awaited:
+            said = [first] if first is not None else []
+            told, self.awaited = pair_hosted([*said, *back], self.awaited, coming, self.losses, in_flight=self.rules.in_flight)
+            first, back = told[0] if said else None, told[len(said) :]
+        return Exchange(first, tuple(back), tuple(self.losses))
+
+    def _told(self, names: Names) -> Message:
+        """What the assistant said, as one message whose calls have ids of their own."""
+        used = self.used if self.rules.unique_ids else Growing(NOTHING)
+        said = self.said
+        last = _without_trailing_reasoning(said[-1], self.losses)
+        if len(said) == 1:
+            return with_unique_ids(last, used, names, self.losses)
+        return _merged([with_unique_ids(message, used, names, self.losses) for message in (*said[:-1], last)], self.losses)
 
     def _once(self, message: Message, losses: list[Loss]) -> Message | None:
-        """What may stay of a message; None when it stood before or nothing does."""
-        if message.id not in self.seen:
-            self.seen.add(message.id, message)
-        else:
+        """The message under a name of its own; None when it stood before."""
+        if not self.seen.add(message.id, message):
             if self._stands(message):
                 losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
                 return None
@@ -220,8 +240,15 @@ class _Fold:
             self.seen.add((message.id, message.role, message.blocks))
             self.seen.add(fresh)
             message = replace(message, id=fresh)
-        cleaned = _cleaned(message, self.named, losses)
-        return self.expected.only(cleaned, losses) if cleaned and cleaned.role == "user" else cleaned
+        return message
+
+    def _awaited(self, message: Message, losses: list[Loss]) -> Message | None:
+        """A user's message with the results that are due only."""
+        if self.due is None:
+            self.due = {}
+            expect(self.due, self.said)
+            expect(self.due, self.back)
+        return only_due(message, self.due, losses, elsewhere=self.rules.past_elsewhere and not self.said)
 
     def _stands(self, message: Message) -> bool:
         """Whether the same was said before under this id: by the first who had it, or by one who was renamed."""
@@ -229,33 +256,32 @@ class _Fold:
         same = isinstance(first, Message) and (first.role, first.blocks) == (message.role, message.blocks)
         return same or (message.id, message.role, message.blocks) in self.seen
 
-    def _open(self, message: Message, losses: list[Loss]) -> None:
-        self.losses += losses
-        self.known = None
-        for each in (*self.held, message):
-            self.open.append(each)
-            self.expected.add(each)
-        self.held = []
-
 
 def _weighs(block: Block) -> bool:
     """Whether a block says something by itself: reasoning and empty text only go with others."""
-    return not isinstance(block, ReasoningBlock) and not _is_empty(block)
+    return type(block) is not ReasoningBlock and (type(block) is not TextBlock or not _is_empty(block))
 
 
 def _is_empty(block: Block) -> bool:
-    return isinstance(block, TextBlock) and not block.text.strip()
+    return type(block) is TextBlock and not block.text.strip()
 
 
-def _is_plain(block: Block, allowed: tuple[type, ...]) -> bool:
-    """Whether there is nothing about a block that may have to be changed: it may stand here, says something, has no seal."""
-    return isinstance(block, allowed) and not isinstance(block, HostedBlock) and block.seal is None and not _is_empty(block)
+def _has_hosted(message: Message) -> bool:
+    return any(type(block) is HostedBlock for block in message.blocks)
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether nothing in a message may have to be changed: each block may stand here, says something, has no seal."""
+    allowed = ALLOWED[message.role]
+    for block in message.blocks:
+        if type(block) is HostedBlock or type(block) not in allowed or block.seal is not None:
+            return False
+        if type(block) is TextBlock and _is_empty(block):
+            return False
+    return bool(message.blocks)
 
 
 def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | None:
-    allowed = ALLOWED[message.role]
-    if message.blocks and all([_is_plain(block, allowed) for block in message.blocks]):
-        return message
     kept: list[Block] = []
     for block in message.blocks:
         fitting = _fitting(block, message, losses)
@@ -264,9 +290,10 @@ def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | 
             losses.append(Loss("repaired", "text", "it was empty", message.id))
         elif once:
             kept.append(once)
-    for name in {_name(block) for block in kept} - {""}:
-        named.add(name)
-    if all(_is_empty(block) for block in kept):
+    for block in kept:
+        if name := _name(block):
+            named.add(name)
+    if all([_is_empty(block) for block in kept]):
         losses.append(Loss("repaired", "message", f"nothing was left of a {message.role} message", message.id))
         return None
     return message if tuple(kept) == message.blocks else replace(message, blocks=tuple(kept))
