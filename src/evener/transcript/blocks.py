@@ -74,7 +74,8 @@ class TextBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbi
             force_setattr(self, "citations", as_tuple(self.citations, "TextBlock.citations"))
             for citation in self.citations:
                 check_type(citation, (Citation,), "Each of TextBlock.citations")
-        _check_marks(self)
+        if self.seal is not None or self.cache != "":
+            _check_marks(self)
 
     @property
     def kind(self) -> Literal["text"]:
@@ -215,8 +216,10 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
         check_text(self.raw, "ToolCall.raw")
         check_text(self.id, "ToolCall.id")
         check_text(self.name, "ToolCall.name")
-        check_type(self.redacted, (bool,), "ToolCall.redacted")
-        _check_marks(self)
+        if self.redacted is not False:
+            check_type(self.redacted, (bool,), "ToolCall.redacted")
+        if self.seal is not None or self.cache != "":
+            _check_marks(self)
 
     @classmethod
     def of(cls, id: str, name: str, args: Mapping[str, object]) -> "ToolCall":
@@ -255,15 +258,17 @@ class ToolResult(
 
     def __post_init__(self) -> None:
         check_text(self.call_id, "ToolResult.call_id")
-        if isinstance(self.content, str):
+        if type(self.content) is not tuple and isinstance(self.content, str):
             force_setattr(self, "content", (TextBlock(self.content),) if self.content else ())
         elif type(self.content) is not tuple:
             force_setattr(self, "content", as_tuple(self.content, "ToolResult.content"))
         for block in self.content:
             if type(block) not in CONTENTS:
                 check_type(block, CONTENTS, "Each of ToolResult.content")
-        check_type(self.is_error, (bool,), "ToolResult.is_error")
-        _check_marks(self)
+        if self.is_error is not False:
+            check_type(self.is_error, (bool,), "ToolResult.is_error")
+        if self.seal is not None or self.cache != "":
+            _check_marks(self)
 
     @property
     def kind(self) -> Literal["tool_result"]:

@@ -10,9 +10,7 @@ from msgspec.structs import force_setattr, replace
 from evener.errors import BadValue
 from evener.transcript.blocks import (
     Block,
-    DocumentBlock,
     HostedBlock,
-    ImageBlock,
     ReasoningBlock,
     ResultContent,
     TextBlock,
@@ -52,21 +50,28 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             raise BadValue(
                 f"Unknown role {self.role!r:.80}. A message is one of {', '.join(ROLES)}; a tool's result is a block."
             )
-        if isinstance(self.blocks, str):
-            raise BadValue("Message.blocks must be blocks, not a str. Use Message.user_text(...) or TextBlock(...).")
         if type(self.blocks) is not tuple:
+            if isinstance(self.blocks, str):
+                raise BadValue("Message.blocks must be blocks, not a str. Use Message.user_text(...) or TextBlock(...).")
             force_setattr(self, "blocks", as_tuple(self.blocks, "Message.blocks"))
         for block in self.blocks:
             if type(block) not in BLOCKS:
                 check_type(block, BLOCKS, "Each of Message.blocks")
+        self._check_facts()
+
+    def _check_facts(self) -> None:
         check_text(self.id, "Message.id")
-        check_text(self.parent_id, "Message.parent_id")
+        if self.parent_id != "":
+            check_text(self.parent_id, "Message.parent_id")
         if not self.id:
             raise BadValue("Message.id must name the message; it is empty. Leave it out to have one made.")
-        if self.created_at is not None and (type(self.created_at) is not datetime or self.created_at.tzinfo is not UTC):
-            force_setattr(self, "created_at", _in_utc(self.created_at))
-        check_type(self.origin, (Origin, type(None)), "Message.origin")
-        check_type(self.usage, (Usage, type(None)), "Message.usage")
+        made = self.created_at
+        if made is not None and (type(made) is not datetime or made.tzinfo is not UTC):
+            force_setattr(self, "created_at", _in_utc(made))
+        if self.origin is not None:
+            check_type(self.origin, (Origin, type(None)), "Message.origin")
+        if self.usage is not None:
+            check_type(self.usage, (Usage, type(None)), "Message.usage")
 
     def after(self, parent: str) -> "Message":
         """The same message with another one before it."""
@@ -109,9 +114,15 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Reasoning with neither text nor seal is nothing and is left out; an empty reply is one empty text.
         """
         origin = origin or Origin()
-        said = [block for block in reply.blocks if type(block) is not ReasoningBlock or block.text or block.seal]
-        blocks = tuple([_stamped(block, origin, binding) for block in said]) or (TextBlock(""),)
-        return cls("assistant", blocks, origin=origin, usage=reply.usage)
+        said: list[Block] = []
+        for block in reply.blocks:
+            if type(block) is HostedBlock:
+                said.append(block if block.provider else replace(block, provider=origin.provider))
+            elif block.seal is not None and type(block) is not ToolResult:
+                said.append(replace(block, seal=Seal(block.seal.data, origin, binding, block.seal.id)))
+            elif type(block) is not ReasoningBlock or block.text:
+                said.append(block)
+        return cls("assistant", tuple(said) or (TextBlock(""),), origin=origin, usage=reply.usage)
 
     @property
     def text(self) -> str:
@@ -121,7 +132,11 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
+        found: list[ToolCall] = []
+        for block in self.blocks:
+            if type(block) is ToolCall:
+                found.append(block)
+        return tuple(found)
 
 
 def _led_by(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:
@@ -137,19 +152,3 @@ def _in_utc(moment: datetime) -> datetime:
         raise BadValue(
             f"Message.created_at {moment} lies outside the years 1 to 9999 in UTC. Use a time within them."
         ) from None
-
-
-def _stamped(block: Block, origin: Origin, binding: str) -> Block:
-    match block:
-        case (
-            TextBlock(seal=Seal() as seal)
-            | ReasoningBlock(seal=Seal() as seal)
-            | ToolCall(seal=Seal() as seal)
-            | ImageBlock(seal=Seal() as seal)
-            | DocumentBlock(seal=Seal() as seal)
-        ):
-            return replace(block, seal=Seal(seal.data, origin, binding, seal.id))
-        case HostedBlock(provider=""):
-            return replace(block, provider=origin.provider)
-        case _:
-            return block

@@ -5,13 +5,13 @@ from os import urandom
 
 __all__ = ["new_id", "now"]
 
-RANDOM = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF
-VERSION_4 = 0x00000000_0000_4000_8000_000000000000
+VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def new_id() -> str:
     """A fresh random id: the digits of a UUID of version 4, without the dashes."""
-    return f"{int.from_bytes(urandom(16)) & RANDOM | VERSION_4:032x}"
+    digits = urandom(16).hex()
+    return f"{digits[:12]}4{digits[13:16]}{VARIANTS[digits[16]]}{digits[17:]}"
 
 
 def now() -> datetime:

@@ -87,7 +87,7 @@ class Transcript:
 
     def append(self, message: Message) -> "Transcript":
         """A transcript with one more message."""
-        return self.extend((message,))
+        return _made(_linked((message,), self._head), self._system)
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
         """A transcript with more messages."""
@@ -136,7 +136,7 @@ def _made(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
 
 
 def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
-    for message in as_tuple(messages, "Transcript messages"):
+    for message in messages if type(messages) is tuple else as_tuple(messages, "Transcript messages"):
         if not isinstance(message, Message):
             raise BadValue(f"A transcript holds messages, not {type(message).__name__}. Use Message.user_text(...).")
         head = Node(message if head is None else message.after(head.message.id), head)
