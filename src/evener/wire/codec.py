@@ -36,7 +36,8 @@ class Encoded(msgspec.Struct, frozen=True):
 
     `binding` is the fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the
     reply's message. `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will
-    hold the conversation from here on: `chain`, `conversation`, or empty for not at all.
+    hold the conversation from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of
+    all but the messages; only the wire itself reads it.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Encoded(msgspec.Struct, frozen=True):
     frame: Frame
     fold: Fold
     keeps: str = ""
+    fixed: object = None
 
 
 class Decoder(Protocol):

@@ -5,7 +5,6 @@ change once made; a request joins them. The chain is a running hash over fragmen
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -25,7 +24,8 @@ class Fragment(msgspec.Struct, frozen=True):
 
     `marks` lists, in order, where a mark may stand. `lean` is the same exchange without its thinking, for rows that replay
     only the latest. `first` names the first message. Traits: `assistant_first`, `assistant_last`; `asks`, a person spoke in
-    it, so that earlier thinking is history; `paused`, the provider wants it back; `bare_calls`, it has calls and no thinking.
+    it, so that earlier thinking is history; `paused`, the provider wants it back; `bare_calls`, it has calls and no thinking;
+    `marked`, somebody asked for a cache mark in it.
     """
 
     data: bytes
@@ -49,42 +49,53 @@ Render = Callable[[Exchange, bytes], Fragment]
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """The encoded past of one transcript, up to `node`, as one wire's `writer` wrote it.
+    """The encoded past of one transcript, up to `node`.
 
-    `marked` numbers the fragments that ask for cache marks. `open` is the exchange that is not settled yet, as it goes out now.
+    `open` is the exchange that is not settled yet, as it goes out now; `chain` ends before it, `tip` with it. `marked` numbers
+    the settled fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them.
     """
 
     key: Key
     repair: Repair
     chain: bytes
-    writer: Callable[..., Fragment]
+    tip: bytes
     node: Node | None = None
     fragments: tuple[Fragment, ...] = ()
     marked: tuple[int, ...] = ()
+    lossy: tuple[int, ...] = ()
+    traits: frozenset[str] = frozenset()
     open: tuple[Exchange, Fragment] | None = None
 
 
 def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Render) -> Fold:
     """The fold of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
-    writer = render.func if isinstance(render, partial) else render
-    fits = prior is not None and prior.writer is writer and prior.key == key and transcript.extends(prior.node)
-    start = prior if prior is not None and fits else Fold(key, Repair(key.rules), key.seed, writer)
-    chain, drawn = start.chain, start.open
-    state, settled, last = start.repair.advance(transcript.since(start.node), drawn[0] if drawn else None)
+    if prior is None or (prior.key is not key and prior.key != key) or not transcript.extends(prior.node):
+        prior = Fold(key, Repair(key.rules), key.seed, key.seed)
+    chain, marked, lossy, traits = prior.chain, prior.marked, prior.lossy, prior.traits
+    known, drawn = prior.open or (None, None)
+    state, settled, last = prior.repair.advance(transcript.since(prior.node), known)
     fresh: list[Fragment] = []
-    for exchange in settled:  # the first of them most often went out as it is when it was open
-        fragment = drawn[1] if drawn is not None and drawn[0] == exchange else render(exchange, chain)
+    for exchange in settled:
+        if drawn is not None and (exchange is known or exchange == known):  # it goes out as it did when it was open
+            fragment, chain = drawn, prior.tip
+        else:
+            fragment = render(exchange, chain)
+            chain = chained(chain, fragment.data)
+        drawn = None
+        number = len(prior.fragments) + len(fresh)
+        if "marked" in fragment.traits:
+            marked += (number,)
+        if fragment.losses or (fragment.lean and fragment.lean.losses):
+            lossy += (number,)
+        if not fragment.traits <= traits:
+            traits |= fragment.traits
         fresh.append(fragment)
-        chain, drawn = chained(chain, fragment.data), None
-    count = len(start.fragments)
-    marked = (*start.marked, *(count + number for number, fragment in enumerate(fresh) if asks_marks(fragment)))
-    open_ = (last, render(last, chain)) if last is not None else None
-    return Fold(key, state, chain, writer, transcript.head, (*start.fragments, *fresh), marked, open_)
-
-
-def asks_marks(fragment: Fragment) -> bool:
-    """Whether a cache mark was asked for somewhere in it."""
-    return any([ttl for _, ttl in fragment.marks])
+    fragments = (*prior.fragments, *fresh)
+    if last is None:
+        return Fold(key, state, chain, chain, transcript.head, fragments, marked, lossy, traits)
+    draft = render(last, chain)
+    tip = chained(chain, draft.data)
+    return Fold(key, state, chain, tip, transcript.head, fragments, marked, lossy, traits, (last, draft))
 
 
 def opened(fold: Fold) -> Fragment | None:
@@ -112,6 +123,9 @@ def with_marks(data: bytes, marks: Sequence[tuple[int, bytes]]) -> bytes:
 
 def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
     """A whole body: fragments with commas between them, and what stands around them. Copies each byte of the past once."""
-    if len(fragments) < 2:
-        return b"".join((opening, *fragments, closing))
-    return b",".join((opening + fragments[0], *fragments[1:-1], fragments[-1] + closing))
+    if not fragments:
+        return opening + closing
+    pieces = list(fragments)
+    pieces[0] = opening + pieces[0]
+    pieces[-1] += closing
+    return b",".join(pieces)

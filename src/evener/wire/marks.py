@@ -16,14 +16,20 @@ from evener.wire.fold import Fragment, with_marks
 from evener.wire.quirks import Quirks
 from evener.wire.text import dumps
 
-__all__ = ["Marks", "breakpoint_mark", "choose_marks", "control_mark", "control_value", "drawn"]
+__all__ = [
+    "NO_MORE",
+    "Marks",
+    "Wanted",
+    "breakpoint_mark",
+    "choose_marks",
+    "control_mark",
+    "control_value",
+    "drawn",
+    "wanted_marks",
+]
 
 Place = tuple[str, int, int, str]
 """Section, number within it, offset within that, lifetime."""
-
-
-SECTIONS = {"tools": 0, "system": 1, "fragments": 2}
-"""In the order in which they stand in a request."""
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -34,70 +40,84 @@ class Marks(msgspec.Struct, frozen=True):
     fragments: dict[int, list[tuple[int, str]]] = {}
 
 
-def choose_marks(
-    ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int], quirks: Quirks, losses: list[Loss], ttls: Sequence[str]
-) -> Marks:
-    """The marks of this request. `marked` numbers the fragments that ask for some; `ttls` are the wire's lifetimes."""
-    if ask.cache.mode == "off":
-        return Marks()
-    places = {place[:3]: place for place in _asked(ask, fragments, marked)}
-    room = quirks.cache_marks - (ask.cache.mode == "provider" and quirks.cache_provider)
-    if ask.cache.mode == "moving" or (ask.cache.mode == "provider" and not quirks.cache_provider):
-        places = {place[:3]: place for place in _moving(ask, fragments)} | places
+NO_MARKS = Marks()
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The marks that are wanted, whatever the messages are: those before them in order, and what those in them must heed.
+
+    `room` is for how many there is room, `ttls` are the lifetimes, the shortest first. `moving` is the lifetime of the marks
+    that move with the newest messages; empty when none do. `off`: none at all are wanted.
+    """
+
+    room: int
+    ttls: Sequence[str]
+    places: tuple[Place, ...] = ()
+    moving: str = ""
+    off: bool = False
+
+
+NO_MORE = Wanted(0, (), off=True)
+
+
+def wanted_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
+    """What an ask wants beside the marks on its messages. `ttls` are the wire's lifetimes."""
+    mode, by_provider = ask.cache.mode, ask.cache.mode == "provider" and quirks.cache_provider
+    room, ttls = quirks.cache_marks - by_provider, quirks.cache_ttls or ttls
+    if mode == "off":
+        return Wanted(room, ttls, off=True)
+    system = ask.transcript.system_blocks
+    tools = {number: tool.cache for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache}
+    parts = {number: part.cache for number, part in enumerate(system) if part.cache}
+    moving = (ask.cache.ttl or "5m") if mode == "moving" or (mode == "provider" and not by_provider) else ""
+    if moving and system:
+        parts.setdefault(max(parts, default=len(system) - 1), moving)
+    elif moving and ask.tools:
+        tools.setdefault(len(ask.tools) - 1, moving)
+    places = (*(("tools", number, 0, ttl) for number, ttl in sorted(tools.items())),)
+    places += (*(("system", number, 0, ttl) for number, ttl in sorted(parts.items())),)
+    return Wanted(room, ttls, places, moving)
+
+
+def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence[int], losses: list[Loss]) -> Marks:
+    """The marks of this request. `marked` numbers the fragments that ask for some."""
+    if wanted.off or not (wanted.places or marked or wanted.moving):
+        return NO_MARKS
+    inside = [("fragments", number, place, ttl) for number in marked for place, ttl in fragments[number].marks if ttl]
+    if wanted.moving:
+        count = len(fragments)
+        for number in range(max(0, count - 2), count):
+            marks = fragments[number].marks
+            if marks and not marks[-1][1]:
+                inside.append(("fragments", number, marks[-1][0], wanted.moving))
+        if marked:
+            inside.sort()
+    places, room = [*wanted.places, *inside], wanted.room
     if places and room <= 0:
         losses.append(Loss("dropped", "cache marks", "this endpoint takes none"))
-        return Marks()
-    ordered = sorted(places.values(), key=_order)
-    if len(ordered) > room:
-        losses.append(Loss("dropped", "cache marks", f"{len(ordered)} were asked for, the endpoint takes {room}"))
-        ordered = [*ordered[:1], *ordered[len(ordered) - room + 1 :]]
-    return _sorted_out(ordered, quirks.cache_ttls or ttls, losses)
-
-
-def _asked(ask: Ask, fragments: Sequence[Fragment], marked: Sequence[int]) -> list[Place]:
-    places: list[Place] = [
-        ("tools", number, 0, tool.cache) for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache
-    ]
-    places += (("system", number, 0, part.cache) for number, part in enumerate(ask.transcript.system_blocks) if part.cache)
-    for number in marked:
-        places += (("fragments", number, place, ttl) for place, ttl in fragments[number].marks if ttl)
-    return places
-
-
-def _moving(ask: Ask, fragments: Sequence[Fragment]) -> list[Place]:
-    ttl = ask.cache.ttl or "5m"
-    places: list[Place] = []
-    system = ask.transcript.system_blocks
-    if system:
-        own = [number for number, part in enumerate(system) if part.cache]
-        places.append(("system", own[-1] if own else len(system) - 1, 0, ttl))
-    elif ask.tools:
-        places.append(("tools", len(ask.tools) - 1, 0, ttl))
-    for number in range(max(0, len(fragments) - 2), len(fragments)):
-        if fragments[number].marks:
-            places.append(("fragments", number, fragments[number].marks[-1][0], ttl))
-    return places
-
-
-def _order(place: Place) -> tuple[int, int, int]:
-    return SECTIONS[place[0]], place[1], place[2]
+        return NO_MARKS
+    if len(places) > room:
+        losses.append(Loss("dropped", "cache marks", f"{len(places)} were asked for, the endpoint takes {room}"))
+        places = [*places[:1], *places[len(places) - room + 1 :]]
+    return _sorted_out(places, wanted.ttls, losses)
 
 
 def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
     marks = Marks({}, {}, {})
     longest = len(ttls) - 1  # a longer lifetime may not come after a shorter one
     for section, number, offset, asked in places:
-        longest = min(longest, ttls.index(asked) if asked in ttls else 0)
+        place = ttls.index(asked) if asked in ttls else 0
+        if place < longest:
+            longest = place
         ttl = ttls[longest]
         if ttl != asked:
             losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
-        match section:
-            case "tools":
-                marks.tools[number] = ttl
-            case "system":
-                marks.system[number] = ttl
-            case _:
-                marks.fragments.setdefault(number, []).append((offset, ttl))
+        if section == "fragments":
+            marks.fragments.setdefault(number, []).append((offset, ttl))
+        elif section == "system":
+            marks.system[number] = ttl
+        else:
+            marks.tools[number] = ttl
     return marks
 
 

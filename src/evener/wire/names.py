@@ -1,6 +1,7 @@
 """Tool names and call ids in the characters a wire takes. Pure, and a function of the name alone: nothing renames the past."""
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 
 __all__ = ["lettered_name", "made_id", "nine_id", "short_id", "wire_name"]
@@ -11,6 +12,7 @@ NINE = re.compile(r"[a-zA-Z0-9]{9}")
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
+@lru_cache(1024)
 def wire_name(name: str, limit: int) -> str:
     """The name itself if the wire takes it; else its legal characters and a short hash that keeps different names apart."""
     if name and len(name) <= limit and not FORBIDDEN.search(name):

@@ -1,13 +1,14 @@
 """The bytes of one exchange while it is written, with its losses and the places where cache marks may go. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
-from evener.transcript.origin import Origin, Seal
+from evener.transcript.message import Message
+from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment, Mark
 from evener.wire.quirks import Quirks
@@ -24,31 +25,40 @@ CITED = ("annotations", "citations")
 class Page:
     """The bytes of an exchange while it is written."""
 
-    def __init__(self, wire: str, ask: Ask, quirks: Quirks, chain: bytes) -> None:
-        self.wire = wire
+    mute = ""  # why no thinking is replayed, if so
+    message = ""  # the id of the one that is written
+    leads = False  # a turn that has thinking must begin with it
+    size = 0
+    comma = b""  # what stands before the next block of a message
+    start = 0  # where the content of the current message begins
+    thought = False  # thinking was written
+    shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+
+    def __init__(self, ask: Ask, quirks: Quirks, chain: bytes) -> None:
         self.ask = ask
         self.quirks = quirks
         self.chain = chain
-        self.mute = ""  # why no thinking is replayed, if so
         self.pieces: list[bytes] = []
-        self.size = 0
         self.marks: list[Mark] = []
         self.losses: list[Loss] = []
-        self.message = ""
-        self.leads = False  # a turn that has thinking must begin with it
-        self.start = 0  # where the content of the current message begins
-        self.thought = False  # thinking was written
-        self.shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
         self.traits: set[str] = set()  # of the fragment, beside those that its messages tell
 
     def write(self, data: bytes) -> None:
         self.pieces.append(data)
         self.size += len(data)
 
-    def block(self, value: dict[str, object], cache: str = "") -> None:
-        """Write a block and remember that a mark may stand before its last brace."""
-        self.write(dumps(value))
+    def block(self, value: dict[str, object], cache: str = "", lead: bytes = b"") -> None:
+        """Write a block and remember that a mark may stand before its last brace. What leads it stands before it."""
+        data = lead + dumps(value)
+        self.pieces.append(data)
+        self.size += len(data)
+        self.mark(cache)
+
+    def mark(self, cache: str) -> None:
+        """Remember that a mark may stand before the brace that was written last."""
         self.marks.append((self.size - 1, cache))
+        if cache:
+            self.traits.add("marked")
 
     def shut_why(self, seal: Seal) -> str:
         """Why a seal must stay behind; empty when it may go."""
@@ -88,11 +98,9 @@ class Page:
         self.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
         return dumps({UNREADABLE: call.raw}).decode()
 
-    def renamed(self, what: str, ours: str, sent: str) -> str:
-        """The name that goes out, and a report when it is not ours."""
-        if sent != ours:
-            self.losses.append(Loss("renamed", what, f"{ours!r} is not legal here; sent as {sent!r}", self.message))
-        return sent
+    def rename(self, what: str, ours: str, sent: str) -> None:
+        """Report a name that goes out instead of ours."""
+        self.losses.append(Loss("renamed", what, f"{ours!r} is not legal here; sent as {sent!r}", self.message))
 
     def drop(self, what: str, why: str) -> None:
         self.losses.append(Loss("dropped", what, why, self.message))
@@ -102,25 +110,33 @@ class Page:
 
     def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
         """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
-        marks = (*[mark for mark in self.marks[:-1] if mark[1]], *self.marks[-1:])
-        first = exchange.assistant or (exchange.back[0] if exchange.back else None)
+        marks = self.marks[-1:]
+        if "marked" in self.traits:
+            marks[:0] = [mark for mark in self.marks[:-1] if mark[1]]
+        said, back = exchange.assistant, exchange.back
+        first = said or (back[0] if back else None)
+        if said is not None:
+            self._note_said(said, back)
+        if _is_asking(back):
+            self.traits.add("asks")
         losses = (*exchange.losses, *self.losses)
-        traits = frozenset(_traits(exchange, self.ask.target, thought=self.thought) | self.traits)
-        return Fragment(b"".join(self.pieces), marks, losses, lean, first.id if first else "", traits)
+        return Fragment(b"".join(self.pieces), tuple(marks), losses, lean, first.id if first else "", frozenset(self.traits))
 
-
-def _traits(exchange: Exchange, target: Origin, *, thought: bool) -> set[str]:
-    traits: set[str] = set()
-    said, back = exchange.assistant, exchange.back
-    if said is not None:
+    def _note_said(self, said: Message, back: Sequence[Message]) -> None:
+        traits, last = self.traits, said.blocks[-1]
         traits.add("assistant_first")
         if not back:
             traits.add("assistant_last")
-        last = said.blocks[-1]
-        if isinstance(last, HostedBlock) and last.is_for(target):
+        if isinstance(last, HostedBlock) and last.is_for(self.ask.target):
             traits.add("paused")
-        if not thought and said.calls:
+        if not self.thought and (isinstance(last, ToolCall) or said.calls):
             traits.add("bare_calls")
-    if any([not isinstance(block, ToolResult) for message in back for block in message.blocks]):
-        traits.add("asks")
-    return traits
+
+
+def _is_asking(back: Sequence[Message]) -> bool:
+    """Whether there is more in it than results."""
+    for message in back:
+        for block in message.blocks:
+            if not isinstance(block, ToolResult):
+                return True
+    return False

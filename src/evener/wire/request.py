@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from operator import is_
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -14,8 +14,9 @@ from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import Loss
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
+from evener.transcript.transcript import Transcript
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fold, Fragment, asks_marks, chained
+from evener.wire.fold import Fold, Fragment, chained
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.text import fields
@@ -23,23 +24,24 @@ from evener.wire.text import fields
 __all__ = [
     "Address",
     "Kept",
+    "Source",
+    "add_losses",
     "bounded",
     "declared_name",
+    "drafted",
     "frame_of",
     "headers_of",
     "hosted_tool",
-    "latest",
-    "marked_in",
     "names_of",
     "output_limit",
     "path_of",
     "restored",
-    "said_beside",
     "with_extra",
     "within",
+    "without_messages",
 ]
 
-T = TypeVar("T")
+Source = tuple[object, ...]
 Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
@@ -50,33 +52,49 @@ CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
 
 
-class Kept(Generic[T]):
-    """The last value that was made here, its losses, and what it was made of: from the same parts nothing is made again.
+class Fixed(Protocol):
+    """What a wire makes of all that an ask says besides its messages."""
 
-    A conversation, or a hundred with one model, differ from request to request in their messages only.
+    @property
+    def source(self) -> Source:
+        """What it was made from."""
+        ...
+
+
+F = TypeVar("F", bound=Fixed)
+
+
+class Kept(Generic[F]):
+    """What is fixed in the requests of a conversation, or of a hundred with one model: they differ in their messages only.
+
+    It is made anew when something else is, else taken from the prior request or from the last that was made here.
     """
 
-    __slots__ = ("_last",)
+    __slots__ = ("_kind", "_last", "_make")
 
-    def __init__(self) -> None:
-        self._last: tuple[tuple[object, ...], T, tuple[Loss, ...]] | None = None
+    def __init__(self, kind: type[F], make: Callable[[Ask, Quirks, Encoded | None, Source], F]) -> None:
+        self._kind = kind
+        self._make = make
+        self._last: F | None = None
 
-    def of(self, parts: tuple[object, ...], losses: list[Loss], make: Callable[[list[Loss]], T]) -> T:
-        """The value of these parts, and its losses added to the others."""
+    def of(self, ask: Ask, quirks: Quirks, prior: Encoded | None) -> F:
+        """What is fixed for this ask."""
+        source: Source = (
+            *(quirks, ask.target, ask.tools, ask.transcript.system_blocks, ask.choice, ask.settings, ask.reasoning),
+            *(ask.output, ask.cache, ask.state, ask.stream, ask.extra, ask.foreign_reasoning),
+        )
+        found = prior.fixed if prior is not None else None
+        if isinstance(found, self._kind) and found.source == source:
+            return found
         last = self._last
-        if last is None or last[0] != parts:
-            found: list[Loss] = []
-            last = self._last = (parts, make(found), tuple(found))
-        losses += last[2]
-        return last[1]
+        if last is None or last.source != source:
+            last = self._last = self._make(ask, quirks, prior, source)
+        return last
 
 
-def said_beside(ask: Ask) -> tuple[object, ...]:
-    """All that an ask says besides its messages."""
-    return (
-        *(ask.target, ask.tools, ask.transcript.system_blocks, ask.choice, ask.settings, ask.reasoning),
-        *(ask.output, ask.cache, ask.state, ask.stream, ask.extra),
-    )
+def without_messages(ask: Ask) -> Ask:
+    """The ask as those see it who must not look at its messages, nor keep them."""
+    return replace(ask, transcript=Transcript((), ask.transcript.system_blocks))
 
 
 def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, part: MakePart) -> Frame:
@@ -206,12 +224,16 @@ def _add(ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[
             ours[name] = value
 
 
-def marked_in(fold: Fold, last: Fragment | None) -> tuple[int, ...]:
-    """The numbers of the fragments that ask for cache marks, the open one included."""
-    return (*fold.marked, *((len(fold.fragments),) if last and asks_marks(last) else ()))
+def drafted(fold: Fold, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
+    """All fragments, the open one included, and the numbers of those that ask for cache marks."""
+    if fold.open is None:
+        return _latest(list(fold.fragments), quirks), fold.marked
+    last = fold.open[1]
+    marked = (*fold.marked, len(fold.fragments)) if "marked" in last.traits else fold.marked
+    return _latest([*fold.fragments, last], quirks), marked
 
 
-def latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:
+def _latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:
     """Where only the latest thinking goes back, it stays in the turns since a person last spoke."""
     if quirks.thinking_replay != "latest":
         return fragments
@@ -220,12 +242,22 @@ def latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:
     return [(fragment.lean or fragment) if number < bound else fragment for number, fragment in enumerate(fragments)]
 
 
+def add_losses(fold: Fold, fragments: list[Fragment], losses: list[Loss]) -> None:
+    """Report what the fragments have lost, the open one included."""
+    for number in fold.lossy:
+        losses += fragments[number].losses
+    if fold.open is not None:
+        losses += fragments[-1].losses
+
+
 def bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss], *, prefill: bool) -> None:
     """See that the history begins and ends with whom the endpoint wants."""
-    filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
     if not messages:
         messages.append(NOTHING_SAID)
         losses.append(Loss("added", "user message", "an empty conversation is rejected; a note stands for it"))
+    if prefill and not quirks.first_user:
+        return
+    filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
     if not filled:
         return
     if quirks.first_user and "assistant_first" in filled[0].traits:

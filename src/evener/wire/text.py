@@ -1,12 +1,23 @@
 """JSON text as bytes: small writers the codecs share. Pure."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
 from evener.errors import BadValue, WireError
 from evener.transcript.ask import ToolSpec
-from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, Inline, Remote, Stored, Uploaded
+from evener.transcript.blocks import (
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Remote,
+    ResultContent,
+    Stored,
+    TextBlock,
+    Uploaded,
+)
 from evener.transcript.loss import Loss
 
 __all__ = [
@@ -17,6 +28,7 @@ __all__ = [
     "dict_of",
     "dumps",
     "fields",
+    "is_plain",
     "merged",
     "must_fetch",
     "parse",
@@ -36,18 +48,12 @@ ERROR = "ERROR: "
 """What a failed tool's result begins with where there is no flag for it."""
 
 T = TypeVar("T")
-_encoder = msgspec.json.Encoder()
-_objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+dumps: Callable[[object], bytes] = msgspec.json.Encoder().encode
+"""JSON bytes."""
 
-def dumps(value: object) -> bytes:
-    """JSON bytes."""
-    return _encoder.encode(value)
-
-
-def fields(raw: str | bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """The fields of a JSON object, each still as its own text."""
-    return _objects.decode(raw)
+fields: Callable[[str | bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The fields of a JSON object, each still as its own text."""
 
 
 def merged(own: dict[str, object], raw: str) -> dict[str, object]:
@@ -74,7 +80,7 @@ def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: l
 def as_object(raw: str) -> msgspec.Raw | None:
     """JSON text that is an object, ready to be embedded; None when it is not one."""
     try:
-        _objects.decode(raw)
+        fields(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return msgspec.Raw(raw.encode())
@@ -87,6 +93,11 @@ def parse(decoder: "msgspec.json.Decoder[T]", body: bytes, what: str) -> T:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         start = body[:60].decode(errors="replace")
         raise WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.") from None
+
+
+def is_plain(block: ResultContent) -> bool:
+    """Whether a block is words and nothing else, so that a bare text can stand for it."""
+    return type(block) is TextBlock and block.seal is None and not block.citations and not block.cache
 
 
 def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:

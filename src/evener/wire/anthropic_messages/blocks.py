@@ -29,13 +29,14 @@ from evener.wire.media import plain_text
 from evener.wire.names import wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, must_fetch, placeholder
+from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, is_plain, must_fetch, placeholder
 
 __all__ = ["WIRE", "render"]
 
 WIRE = "anthropic_messages"
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
 PDF = "application/pdf"
+STARTS = {role: b'{"role":"%s","content":[' % role.encode() for role in ("user", "assistant", "system")}
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
@@ -48,8 +49,8 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str
         mute = "this endpoint takes back no thinking"
     lean = None
     if quirks.thinking_replay == "latest" and not mute:
-        lean = _page(exchange, Page(WIRE, ask, quirks, chain), "this endpoint takes back only the latest", leads)
-    return _page(exchange, Page(WIRE, ask, quirks, chain), mute, leads).fragment(
+        lean = _page(exchange, Page(ask, quirks, chain), "this endpoint takes back only the latest", leads)
+    return _page(exchange, Page(ask, quirks, chain), mute, leads).fragment(
         exchange, lean.fragment(exchange, None) if lean else None
     )
 
@@ -59,17 +60,17 @@ def _page(exchange: Exchange, page: Page, mute: str, leads: bool) -> Page:
     page.leads = leads
     if exchange.assistant:
         _message(page, "assistant", (exchange.assistant,))
-    native = page.quirks.mid_system and [m.role for m in exchange.back] == ["user"] + ["system"] * (len(exchange.back) - 1)
-    if native:
-        for message in exchange.back:
+    back = exchange.back
+    if page.quirks.mid_system and back and back[0].role == "user" and {message.role for message in back[1:]} <= {"system"}:
+        for message in back:
             _message(page, message.role, (message,))
-    elif exchange.back:
-        _message(page, "user", exchange.back)
+    elif back:
+        _message(page, "user", back)
     return page
 
 
 def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
-    page.write(b'%s{"role":"%s","content":[' % (b"," if page.pieces else b"", role.encode()))
+    page.write(b"," + STARTS[role] if page.pieces else STARTS[role])
     page.start = start = page.size
     for message in messages:
         page.message = message.id
@@ -77,57 +78,50 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
         if lead:
             page.degrade("system message", "this endpoint takes none here; sent as marked user text")
         for block in message.blocks:
-            before = page.size
-            page.pieces.append(b"," if before > start else b"")
-            page.size += before > start
-            if not _block(page, block, role, message, lead):
-                page.size -= before > start
-                page.pieces.pop()
+            page.comma = b"," if page.size > start else b""
+            _block(page, block, role, message, lead)
     if page.size == start:
         page.block({"type": "text", "text": "[nothing that this provider can read]"})
     page.write(b"]}")
 
 
-def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> bool:
-    """Write one block; False when nothing of it goes out."""
+def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> None:
+    """Write one block, or what goes out of it."""
     match block:
-        case TextBlock():
-            return _text(page, block, lead)
-        case ReasoningBlock():
-            return _reasoning(page, block, message)
         case ToolCall():
-            return _call(page, block)
+            _call(page, block)
         case ToolResult():
-            return _result(page, block)
+            _result(page, block)
+        case TextBlock():
+            _text(page, block, lead)
+        case ReasoningBlock():
+            _reasoning(page, block, message)
         case ImageBlock() | DocumentBlock() | HostedBlock():
-            page.block(_plain(page, block, role), block.cache)
-            return True
+            page.block(_plain(page, block, role), block.cache, page.comma)
         case _:
             assert_never(block)
 
 
-def _text(page: Page, block: TextBlock, lead: str) -> bool:
+def _text(page: Page, block: TextBlock, lead: str) -> None:
     if not block.text.strip():
         page.drop("text", "it was empty and only its seal counted, which is not of this wire")
-        return False
+        return
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
-    page.block({**page.unsealed(block), **own}, block.cache)
-    return True
+    page.block(own if is_plain(block) else {**page.unsealed(block), **own}, block.cache, page.comma)
 
 
-def _reasoning(page: Page, block: ReasoningBlock, message: Message) -> bool:
+def _reasoning(page: Page, block: ReasoningBlock, message: Message) -> None:
     why, value = _replayable(page, block, message)
     if value is not None:
         page.thought = True
-        page.write(dumps(value))  # never a mark here: thinking takes none (sheet 12)
-        return True
+        page.write(page.comma + dumps(value))  # never a mark here: thinking takes none (sheet 12)
+        return
     page.shut = True
     if block.text.strip() and page.ask.foreign_reasoning == "text":
         page.degrade("reasoning", f"sent as plain text: {why}")
-        page.block({"type": "text", "text": block.text})
-        return True
-    page.drop("reasoning", why)
-    return False
+        page.block({"type": "text", "text": block.text}, "", page.comma)
+    else:
+        page.drop("reasoning", why)
 
 
 def _replayable(page: Page, block: ReasoningBlock, message: Message) -> tuple[str, dict[str, object] | None]:
@@ -162,45 +156,41 @@ def _sealed(page: Page, block: ReasoningBlock, seal: Seal) -> tuple[str, dict[st
     return "", {"type": "thinking", "thinking": block.text, **own}
 
 
-def _call(page: Page, call: ToolCall) -> bool:
+def _call(page: Page, call: ToolCall) -> None:
     arguments: object = as_object(call.raw)
     if arguments is None:
         page.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
         arguments = {UNREADABLE: call.raw}
-    own: dict[str, object] = {
-        "type": "tool_use",
-        "id": page.renamed("tool_call id", call.id, wire_name(call.id, page.quirks.id_length)),
-        "name": page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length)),
-        "input": arguments,
-    }
-    page.block({**page.unsealed(call), **own}, call.cache)
-    return True
+    id, name = wire_name(call.id, page.quirks.id_length), wire_name(call.name, page.quirks.name_length)
+    if id != call.id:
+        page.rename("tool_call id", call.id, id)
+    if name != call.name:
+        page.rename("tool_call name", call.name, name)
+    own: dict[str, object] = {"type": "tool_use", "id": id, "name": name, "input": arguments}
+    page.block({**page.unsealed(call), **own} if call.seal else own, call.cache, page.comma)
 
 
-def _result(page: Page, result: ToolResult) -> bool:
-    own: dict[str, object] = {
-        **page.unsealed(result),
-        "type": "tool_result",
-        "tool_use_id": wire_name(result.call_id, page.quirks.id_length),
-    }
+def _result(page: Page, result: ToolResult) -> None:
+    own: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, page.quirks.id_length)}
+    if result.seal:
+        own = {**page.unsealed(result), **own}
     content = [block for block in result.content if not isinstance(block, TextBlock) or block.text.strip()]
     if result.is_error:
         own["is_error"] = True
         if not content:
             page.losses.append(Loss("added", "tool_result text", "an error without a word is refused", page.message))
             content = [TextBlock("error")]
-    if len(content) == 1 and isinstance(content[0], TextBlock) and content[0] == TextBlock(content[0].text):
-        page.block({**own, "content": content[0].text}, result.cache)
+    if len(content) == 1 and isinstance(only := content[0], TextBlock) and is_plain(only):
+        own["content"] = only.text
+        page.block(own, result.cache, page.comma)
     elif not content:
-        page.block(own, result.cache)  # no content at all is legal, an empty list is not (sheet 3)
+        page.block(own, result.cache, page.comma)  # no content at all is legal, an empty list is not (sheet 3)
     else:
-        page.write(dumps(own)[:-1] + b',"content":[')
+        page.write(page.comma + dumps(own)[:-1] + b',"content":[')
         for number, block in enumerate(content):
-            page.write(b"," if number else b"")
-            page.block(_plain(page, block, "result"), block.cache)
+            page.block(_plain(page, block, "result"), block.cache, b"," if number else b"")
         page.write(b"]}")
-        page.marks.append((page.size - 1, result.cache))
-    return True
+        page.mark(result.cache)
 
 
 def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:

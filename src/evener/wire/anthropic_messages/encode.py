@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from functools import partial
 
+import msgspec
+
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
@@ -13,24 +15,25 @@ from evener.wire.anthropic_messages.inputs import fit_root
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Key, chained, extended, joined, opened
-from evener.wire.marks import Marks, choose_marks, control_mark, control_value, drawn
+from evener.wire.fold import Key, Render, extended, joined
+from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
     Kept,
+    Source,
+    add_losses,
     bounded,
     declared_name,
+    drafted,
     frame_of,
     headers_of,
     hosted_tool,
-    latest,
-    marked_in,
     names_of,
     path_of,
-    said_beside,
     with_extra,
+    without_messages,
 )
 from evener.wire.text import dict_of, dumps, fields, with_tool_extra
 
@@ -42,43 +45,59 @@ TTLS = ("5m", "1h")
 BETAS = "anthropic-beta"
 
 
+class _Fixed(msgspec.Struct, frozen=True):
+    """What does not depend on the messages. `openings` are the body up to them and its losses; the second is for open calls
+    that were made without thinking."""
+
+    source: Source
+    frame: Frame
+    key: Key
+    draw: Render
+    wanted: Wanted
+    address: Address
+    marks: Marks
+    heads: tuple[bytes, bytes]
+    openings: tuple[bytes, bytes]
+    losses: tuple[tuple[Loss, ...], tuple[Loss, ...]]
+
+
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
-    frame = frame_of(ask, quirks, prior, _tool, partial(_part, ask=ask, quirks=quirks))
-    losses = list(frame.losses)
-    said = (quirks, *said_beside(ask))
-    mute, leads = _thinking.of(said, losses, lambda found: _replay(ask, quirks, found))
-    rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
-    key = Key((quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
-    draw = partial(render, ask=ask, quirks=quirks, mute=mute, leads=leads)
-    fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold)
-    fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
-    bare = last is not None and "bare_calls" in fragments[-1].traits
-    offered = any(frame.tools)
-    head = _heads.of((*said, bare, offered), losses, lambda found: dumps(_head(ask, quirks, bare, offered, found))[:-1])
-    marks = choose_marks(ask, fragments, marked_in(fold, last), quirks, losses, TTLS)
+    fixed = _fixed.of(ask, quirks, prior)
+    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fragments, marked = drafted(fold, quirks)
+    bare = fold.open is not None and "bare_calls" in fragments[-1].traits
+    losses = list(fixed.losses[bare])
+    marks = choose_marks(fixed.wanted, fragments, marked, losses)
     messages = drawn(fragments, marks, control_mark)
     bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
-    losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
-    opening = _openings.of((head, frame, marks.tools, marks.system), losses, lambda _: _opening(head, frame, marks))
-    path, headers, names = _outside.of(said, losses, lambda _: _addressed(ask, quirks))
-    return Encoded(
-        path=path,
-        headers=headers,
-        body=joined(opening, messages, b"]}"),
-        losses=tuple(losses),
-        binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names,
-        frame=frame,
-        fold=fold,
-    )
+    add_losses(fold, fragments, losses)
+    opening = fixed.openings[bare]
+    if marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:  # there was no room for all
+        opening = _opening(fixed.heads[bare], fixed.frame, marks)
+    path, headers, names = fixed.address
+    body = joined(opening, messages, b"]}")
+    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, fixed=fixed)
 
 
-_heads: Kept[bytes] = Kept()
-_openings: Kept[bytes] = Kept()
-_outside: Kept[Address] = Kept()
-_thinking: Kept[tuple[str, bool]] = Kept()
+def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
+    ask = without_messages(ask)
+    frame = frame_of(ask, quirks, prior, _tool, partial(_part, ask=ask, quirks=quirks))
+    losses = [*frame.losses, *_unsealed(ask, quirks)]
+    mute, leads = controls.why_mute(ask, quirks), controls.must_lead(ask, quirks)
+    rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
+    key = Key((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
+    draw = partial(render, ask=ask, quirks=quirks, mute=mute, leads=leads)
+    wanted = wanted_marks(ask, quirks, TTLS)
+    marks = choose_marks(wanted, (), (), [])
+    lost: tuple[list[Loss], list[Loss]] = ([], [])
+    heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
+    openings = _opening(heads[0], frame, marks), _opening(heads[1], frame, marks)
+    all_lost = (*losses, *lost[0]), (*losses, *lost[1])
+    return _Fixed(source, frame, key, draw, wanted, _addressed(ask, quirks), marks, heads, openings, all_lost)
+
+
+_fixed = Kept(_Fixed, _fix)
 
 
 def _addressed(ask: Ask, quirks: Quirks) -> Address:
@@ -89,21 +108,15 @@ def _addressed(ask: Ask, quirks: Quirks) -> Address:
     return path_of(ask, quirks, PATH), headers, names_of(ask.tools, quirks)
 
 
-def _replay(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, bool]:
-    """Why no thinking goes back, if so; and whether it must stand first where it does. Reports what the system prompt loses."""
-    losses += _unsealed(ask, quirks)
-    return controls.why_mute(ask, quirks), controls.must_lead(ask, quirks)
-
-
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
     """A part of the system prompt; empty when it says nothing, which is refused."""
-    own = Page(WIRE, ask, quirks, b"").unsealed(block)
+    own = Page(ask, quirks, b"").unsealed(block)
     return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
 
 
 def _unsealed(ask: Ask, quirks: Quirks) -> list[Loss]:
     """What stays behind of the fields on the system prompt."""
-    page = Page(WIRE, ask, quirks, b"")
+    page = Page(ask, quirks, b"")
     for block in ask.transcript.system_blocks:
         page.unsealed(block)
     return page.losses
@@ -128,7 +141,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
-def _head(ask: Ask, quirks: Quirks, bare: bool, offered: bool, losses: list[Loss]) -> dict[str, object]:
+def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]) -> bytes:
     """Every field but tools, system and messages. `bare`: the open calls were made without thinking."""
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     if quirks.version_in_body:
@@ -144,7 +157,7 @@ def _head(ask: Ask, quirks: Quirks, bare: bool, offered: bool, losses: list[Loss
         thinks = False
     body |= controls.sampling(ask, quirks, thinks=thinks, losses=losses)
     body |= thought
-    body |= controls.choice(ask, quirks, offered=offered, thinks=thinks, losses=losses)
+    body |= controls.choice(ask, quirks, offered=any(frame.tools), thinks=thinks, losses=losses)
     config = {**dict_of(body.pop("output_config", None)), **controls.output_format(ask.output, quirks, losses)}
     if config:
         body["output_config"] = config
@@ -154,7 +167,7 @@ def _head(ask: Ask, quirks: Quirks, bare: bool, offered: bool, losses: list[Loss
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
-    return with_extra(body, ask, WIRE, ("output_config",), losses)
+    return dumps(with_extra(body, ask, WIRE, ("output_config",), losses))[:-1]
 
 
 def _unkept(ask: Ask) -> Iterator[Loss]:

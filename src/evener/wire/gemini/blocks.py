@@ -63,7 +63,7 @@ Part = tuple[Value, str]
 
 def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
     """One exchange: what the model said, then what came back."""
-    page = Page(WIRE, ask, quirks, chain)
+    page = Page(ask, quirks, chain)
     calls: Mapping[str, ToolCall] = {}
     if exchange.assistant:
         calls = {call.id: call for call in exchange.assistant.calls}
@@ -163,12 +163,14 @@ def _reasoning(page: Page, block: ReasoningBlock) -> Iterator[Part]:
 
 def _call(page: Page, call: ToolCall, *, signs: bool) -> Value:
     own = _opened(page, call)
-    value: Value = {
-        "name": page.renamed("tool_call name", call.name, function_name(call.name, page.quirks.name_length)),
-        "args": msgspec.Raw(page.arguments(call).encode()),
-    }
+    name, id = function_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
+    if name != call.name:
+        page.rename("tool_call name", call.name, name)
+    value: Value = {"name": name, "args": msgspec.Raw(page.arguments(call).encode())}
     if not is_bare(own):
-        value = {"id": page.renamed("tool_call id", call.id, short_id(call.id, page.quirks.id_length)), **value}
+        value = {"id": id, **value}
+        if id != call.id:
+            page.rename("tool_call id", call.id, id)
     part = part_of("functionCall", value, own)
     if signs and SIGNATURE not in part:
         why = "the first call of a turn needs one and has none that this model could verify; a stand-in is sent"

@@ -1,6 +1,6 @@
 """An Ask as a Gemini request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -10,7 +10,7 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
+from evener.wire.fold import Fragment, Key, Render, extended, joined
 from evener.wire.gemini import controls
 from evener.wire.gemini.blocks import WIRE, render
 from evener.wire.gemini.names import function_name
@@ -20,13 +20,15 @@ from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
     Kept,
+    Source,
+    add_losses,
+    drafted,
     frame_of,
     headers_of,
-    marked_in,
     names_of,
     path_of,
-    said_beside,
     with_extra,
+    without_messages,
 )
 from evener.wire.text import dumps, fields
 
@@ -44,36 +46,47 @@ NESTED = (
 """Objects that we write and the caller may add to."""
 
 
+class _Fixed(msgspec.Struct, frozen=True):
+    """What does not depend on the messages. `heads` are the body up to them, and its losses; the second is for requests in
+    which the provider's own calls go back to it. `uncached` is what this wire cannot keep, without and with marks inside."""
+
+    source: Source
+    frame: Frame
+    key: Key
+    draw: Render
+    address: Address
+    heads: tuple[bytes, bytes]
+    losses: tuple[tuple[Loss, ...], tuple[Loss, ...]]
+    uncached: tuple[tuple[Loss, ...], tuple[Loss, ...]]
+
+
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
+    fixed = _fixed.of(ask, quirks, prior)
+    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fragments, marked = drafted(fold, quirks)
+    circulated = "circulated" in fold.traits or (fold.open is not None and "circulated" in fragments[-1].traits)
+    losses = [*fixed.losses[circulated], *fixed.uncached[bool(marked)]]
+    add_losses(fold, fragments, losses)
+    path, headers, names = fixed.address
+    body = joined(fixed.heads[circulated], _contents(fragments, losses), b"]}")
+    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, fixed=fixed)
+
+
+def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
+    ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, tool_part, _part)
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    key = Key((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    lost: tuple[list[Loss], list[Loss]] = (list(frame.losses), list(frame.losses))
+    heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
+    losses = tuple(lost[0]), tuple(lost[1])
+    uncached = tuple(_uncached(ask, marked=False)), tuple(_uncached(ask, marked=True))
     draw = partial(render, ask=ask, quirks=quirks)
-    fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold)
-    losses = list(frame.losses)
-    fragments = [*fold.fragments, *((last,) if last else ())]
-    circulated = any("circulated" in one.traits for one in fragments)
-    parts = (quirks, *said_beside(ask), circulated)
-    head = _heads.of(parts, losses, lambda found: _head(ask, quirks, frame, circulated, found))
-    _uncached(ask, marked_in(fold, last), losses)
-    losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
-    path, headers, names = _outside.of((quirks, *said_beside(ask)), losses, lambda _: _addressed(ask, quirks))
-    return Encoded(
-        path=path,
-        headers=headers,
-        body=joined(head + b'"contents":[', _contents(fragments, losses), b"]}"),
-        losses=tuple(losses),
-        binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names,
-        frame=frame,
-        fold=fold,
-    )
+    return _Fixed(source, frame, key, draw, _addressed(ask, quirks), heads, losses, uncached)
 
 
-_heads: Kept[bytes] = Kept()
-_outside: Kept[Address] = Kept()
+_fixed = Kept(_Fixed, _fix)
 
 
 def _addressed(ask: Ask, quirks: Quirks) -> Address:
@@ -105,7 +118,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list
     if generation:
         body["generationConfig"] = generation
     body = with_extra(body, ask, WIRE, NESTED, losses)
-    return dumps(body)[:-1] + (b"," if body else b"")
+    return dumps(body)[:-1] + (b',"contents":[' if body else b'"contents":[')
 
 
 def _report_system(ask: Ask, losses: list[Loss]) -> None:
@@ -120,24 +133,24 @@ def _report_system(ask: Ask, losses: list[Loss]) -> None:
             losses.append(Loss("dropped", "fields of the system prompt", f"{', '.join(names)}: this wire takes only words"))
 
 
-def _uncached(ask: Ask, marked: Sequence[int], losses: list[Loss]) -> None:
+def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
     """What was asked for that this wire does not have: marks and keys for the cache, and state."""
     asked = [part.cache for part in ask.transcript.system_blocks]
     asked += (tool.cache for tool in ask.tools if isinstance(tool, ToolSpec))
     if ask.cache.mode != "off" and (marked or any(asked)):
-        losses.append(Loss("dropped", "cache marks", "this wire takes none; caching is automatic"))
+        yield Loss("dropped", "cache marks", "this wire takes none; caching is automatic")
     if ask.cache.key:
-        losses.append(Loss("dropped", "cache key", "this wire has none"))
+        yield Loss("dropped", "cache key", "this wire has none")
     if ask.state.mode != "replay":
-        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; what is given is sent"))
+        yield Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; what is given is sent")
     if ask.state.store:
-        losses.append(Loss("dropped", "setting store", "this wire keeps nothing"))
+        yield Loss("dropped", "setting store", "this wire keeps nothing")
 
 
 def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
     """The contents: there is at least one, and the first is the user's (sheet 2)."""
     contents = [fragment.data for fragment in fragments if fragment.data]
-    first = next((fragment for fragment in fragments if fragment.data), None)
+    first = next((fragment for fragment in fragments if fragment.data), None) if contents else None
     if first is None or "assistant_first" in first.traits:
         losses.append(Loss("added", "user message", "a conversation must begin with the user; an empty text stands for it"))
         contents.insert(0, NOTHING_SAID)

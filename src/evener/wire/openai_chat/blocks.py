@@ -57,7 +57,7 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragme
 
 
 def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
-    page = Page(WIRE, ask, quirks, chain)
+    page = Page(ask, quirks, chain)
     page.mute = mute
     if exchange.assistant:
         page.message = exchange.assistant.id
@@ -210,8 +210,11 @@ def _hosted(saying: Saying, block: HostedBlock) -> None:
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
     own = opened(call.seal, page.ask, page.quirks).own
     inner = own.pop("function", None)
-    name = page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length))
-    id = page.renamed("tool_call id", call.id, _id(call.id, page.quirks))
+    name, id = wire_name(call.name, page.quirks.name_length), _id(call.id, page.quirks)
+    if name != call.name:
+        page.rename("tool_call name", call.name, name)
+    if id != call.id:
+        page.rename("tool_call id", call.id, id)
     value: dict[str, object] = {**own, "id": id, "type": "function"}
     if bytes(own.get("type", b"")) == b'"custom"':
         return {**value, "type": "custom", "custom": {"name": name, "input": call.raw}}

@@ -1,5 +1,6 @@
 """An Ask as a Chat Completions request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -8,11 +9,21 @@ from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
-from evener.wire.codec import Encoded
+from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Fragment, Key, chained, extended, opened
-from evener.wire.marks import Marks, breakpoint_mark, choose_marks, control_mark, control_value, drawn
+from evener.wire.fold import Fragment, Key, Render, extended, joined
+from evener.wire.marks import (
+    NO_MORE,
+    Marks,
+    Wanted,
+    breakpoint_mark,
+    choose_marks,
+    control_mark,
+    control_value,
+    drawn,
+    wanted_marks,
+)
 from evener.wire.openai_chat import controls
 from evener.wire.openai_chat.blocks import WIRE, render
 from evener.wire.openai_chat.system import marks_move, system_messages
@@ -20,18 +31,19 @@ from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
     Kept,
+    Source,
+    add_losses,
     bounded,
     declared_name,
+    drafted,
     frame_of,
     headers_of,
     hosted_tool,
-    latest,
-    marked_in,
     names_of,
     output_limit,
     path_of,
-    said_beside,
     with_extra,
+    without_messages,
 )
 from evener.wire.text import dumps, fields, with_tool_extra
 
@@ -43,43 +55,92 @@ JSON_NOTE = "Answer with one JSON object and nothing else."
 NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
 
 
+class _Fixed(msgspec.Struct, frozen=True):
+    """What does not depend on the messages. `opening` is the body up to them, `system` the messages of the system prompt:
+    both with `marks`, which are those before the messages. `json_mode`: somebody must speak of JSON."""
+
+    source: Source
+    frame: Frame
+    key: Key
+    draw: Render
+    wanted: Wanted
+    address: Address
+    marks: Marks
+    head: bytes
+    opening: bytes
+    system: tuple[bytes, ...]
+    losses: tuple[Loss, ...]
+    system_losses: tuple[Loss, ...]
+    json_mode: bool
+
+
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
-    frame = frame_of(ask, quirks, prior, _tool, _part)
-    rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
-    draw = partial(render, ask=ask, quirks=quirks)
-    fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold)
-    losses = list(frame.losses)
-    offered = any(frame.tools)
-    head = _heads.of((quirks, *said_beside(ask), offered), losses, lambda found: _head(ask, quirks, offered, found))
-    fragments = latest([*fold.fragments, *((last,) if last else ())], quirks)
-    marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
-    mark = control_mark if quirks.cache_style == "control" else breakpoint_mark
-    messages = drawn(fragments, marks, mark)
-    note = _json_note(ask, head, losses)
-    system = system_messages(ask, quirks, {number: mark(ttl) for number, ttl in marks.system.items()}, losses, note)
+    fixed = _fixed.of(ask, quirks, prior)
+    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fragments, marked = drafted(fold, quirks)
+    losses = list(fixed.losses)
+    marks = _marks(fixed.wanted, fragments, marked, quirks, losses)
+    messages = drawn(fragments, marks, _mark(quirks))
+    note = _json_note(ask, losses) if fixed.json_mode else ""
+    opening, system = fixed.opening, fixed.system
+    if note or marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:
+        opening, system = _opening(fixed.head, fixed.frame, marks), _system(ask, quirks, marks, losses, note)
+    else:
+        losses += fixed.system_losses
     if messages or not system or quirks.first_user:
         bounded(messages, fragments, quirks, losses, prefill=quirks.prefill)
-    losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
-    tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
-    opening = dumps(head)[:-1] + (b',"tools":[' + b",".join(tools) + b"]" if tools else b"")
-    path, headers, names = _outside.of((quirks, *said_beside(ask)), losses, lambda _: _addressed(ask, quirks))
-    return Encoded(
-        path=path,
-        headers=headers,
-        body=b"".join((opening, b',"messages":[', b",".join((*system, *messages)), b"]}")),
-        losses=tuple(losses),
-        binding=chained(fold.chain, last.data if last else b"").hex(),
-        names=names,
-        frame=frame,
-        fold=fold,
+    add_losses(fold, fragments, losses)
+    path, headers, names = fixed.address
+    body = joined(opening, [*system, *messages], b"]}")
+    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, fixed=fixed)
+
+
+def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
+    ask = without_messages(ask)
+    frame = frame_of(ask, quirks, prior, _tool, _part)
+    rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
+    key = Key((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
+    wanted = NO_MORE if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
+    losses, system_losses = list(frame.losses), list[Loss]()
+    body = _head(ask, quirks, any(frame.tools), losses)
+    head = dumps(body)[:-1]
+    marks = _marks(wanted, [], (), quirks, [])
+    return _Fixed(
+        source,
+        frame,
+        key,
+        partial(render, ask=ask, quirks=quirks),
+        wanted,
+        _addressed(ask, quirks),
+        marks,
+        head,
+        _opening(head, frame, marks),
+        _system(ask, quirks, marks, system_losses),
+        tuple(losses),
+        tuple(system_losses),
+        body.get("response_format") == {"type": "json_object"},
     )
 
 
-_heads: Kept[dict[str, object]] = Kept()
-_outside: Kept[Address] = Kept()
+_fixed = Kept(_Fixed, _fix)
+
+
+def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
+    """The body up to the messages."""
+    tools = b",".join([_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data])
+    return head + (b',"tools":[' + tools + b"]" if tools else b"") + b',"messages":['
+
+
+def _system(ask: Ask, quirks: Quirks, marks: Marks, losses: list[Loss], note: str = "") -> tuple[bytes, ...]:
+    """The messages of the system prompt. `note` is said after it."""
+    mark = _mark(quirks)
+    return tuple(system_messages(ask, quirks, {number: mark(ttl) for number, ttl in marks.system.items()}, losses, note))
+
+
+def _mark(quirks: Quirks) -> Callable[[str], bytes]:
+    return control_mark if quirks.cache_style == "control" else breakpoint_mark
 
 
 def _addressed(ask: Ask, quirks: Quirks) -> Address:
@@ -128,10 +189,8 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     return with_extra(body, ask, WIRE, NESTED, losses)
 
 
-def _json_note(ask: Ask, head: dict[str, object], losses: list[Loss]) -> str:
+def _json_note(ask: Ask, losses: list[Loss]) -> str:
     """JSON mode is refused unless somebody speaks of JSON (sheet 5); what is said later must not change the prompt."""
-    if head.get("response_format") != {"type": "json_object"}:
-        return ""
     first = ask.transcript.first
     opening = (ask.transcript.system or "") + (first.text if first else "")
     if "json" in opening.lower():
@@ -160,13 +219,10 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
     return body
 
 
-def _marks(ask: Ask, fragments: list[Fragment], marked: tuple[int, ...], quirks: Quirks, losses: list[Loss]) -> Marks:
-    """The cache marks. In the style of breakpoints only content takes them, and what moves is cached by itself (sheet 3)."""
-    control = quirks.cache_style == "control"
-    if ask.cache.mode in ("moving", "provider") and not marks_move(quirks):
-        return Marks()
-    marks = choose_marks(ask, fragments, marked, quirks, losses, TTLS[quirks.cache_style])
-    if marks.tools and not control:
+def _marks(wanted: Wanted, fragments: list[Fragment], marked: tuple[int, ...], quirks: Quirks, losses: list[Loss]) -> Marks:
+    """The cache marks. In the style of breakpoints only content takes them (sheet 3)."""
+    marks = choose_marks(wanted, fragments, marked, losses)
+    if marks.tools and quirks.cache_style != "control":
         losses.append(Loss("dropped", "cache marks", "tools take none; they are cached by themselves"))
         return msgspec.structs.replace(marks, tools={})
     return marks

@@ -75,7 +75,7 @@ def _text_fields(page: Page, block: TextBlock, role: str) -> TextSeal:
 
 def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
     """One exchange: what the assistant said, then what came back."""
-    page = Page(WIRE, ask, quirks, chain)
+    page = Page(ask, quirks, chain)
     if exchange.assistant:
         _assistant(page, exchange.assistant)
     for message in exchange.back:
@@ -86,7 +86,7 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragme
 
 def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str], list[dict[str, object]]]:
     """The system prompt: its texts, and those parts that were items of their own."""
-    page = Page(WIRE, ask, quirks, b"")
+    page = Page(ask, quirks, b"")
     texts: list[str] = []
     items: list[dict[str, object]] = []
     for block in ask.transcript.system_blocks:
@@ -208,8 +208,11 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
     own: dict[str, object] = {name: value for name, value in page.unsealed(call).items() if _goes(page, name)}
     if not page.quirks.call_status:
         own.pop("status", None)
-    name = page.renamed("tool_call name", call.name, wire_name(call.name, page.quirks.name_length))
-    call_id = page.renamed("tool_call id", call.id, short_id(call.id, page.quirks.id_length))
+    name, call_id = wire_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
+    if name != call.name:
+        page.rename("tool_call name", call.name, name)
+    if call_id != call.id:
+        page.rename("tool_call id", call.id, call_id)
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
 
 

@@ -9,11 +9,11 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.repair import RepairRules
-from evener.wire.codec import Encoded
+from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Fragment, Key, chained, extended, joined, opened
-from evener.wire.marks import Marks, breakpoint_mark, choose_marks, drawn
+from evener.wire.fold import Key, Render, extended, joined
+from evener.wire.marks import NO_MORE, Wanted, breakpoint_mark, choose_marks, drawn, wanted_marks
 from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_items
 from evener.wire.openai_responses.held import outgoing
@@ -21,16 +21,18 @@ from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
     Kept,
+    Source,
+    add_losses,
     declared_name,
+    drafted,
     frame_of,
     headers_of,
     hosted_tool,
-    marked_in,
     names_of,
     output_limit,
     path_of,
-    said_beside,
     with_extra,
+    without_messages,
 )
 from evener.wire.text import dict_of, dumps, fields, with_tool_extra
 
@@ -42,63 +44,87 @@ JSON_NOTE = b'{"role":"developer","content":"Answer with one JSON object and not
 NOTHING_SAID = b'{"role":"user","content":""}'
 
 
+class _Fixed(msgspec.Struct, frozen=True):
+    """What does not depend on the messages. `opening` is the body up to the input, `spoken` the parts of the system prompt that
+    are items of it. `json_mode`: somebody must speak of JSON, and none of those items does."""
+
+    source: Source
+    frame: Frame
+    key: Key
+    draw: Render
+    wanted: Wanted
+    address: Address
+    opening: bytes
+    spoken: tuple[bytes, ...]
+    losses: tuple[Loss, ...]
+    json_mode: bool
+
+
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     out = outgoing(ask, quirks)
     ask = out.ask
-    frame = frame_of(ask, quirks, prior, _tool, _part)
-    rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
-    key = Key((quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
-    draw = partial(render, ask=ask, quirks=quirks)
-    fold = extended(prior.fold if prior else None, key, ask.transcript, draw)
-    last = opened(fold)
-    losses = [*out.losses, *frame.losses]
-    texts, spoken = system_items(ask, quirks, losses)
-    offered = any(frame.tools)
-    parts = (quirks, *said_beside(ask), texts, offered)
-    head = _heads.of(parts, losses, lambda found: _head(ask, quirks, texts, offered, found))
-    fragments = [*fold.fragments, *((last,) if last else ())]
-    marks = _marks(ask, fragments, marked_in(fold, last), quirks, losses)
+    fixed = _fixed.of(ask, quirks, prior)
+    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fragments, marked = drafted(fold, quirks)
+    losses = [*out.losses, *fixed.losses]
+    marks = choose_marks(fixed.wanted, fragments, marked, losses)
+    if marks.tools or marks.system:
+        losses.append(Loss("dropped", "cache marks", "tools and instructions take none; they are cached by themselves"))
     items = drawn(fragments, marks, breakpoint_mark)
-    items[:0] = [dumps(item) for item in spoken if not out.resumed]
-    if ask.output and not _speaks_of_json(head, spoken, ask.transcript.first):
+    if fixed.spoken and not out.resumed:
+        items[:0] = fixed.spoken
+    if fixed.json_mode and not _speaks_of_json(ask.transcript.first):
         items.insert(0, JSON_NOTE)
         losses.append(Loss("added", "developer message", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
     if not items and not ask.state.id:
         items.append(NOTHING_SAID)  # an empty input is rejected (sheet 2)
         losses.append(Loss("added", "user message", "an empty conversation is rejected; an empty message stands for it"))
-    losses += (loss for fragment in fragments if fragment.losses for loss in fragment.losses)
+    add_losses(fold, fragments, losses)
+    path, headers, names = fixed.address
+    body, binding = joined(fixed.opening, items, b"]}"), "" if out.resumed else fold.tip.hex()
+    return Encoded(path, headers, body, tuple(losses), binding, names, fixed.frame, fold, out.keeps, fixed)
+
+
+def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
+    ask = without_messages(ask)
+    frame = frame_of(ask, quirks, prior, _tool, _part)
+    rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
+    key = Key((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
+    losses = list(frame.losses)
+    texts, spoken = system_items(ask, quirks, losses)
+    head = _head(ask, quirks, texts, any(frame.tools), losses)
     tools = b",".join(tool for tool in frame.tools if tool)
-    opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"")
-    path, headers, names = _outside.of((quirks, *said_beside(ask)), losses, lambda _: _addressed(ask, quirks))
-    return Encoded(
-        path=path,
-        headers=headers,
-        body=joined(opening + b',"input":[', items, b"]}"),
-        losses=tuple(losses),
-        binding="" if out.resumed else chained(fold.chain, last.data if last else b"").hex(),
-        names=names,
-        frame=frame,
-        fold=fold,
-        keeps=out.keeps,
+    opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
+    automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
+    return _Fixed(
+        source,
+        frame,
+        key,
+        partial(render, ask=ask, quirks=quirks),
+        NO_MORE if automatic else wanted_marks(ask, quirks, TTLS),
+        _addressed(ask, quirks),
+        opening,
+        tuple(dumps(item) for item in spoken),
+        tuple(losses),
+        bool(ask.output) and _is_json_mode(head) and not any("json" in str(item.get("content")).lower() for item in spoken),
     )
 
 
-_heads: Kept[dict[str, object]] = Kept()
-_outside: Kept[Address] = Kept()
+_fixed = Kept(_Fixed, _fix)
 
 
 def _addressed(ask: Ask, quirks: Quirks) -> Address:
     return path_of(ask, quirks, PATH), headers_of(ask, WIRE), names_of(ask.tools, quirks)
 
 
-def _speaks_of_json(head: dict[str, object], spoken: list[dict[str, object]], first: Message | None) -> bool:
+def _is_json_mode(head: dict[str, object]) -> bool:
+    return dict_of(dict_of(head.get("text")).get("format")).get("type") == "json_object"
+
+
+def _speaks_of_json(first: Message | None) -> bool:
     """Whether JSON mode will be taken: the input must name it (sheet 3). Only what never changes counts: how it begins."""
-    shape = dict_of(dict_of(head.get("text")).get("format"))
-    if shape.get("type") != "json_object":
-        return True
-    texts = [str(item.get("content")) for item in spoken] + [first.text if first else ""]
-    return any("json" in text.lower() for text in texts)
+    return first is not None and "json" in first.text.lower()
 
 
 def _part(block: TextBlock) -> bytes:
@@ -140,13 +166,3 @@ def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, loss
     if isinstance(included, list) and asked is not None:
         body["include"] = [*included, *msgspec.json.decode(asked, type=list[str])]
     return body
-
-
-def _marks(ask: Ask, fragments: list[Fragment], marked: tuple[int, ...], quirks: Quirks, losses: list[Loss]) -> Marks:
-    """Marks on input content only; tools and instructions are cached by themselves (sheet 11)."""
-    if ask.cache.mode in ("moving", "provider"):
-        return Marks()  # caching is automatic here
-    marks = choose_marks(ask, fragments, marked, quirks, losses, TTLS)
-    if marks.tools or marks.system:
-        losses.append(Loss("dropped", "cache marks", "tools and instructions take none; they are cached by themselves"))
-    return marks
