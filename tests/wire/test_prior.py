@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from evener.transcript import Ask, Message, Origin, Settings, ToolCall, ToolSpec, Transcript
+from evener.transcript import Ask, Cache, Message, Origin, Settings, ToolCall, ToolSpec, Transcript
 from evener.wire import CODECS, Quirks
 
 QUIRKS = Quirks()
@@ -53,6 +53,29 @@ def test_a_prior_request_under_other_quirks_changes_nothing(wire: str) -> None:
     codec, other = CODECS[wire], Quirks(name_length=30, id_length=30, tools=False, hosted=False, mid_system=False)
     prior = codec.encode(asked(wire, LONGER), other, None)
     assert codec.encode(asked(wire, LONGER), QUIRKS, prior).body == codec.encode(asked(wire, LONGER), QUIRKS, None).body
+
+
+@pytest.mark.parametrize("wire", CODECS)
+def test_what_a_conversation_shares_is_made_once_though_others_speak_in_between(wire: str) -> None:
+    codec = CODECS[wire]
+    first = codec.encode(asked(wire), QUIRKS, None)
+    codec.encode(asked(wire, TALK.with_system("Be kind.")), QUIRKS, None)
+    assert codec.encode(asked(wire, LONGER), QUIRKS, first).fixed is first.fixed
+    assert codec.encode(asked(wire, LONGER, model="n"), QUIRKS, first).fixed is not first.fixed
+
+
+@pytest.mark.parametrize("wire", CODECS)
+def test_what_a_conversation_shares_holds_none_of_its_messages(wire: str) -> None:
+    shared = repr(CODECS[wire].encode(asked(wire), QUIRKS, None).fixed)
+    assert "Transcript of 0 messages" in shared
+    assert "Transcript of 3 messages" not in shared
+
+
+@pytest.mark.parametrize("wire", CODECS)
+def test_where_no_marks_are_wanted_none_are_lost(wire: str) -> None:
+    ask = Ask(TALK, Origin(wire, "p", "", "m"), TOOLS, cache=Cache("provider"))
+    lost = CODECS[wire].encode(ask, Quirks(cache_marks=0), None).losses
+    assert [loss for loss in lost if loss.what == "cache marks"] == []
 
 
 def test_values_of_an_ask_are_checked_when_they_are_made() -> None:

@@ -12,7 +12,7 @@ from evener.transcript.origin import Origin, Seal
 from evener.wire.quirks import Quirks
 from evener.wire.text import dumps, fields, word
 
-__all__ = ["line_of", "telling", "why_shut"]
+__all__ = ["line_of", "telling", "why_not_own", "why_shut"]
 
 # Fields that a provider keeps for its own books: nothing is lost where they cannot go.
 BOOKKEEPING = ("@field", "id", "index", "object", "role", "status")
@@ -39,13 +39,22 @@ SCOPES: dict[str, tuple[str, ...]] = {
 
 def why_shut(seal: Seal, target: Origin, quirks: Quirks, chain: bytes) -> str:
     """Why this seal must stay behind, in words; empty when it may go."""
-    made = _facts(seal.origin)
-    asked = _facts(target)
+    why = why_not_own(seal.origin, target, quirks)
+    if why:
+        return why
+    if quirks.prefix_bound and seal.binding and seal.binding != chain.hex():
+        return "something before it has changed since it was made"
+    return ""
+
+
+def why_not_own(origin: Origin, target: Origin, quirks: Quirks) -> str:
+    """Why what one has made is not for another, in words; empty when it is."""
+    if origin == target:
+        return ""
+    made, asked = _facts(origin), _facts(target)
     for fact in SCOPES[quirks.seal_scope]:
         if made[fact] != asked[fact]:
             return f"it was made by another {fact} ({made[fact] or 'unknown'}, not {asked[fact] or 'unknown'})"
-    if quirks.prefix_bound and seal.binding and seal.binding != chain.hex():
-        return "something before it has changed since it was made"
     return ""
 
 

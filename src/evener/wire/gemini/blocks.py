@@ -88,16 +88,17 @@ def _turns(back: Sequence[Message], quirks: Quirks) -> Iterator[list[Message]]:
 def _content(page: Page, role: bytes, parts: Sequence[Part]) -> None:
     page.write(b'%s{"role":"%s","parts":[' % (b"," if page.pieces else b"", role))
     for number, (value, cache) in enumerate(parts or [(NOTHING_LEFT, "")]):
-        page.write(b"," if number else b"")
-        page.block(value, cache)
+        page.block(value, cache, b"," if number else b"")
     page.write(b"]}")
 
 
 def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
     """The fields of a seal that may go out; other models of its maker know all but the signature."""
-    seal, own = block.seal, own_fields(block.seal)
-    why = page.shut_why(seal) if seal else ""
-    if seal is None or not why:
+    seal = block.seal
+    if seal is None:
+        return {}
+    own, why = own_fields(seal), page.shut_why(seal)
+    if not why:
         return own
     if own.pop(SIGNATURE, None):
         page.drop("thought signature", why)
@@ -211,7 +212,10 @@ def _back(page: Page, message: Message, calls: Mapping[str, ToolCall]) -> list[P
     after: list[Part] = []
     for result in results:
         parts.append((_result(page, result, calls, after), result.cache))
-    return [*parts, *after, *(part for block in message.blocks for part in _spoken(page, block, message, lead))]
+    parts += after
+    for block in message.blocks:
+        parts += _spoken(page, block, message, lead)
+    return parts
 
 
 def _spoken(page: Page, block: Block, message: Message, lead: str) -> Iterator[Part]:

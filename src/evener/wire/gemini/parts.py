@@ -100,6 +100,8 @@ def named_fields(own: Raws) -> list[str]:
 
 def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]:
     """A part with one data field, the sealed fields put back to their places."""
+    if not own:
+        return {name: value}
     beside = {other: field for other, field in own.items() if other != name}
     if name in own:
         value = {**value, **fields(own[name])}
@@ -108,12 +110,16 @@ def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]
 
 def is_bare(own: Raws) -> bool:
     """Whether a call came without an id."""
+    if not own:
+        return False
     call = fields(own["functionCall"]) if bytes(own.get("functionCall", NOBODYS))[:1] == b"{" else {}
     return call.get("id") == NOBODYS
 
 
 def shape_of(own: Raws) -> Shape | None:
     """How the result stood in its response; None for our own way."""
+    if not own:
+        return None
     response = fields(own["functionResponse"]) if bytes(own.get("functionResponse", NOBODYS))[:1] == b"{" else {}
     return _shapes.decode(response["response"]) if "response" in response else None
 

@@ -74,19 +74,18 @@ def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str)
 
 def _write(page: Page, turn: Draft) -> None:
     """A message. Its content is a text where that says it all, else a list in which marks may stand."""
-    page.write(b"," if page.pieces else b"")
+    comma = b"," if page.pieces else b""
     own, parts = turn.own, turn.parts
     if turn.verbatim:
-        page.write(turn.verbatim)
+        page.write(comma + turn.verbatim)
     elif not parts:
-        page.write(dumps(own))
+        page.write(comma + dumps(own))
     elif len(parts) == 1 and is_text(parts[0]) and not _listed(page, own):
-        page.write(dumps({**own, "content": parts[0][0]["text"]}))
+        page.write(comma + dumps({**own, "content": parts[0][0]["text"]}))
     else:
-        page.write(dumps(own)[:-1] + b',"content":[')
+        page.write(comma + dumps(own)[:-1] + b',"content":[')
         for number, (value, cache) in enumerate(parts):
-            page.write(b"," if number else b"")
-            page.block(value, cache)
+            page.block(value, cache, b"," if number else b"")
         page.write(b"]}")
 
 
@@ -124,8 +123,7 @@ class Saying:
 
 def _assistant(page: Page, message: Message) -> Draft:
     whole = message.blocks[0]
-    ours = not why_foreign(None, message.origin, page.ask, page.quirks)
-    if ours and len(message.blocks) == 1 and isinstance(whole, HostedBlock) and _is_message(page, whole):
+    if len(message.blocks) == 1 and isinstance(whole, HostedBlock) and _is_whole(page, whole, message):
         return Draft({"role": "assistant"}, verbatim=whole.raw.encode())
     saying = Saying(page, message)
     for block in message.blocks:
@@ -143,15 +141,20 @@ def _assistant(page: Page, message: Message) -> Draft:
     return Draft({**own, **({"tool_calls": saying.calls} if saying.calls else {})}, _joined(page, saying.parts))
 
 
+def _is_whole(page: Page, block: HostedBlock, message: Message) -> bool:
+    """Whether a block is a message of whom we ask, which goes back as it came."""
+    return not why_foreign(None, message.origin, page.ask, page.quirks) and _is_message(page, block)
+
+
 def _add(saying: Saying, block: Block) -> None:
     match block:
-        case ReasoningBlock():
-            part = saying.thoughts.add(block)
-            saying.parts += [(part, "")] if part else []
         case ToolCall():
             saying.calls.append(_call(saying.page, block))
         case TextBlock():
             _said(saying, block)
+        case ReasoningBlock():
+            part = saying.thoughts.add(block)
+            saying.parts += [(part, "")] if part else []
         case HostedBlock():
             _hosted(saying, block)
         case DocumentBlock() if "audio" in saying.fields:
@@ -208,7 +211,7 @@ def _hosted(saying: Saying, block: HostedBlock) -> None:
 
 
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
-    own = opened(call.seal, page.ask, page.quirks).own
+    own = opened(call.seal, page.ask, page.quirks).own if call.seal else {}
     inner = own.pop("function", None)
     name, id = wire_name(call.name, page.quirks.name_length), _id(call.id, page.quirks)
     if name != call.name:
@@ -240,7 +243,7 @@ def _id(id: str, quirks: Quirks) -> str:
 def _results(page: Page, message: Message, assistant: Message | None) -> list[Draft]:
     """The results of a message, then what they could not hold."""
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
-    names = {call.id: call.name for call in assistant.calls} if assistant else {}
+    names = {call.id: call.name for call in assistant.calls} if assistant and page.quirks.result_name else {}
     media: list[Part] = []
     turns = [_result(page, result, names.get(result.call_id, ""), media) for result in results]
     if media:
@@ -251,10 +254,12 @@ def _results(page: Page, message: Message, assistant: Message | None) -> list[Dr
 
 def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Draft:
     id = _id(result.call_id, page.quirks)
-    named = {"name": wire_name(name, page.quirks.name_length)} if page.quirks.result_name and name else {}
-    own: dict[str, object] = {"role": "tool", "tool_call_id": id, **named}
-    own |= opened(result.seal, page.ask, page.quirks).message
-    report_rest(page, result)
+    own: dict[str, object] = {"role": "tool", "tool_call_id": id}
+    if name:
+        own["name"] = wire_name(name, page.quirks.name_length)
+    if result.seal:
+        own |= opened(result.seal, page.ask, page.quirks).message
+        report_rest(page, result)
     parts: list[Part] = []
     for block in result.content:
         if not isinstance(block, HostedBlock):

@@ -43,7 +43,7 @@ def is_text(part: Part) -> bool:
 
 def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
     """A text as a part; what leads it stands before its words."""
-    own = opened(block.seal, page.ask, page.quirks).own
+    own = opened(block.seal, page.ask, page.quirks).own if block.seal else {}
     return {"type": "text", "text": lead + block.text, **own}, block.cache
 
 
@@ -69,7 +69,8 @@ def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> d
 
 def report_rest(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> None:
     """Say which fields of a block cannot go to whom we ask."""
-    page.leave(block, *left_behind(block.seal, page.ask, page.quirks))
+    if block.seal:
+        page.leave(block, *left_behind(block.seal, page.ask, page.quirks))
 
 
 def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:

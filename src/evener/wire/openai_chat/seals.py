@@ -10,7 +10,7 @@ from evener.transcript.ask import Ask
 from evener.transcript.origin import Origin, Seal
 from evener.wire.openai_chat.chunks import is_there
 from evener.wire.quirks import Quirks
-from evener.wire.seals import why_shut
+from evener.wire.seals import why_not_own, why_shut
 from evener.wire.text import dumps, fields
 
 __all__ = ["FIELD", "REFUSAL", "UNCITED", "WIRE", "Sealed", "left_behind", "opened", "seal_text", "why_foreign"]
@@ -41,7 +41,9 @@ def seal_text(own: Raws, message: Raws) -> str:
 
 def why_foreign(seal: Seal | None, maker: Origin | None, ask: Ask, quirks: Quirks) -> str:
     """Why something is not of whom we ask; empty when it is. What has no seal is its message's."""
-    return why_shut(seal or Seal("{}", maker or Origin()), ask.target, quirks, b"")
+    if seal is None:
+        return why_not_own(maker or Origin(), ask.target, quirks)
+    return why_shut(seal, ask.target, quirks, b"")
 
 
 def opened(seal: Seal | None, ask: Ask, quirks: Quirks) -> Sealed:

@@ -35,7 +35,7 @@ from evener.wire.names import short_id, wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.seals import telling
-from evener.wire.text import ERROR, dumps, fields, must_fetch, placeholder, word
+from evener.wire.text import ERROR, dumps, fields, is_plain, must_fetch, placeholder, word
 
 __all__ = ["WIRE", "TextSeal", "render", "system_items"]
 
@@ -52,6 +52,7 @@ class TextSeal(msgspec.Struct, frozen=True, omit_defaults=True):
     part: dict[str, msgspec.Raw] = {}
 
 
+UNSEALED = TextSeal()
 _text_seals = msgspec.json.Decoder(TextSeal)
 
 
@@ -62,8 +63,8 @@ def _text_seal(seal: Seal | None) -> TextSeal:
 
 def _text_fields(page: Page, block: TextBlock, role: str) -> TextSeal:
     """What this API said of a text, as far as it may go back; a seal made for another role than this stays behind."""
-    if not page.unsealed(block):
-        return TextSeal()
+    if (block.seal is None and not block.citations) or not page.unsealed(block):
+        return UNSEALED
     seal = _text_seal(block.seal)
     if SPEAKERS.get(word(seal.item.get("role"))) == role:
         return seal
@@ -205,9 +206,11 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
 
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
     raw = page.arguments(call)
-    own: dict[str, object] = {name: value for name, value in page.unsealed(call).items() if _goes(page, name)}
-    if not page.quirks.call_status:
-        own.pop("status", None)
+    own: dict[str, object] = {}
+    if call.seal:
+        own |= {name: value for name, value in page.unsealed(call).items() if _goes(page, name)}
+        if not page.quirks.call_status:
+            own.pop("status", None)
     name, call_id = wire_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
     if name != call.name:
         page.rename("tool_call name", call.name, name)
@@ -313,12 +316,15 @@ def _source(page: Page, source: Source, media_type: str, *, url: str, data: str)
 
 def _result(page: Page, result: ToolResult) -> None:
     call_id = short_id(result.call_id, page.quirks.id_length)
-    own = {**page.unsealed(result), "type": "function_call_output", "call_id": call_id}
+    own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
+    if result.seal:
+        own = {**page.unsealed(result), **own}
     content = list(result.content)
     if result.is_error:
         page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
-    if len(content) < 2 and all(isinstance(block, TextBlock) and block == TextBlock(block.text) for block in content):
-        _item(page, {**own, "output": (ERROR if result.is_error else "") + result.text})
+    if not content or (len(content) == 1 and is_plain(content[0])):
+        own["output"] = ERROR + result.text if result.is_error else result.text
+        _item(page, own)
         return
     if result.is_error:
         content.insert(0, TextBlock(ERROR.strip()))
