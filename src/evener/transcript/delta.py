@@ -4,7 +4,7 @@
 first. Numbers may be left out. Pieces of different blocks may interleave.
 """
 
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 
+@final
 class Started(msgspec.Struct, frozen=True, gc=False):
     """The provider has begun to answer."""
 
@@ -40,6 +41,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     model: str
 
 
+@final
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """More text."""
 
@@ -47,6 +49,7 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+@final
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     """More readable reasoning."""
 
@@ -54,6 +57,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+@final
 class CitationAdded(msgspec.Struct, frozen=True, gc=False):
     """A citation for the text of this block."""
 
@@ -64,6 +68,7 @@ class CitationAdded(msgspec.Struct, frozen=True, gc=False):
 SealedKind = Literal["text", "reasoning", "call", "media"]
 
 
+@final
 class SealAdded(msgspec.Struct, frozen=True, gc=False):
     """The block's opaque fields, complete: the last one counts. `block` says what it seals if nothing else was sent."""
 
@@ -73,6 +78,7 @@ class SealAdded(msgspec.Struct, frozen=True, gc=False):
     id: str = ""
 
 
+@final
 class CallStarted(msgspec.Struct, frozen=True, gc=False):
     """A tool call has begun."""
 
@@ -81,6 +87,7 @@ class CallStarted(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+@final
 class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
     """More of the arguments' JSON text. For showing: only a finished call may run."""
 
@@ -88,6 +95,7 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
+@final
 class CallEnded(msgspec.Struct, frozen=True, gc=False):
     """The call is complete, and this is the whole text of its arguments."""
 
@@ -95,6 +103,7 @@ class CallEnded(msgspec.Struct, frozen=True, gc=False):
     raw: str
 
 
+@final
 class HostedAdded(msgspec.Struct, frozen=True, gc=False):
     """A block of the provider's own, complete and verbatim."""
 
@@ -102,6 +111,7 @@ class HostedAdded(msgspec.Struct, frozen=True, gc=False):
     block: HostedBlock
 
 
+@final
 class MediaAdded(msgspec.Struct, frozen=True, gc=False):
     """A picture or another file that the model made, complete: base64 text."""
 
@@ -110,12 +120,14 @@ class MediaAdded(msgspec.Struct, frozen=True, gc=False):
     data: str
 
 
+@final
 class UsageReported(msgspec.Struct, frozen=True, gc=False):
     """Token counts so far: a snapshot, the last one counts."""
 
     usage: Usage
 
 
+@final
 class Stopped(msgspec.Struct, frozen=True, gc=False):
     """The turn is over, with the wire's terminal mark seen."""
 
@@ -124,6 +136,7 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
+@final
 class Notice(msgspec.Struct, frozen=True, gc=False):
     """An event nobody here knows: its name and its JSON text."""
 
@@ -131,6 +144,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
     raw: str
 
 
+@final
 class Failed(msgspec.Struct, frozen=True):
     """The stream ended in an error; nothing follows. What came before it stands."""
 

@@ -18,6 +18,7 @@ from evener.transcript.blocks import (
     TextBlock,
     ToolCall,
 )
+from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
 from evener.transcript.origin import Seal
 from evener.transcript.reply import Reply, Stop
 from evener.transcript.usage import Usage
@@ -26,6 +27,8 @@ __all__ = ["Assembler", "assemble"]
 
 
 NONE_YET = Usage()
+PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}
+"""Nearly all deltas of a stream, and what a block is that begins with one."""
 
 
 class _Part(msgspec.Struct):
@@ -53,56 +56,46 @@ class Assembler:
 
     def add(self, deltas: Iterable[d.Delta]) -> None:
         """Fold deltas in, in order."""
+        parts = self._parts
         for delta in deltas:
-            match delta:
-                case d.TextDelta(index, text):
-                    self._part(index, "text").pieces.append(text)
-                case d.ReasoningDelta(index, text):
-                    self._part(index, "reasoning").pieces.append(text)
-                case d.ArgumentsDelta(index, text):
-                    self._part(index, "call").pieces.append(text)
-                case _:
-                    self._add_rare(delta)
-
-    def _add_rare(self, delta: d.Delta) -> None:
-        match delta:
-            case d.CallStarted() | d.CallEnded() | d.HostedAdded() | d.MediaAdded() | d.SealAdded() | d.CitationAdded():
+            if type(delta) is TextDelta or type(delta) is ArgumentsDelta or type(delta) is ReasoningDelta:
+                part = parts.get(delta.index)
+                if part is None:
+                    part = self._part(delta.index, PIECES[type(delta)])
+                part.pieces.append(delta.text)
+            elif type(delta) is d.UsageReported:
+                self._usage = delta.usage
+            elif type(delta) is d.Started:
+                self._id, self._model = delta.id, delta.model
+            elif type(delta) is d.Stopped:
+                self._stop = Stop(delta.reason, delta.raw, delta.detail)
+            elif type(delta) is d.Notice:
+                self._notices.append((delta.name, delta.raw))
+            elif type(delta) is d.Failed:
+                raise delta.error
+            else:
                 self._add_to_part(delta)
-            case d.Started(id, model):
-                self._id, self._model = id, model
-            case d.UsageReported(usage):
-                self._usage = usage
-            case d.Stopped(reason, raw, detail):
-                self._stop = Stop(reason, raw, detail)
-            case d.Notice(name, raw):
-                self._notices.append((name, raw))
-            case d.Failed(error):
-                raise error
-            case d.TextDelta() | d.ReasoningDelta() | d.ArgumentsDelta():
-                self.add((delta,))
-            case _:
-                assert_never(delta)
 
     def _add_to_part(
         self, delta: d.CallStarted | d.CallEnded | d.HostedAdded | d.MediaAdded | d.SealAdded | d.CitationAdded
     ) -> None:
-        match delta:
-            case d.CallStarted(index, id, name):
-                part = self._part(index, "call")
-                part.call_id, part.name = id, name
-            case d.CallEnded(index, raw):
-                self._part(index, "call").pieces = [raw]
-            case d.HostedAdded(index, block):
-                self._part(index, "hosted").block = block
-            case d.MediaAdded(index, media_type, data):
-                part = self._part(index, "media")
-                part.name, part.pieces = media_type, [data]
-            case d.SealAdded(index, kind, data, id):
-                self._part(index, kind).seal = Seal(data, id=id)
-            case d.CitationAdded(index, citation):
-                self._part(index, "text").citations.append(citation)
-            case _:
-                assert_never(delta)
+        index = delta.index
+        if type(delta) is d.CallStarted:
+            part = self._part(index, "call")
+            part.call_id, part.name = delta.id, delta.name
+        elif type(delta) is d.CallEnded:
+            self._part(index, "call").pieces = [delta.raw]
+        elif type(delta) is d.SealAdded:
+            self._part(index, delta.block).seal = Seal(delta.data, id=delta.id)
+        elif type(delta) is d.CitationAdded:
+            self._part(index, "text").citations.append(delta.citation)
+        elif type(delta) is d.HostedAdded:
+            self._part(index, "hosted").block = delta.block
+        elif type(delta) is d.MediaAdded:
+            part = self._part(index, "media")
+            part.name, part.pieces = delta.media_type, [delta.data]
+        else:
+            assert_never(delta)
 
     def reply(self) -> Reply:
         """The whole answer."""

@@ -5,6 +5,8 @@ fields are ignored; a blank line ends an event. One liberty: an event that the s
 delivered by `close`, because some servers forget it (a cut-off one fails to parse and is then a truncation).
 """
 
+import re
+
 from evener.errors import WireError
 
 __all__ = ["MAX_FRAME", "SseReader"]
@@ -17,6 +19,8 @@ LF = 10
 CR = 13  # as numbers: looking for one byte is much cheaper than looking for a string
 BLANK = b"\n\n"
 DATA = b"data: "
+OPENING = re.compile(rb"\n\n(?:event: [^\n]*\n)?data: ")
+"""Where an event begins whose data is its last line, as that of nearly all events is."""
 
 
 class SseReader:
@@ -26,7 +30,7 @@ class SseReader:
     their data at once; only pieces that still hold a line end are taken apart line by line.
     """
 
-    __slots__ = ("_before", "_buffer", "_cr", "_first", "_max", "_opening", "_searched")
+    __slots__ = ("_buffer", "_cr", "_first", "_max", "_opening", "_searched")
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
@@ -34,29 +38,22 @@ class SseReader:
         self._cr = False
         self._first = True
         self._max = max_frame
-        self._before = b""
         self._opening = DATA
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that these bytes complete."""
         if self._cr or CR in data:
             data = self._with_plain_lines(data)
-        if self._first or self._buffer or data[-2:] != BLANK or len(data) > self._max:
+        if self._first:
+            data = self._begun(data)
+        if self._buffer or data[-2:] != BLANK or len(data) > self._max:
             data = self._completed(data)
         opening = self._opening
         start = len(opening)
         if data[:start] != opening:
-            return self._taken_apart(data[:-2])
+            return self._learned(data[:-2])
         rest = data[start:-2]
-        if LF not in rest:
-            return [rest]
-        found: list[bytes] = []
-        for piece in rest.split(BLANK + opening):
-            if LF in piece:
-                found += self._taken_apart(opening + piece)
-            else:
-                found.append(piece)
-        return found
+        return plain(rest.split(BLANK + opening)) if LF in rest else [rest]
 
     def close(self) -> list[bytes]:
         """The data of an event that was not ended by a blank line."""
@@ -65,16 +62,21 @@ class SseReader:
         found = event_data(rest) if rest else None
         return [] if found is None else [found]
 
+    def _begun(self, data: bytes) -> bytes:
+        """The first bytes without a byte order mark; they are held while they may be half of one."""
+        if self._buffer:
+            data = bytes(self._buffer) + data
+            self._buffer.clear()
+        if len(data) < len(BOM) and BOM.startswith(data):
+            self._buffer += data
+            return b""
+        self._first = False
+        return data.removeprefix(BOM)
+
     def _completed(self, data: bytes) -> bytes:
         """What is held and these bytes, up to the last blank line; the rest is held. Empty when there is no blank line."""
         buffer = self._buffer
         buffer += data
-        if self._first:
-            if len(buffer) < len(BOM) and BOM.startswith(buffer):
-                return b""
-            self._first = False
-            if buffer.startswith(BOM):
-                del buffer[: len(BOM)]
         end = buffer.rfind(BLANK, self._searched) + len(BLANK)
         if end < len(BLANK):
             self._searched = max(0, len(buffer) - 1)
@@ -88,38 +90,26 @@ class SseReader:
         self._searched = max(0, len(buffer) - 1)
         return complete
 
-    def _taken_apart(self, text: bytes) -> list[bytes]:
-        """The data of events of any form. An opening that comes twice running is the one to look for from now on."""
-        found: list[bytes] = []
-        for event in text.split(BLANK):
-            start = len(self._opening)
-            data: bytes | None = event[start:]
-            if LF in event[start:] or event[:start] != self._opening:
-                data = event_data(event)
-                self._learn(event[: len(event) - len(data or b"")])
-            if data is not None:
-                found.append(data)
-        return found
-
-    def _learn(self, opening: bytes) -> None:
-        if opening == self._before and is_opening(opening):
-            self._opening = opening
-        self._before = opening or self._before
+    def _learned(self, text: bytes) -> list[bytes]:
+        """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
+        strange, *pieces = OPENING.split(BLANK + text)
+        if pieces and LF not in pieces[-1]:
+            last = text.rpartition(BLANK)[2]
+            self._opening = last[: len(last) - len(pieces[-1])]
+        return taken_apart(strange) + plain(pieces) if strange else plain(pieces)
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         """The bytes with LF for every line end. A CR at their end is held: it may be half of one."""
-        line = data[:-4]
-        if not self._cr and data[-4:] == b"\r\n\r\n" and CR not in line and LF not in line:
-            return line + BLANK  # one event of one line, as most are
         if self._cr:
             data = b"\r" + data
         self._cr = data[-1:] == b"\r"
         if self._cr:
             data = data[:-1]
-        lines = data.splitlines()  # of bytes, unlike that of str, knows CR, LF and CRLF only
-        if data[-1:] in (b"\n", b"\r"):
-            lines.append(b"")
-        return b"\n".join(lines)
+        events = BLANK.join(data.split(b"\r\n\r\n"))
+        if CR not in events:
+            return events  # each is of one line, as most are
+        data = data.replace(b"\r\n", b"\n")
+        return data.replace(b"\r", b"\n")
 
 
 def too_large(limit: int) -> WireError:
@@ -127,9 +117,20 @@ def too_large(limit: int) -> WireError:
     return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
 
 
-def is_opening(start: bytes) -> bool:
-    """Whether the start of an event ends in its first data line's `data: `."""
-    return start.endswith(DATA) and start.count(b"data:") == 1 and start[-7:-6] in (b"", b"\n")
+def plain(pieces: list[bytes]) -> list[bytes]:
+    """The data of events without their opening. One that still holds a line end is not of one line, or not one event."""
+    found: list[bytes] = []
+    for piece in pieces:
+        if LF in piece:
+            found += taken_apart(DATA + piece)
+        else:
+            found.append(piece)
+    return found
+
+
+def taken_apart(text: bytes) -> list[bytes]:
+    """The data of each event that has some."""
+    return [data for event in text.split(BLANK) if (data := event_data(event)) is not None]
 
 
 def event_data(event: bytes) -> bytes | None:

@@ -1,5 +1,7 @@
 """The shell around every streamed answer: events in, deltas out, one way to end. Pure; it never raises on input."""
 
+from collections.abc import Iterator
+from operator import length_hint
 from typing import Protocol
 
 import msgspec
@@ -21,8 +23,8 @@ FRAMINGS: dict[str, type[SseReader] | type[EventStreamReader]] = {"sse": SseRead
 class Events(Protocol):
     """A wire's reading of its events, one after the other."""
 
-    def read(self, frame: bytes, found: list[Delta]) -> bool:
-        """Add the deltas of one event; True when it was the last one. Decoding errors may pass."""
+    def read(self, frames: Iterator[bytes], found: list[Delta]) -> bool:
+        """Add the deltas of these events; True, and no more are taken, at the last one. Decoding errors may pass."""
         ...
 
     def end(self) -> list[Delta] | None:
@@ -74,13 +76,13 @@ class StreamDecoder:
         return found
 
     def _read(self, frames: list[bytes], found: list[Delta]) -> None:
-        read = self._events.read
-        for frame in frames:
+        left = iter(frames)
+        while not self._over:
             try:
-                if read(frame, found):
-                    self._over = True
-                    return
+                self._over = self._events.read(left, found)
+                return
             except BROKEN as error:
+                frame = frames[-1 - length_hint(left)]
                 if frame.strip() != END or isinstance(error, UnicodeDecodeError):
                     raise _not_ours(error, frame) from None
 

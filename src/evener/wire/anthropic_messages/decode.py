@@ -4,15 +4,39 @@ Rules (sheet 9): a signature is assigned, not appended; usage snapshots overwrit
 block's end; a stream without `message_stop` is truncated; unknown events are notices, unknown blocks are kept verbatim.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
+from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
 from evener.wire.anthropic_messages.citations import citations_in, read_citation
+from evener.wire.anthropic_messages.events import (
+    EVENTS,
+    PIECE,
+    PIECES,
+    Begun,
+    Cited,
+    Counted,
+    Counts,
+    Ended,
+    Finished,
+    Json,
+    Other,
+    Piece,
+    Ping,
+    Signature,
+    Started,
+    Stopped,
+    Text,
+    Thinking,
+    read_event,
+    read_other,
+)
 from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
@@ -38,28 +62,6 @@ NULL = b"null"
 Sealable = Literal["text", "reasoning", "call"]
 
 
-class _Delta(msgspec.Struct, gc=False):
-    type: str = ""
-    text: str = ""
-    partial_json: str = ""
-    thinking: str = ""
-    signature: str = ""
-    citation: msgspec.Raw = NOTHING
-    stop_reason: str | None = None
-    stop_sequence: str | None = None
-    stop_details: msgspec.Raw = NOTHING
-
-
-class _Event(msgspec.Struct, gc=False):
-    type: str = ""
-    index: int = 0
-    delta: _Delta | None = None
-    content_block: msgspec.Raw = NOTHING
-    message: msgspec.Raw = NOTHING
-    usage: msgspec.Raw = NOTHING
-    error: msgspec.Raw = NOTHING
-
-
 class _Message(msgspec.Struct):
     id: str = ""
     model: str = ""
@@ -68,29 +70,8 @@ class _Message(msgspec.Struct):
     stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_details: msgspec.Raw = NOTHING
-    usage: msgspec.Raw = NOTHING
+    usage: Counted = msgspec.UNSET
     error: msgspec.Raw = NOTHING
-
-
-class _Block(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
-    input: msgspec.Raw = NOTHING
-
-
-class _Details(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens: int | None = None
-    output_tokens_details: _Details | None = None
 
 
 class _Refusal(msgspec.Struct):
@@ -98,10 +79,8 @@ class _Refusal(msgspec.Struct):
     explanation: str | None = None
 
 
-_events = msgspec.json.Decoder(_Event)
 _messages = msgspec.json.Decoder(_Message)
-_blocks = msgspec.json.Decoder(_Block)
-_usages = msgspec.json.Decoder(_Usage | None)
+_words = msgspec.json.Decoder(str)
 _refusals = msgspec.json.Decoder(_Refusal | None)
 
 
@@ -117,72 +96,78 @@ class _Open(msgspec.Struct):
 class _Turn:
     """What is known of the answer so far; turns its blocks into deltas."""
 
+    __slots__ = ("open", "usage")
+
     def __init__(self) -> None:
         self.open: dict[int, _Open] = {}
-        self.usage = _Usage()
-        self.stop = ("", "")
+        self.usage: Counts | None = None
 
-    def begin(self, index: int, raw: msgspec.Raw) -> list[d.Delta]:
+    def begin(self, index: int, own: dict[str, msgspec.Raw], found: list[d.Delta]) -> None:
         """A block begins, with whatever it already holds."""
-        block = _blocks.decode(raw)
-        opened = self.open[index] = _Open(block.type, fields(raw))
-        match block.type:
-            case "text":
-                found: list[d.Delta] = [d.TextDelta(index, block.text)] if block.text else []
-                for citation in citations_in(opened.own.get("citations")):
-                    found += self.cite(index, citation)
-                return found
-            case "thinking":
-                return [d.ReasoningDelta(index, block.thinking)]
-            case "tool_use":
-                return [d.CallStarted(index, block.id, block.name)]
-            case _:
-                return []
+        kind = _word(own, "type")
+        self.open[index] = _Open(kind, own)
+        if kind == "tool_use":
+            found.append(d.CallStarted(index, _word(own, "id"), _word(own, "name")))
+        elif kind == "text":
+            if text := _word(own, "text"):
+                found.append(d.TextDelta(index, text))
+            for citation in citations_in(own.get("citations")):
+                found.append(self.cite(index, citation))
+        elif kind == "thinking":
+            found.append(d.ReasoningDelta(index, _word(own, "thinking")))
 
-    def cite(self, index: int, raw: msgspec.Raw) -> list[d.Delta]:
+    def cite(self, index: int, raw: msgspec.Raw) -> d.Delta:
         opened = self.open.get(index)
         if opened is None:
-            return [d.Notice("citation without a block", bytes(raw).decode())]
+            return d.Notice("citation without a block", bytes(raw).decode())
         opened.citations.append(raw.copy())
-        return [d.CitationAdded(index, read_citation(raw))]
+        return d.CitationAdded(index, read_citation(raw))
 
-    def end(self, index: int) -> list[d.Delta]:
+    def end(self, index: int, found: list[d.Delta]) -> None:
         """A block is complete."""
         opened = self.open.pop(index, None)
         if opened is None:
-            return []
+            return
+        own = opened.own
         match opened.kind:
-            case "text":
-                opened.own["citations"] = msgspec.Raw(dumps(opened.citations) if opened.citations else NULL)
-                return _sealed(index, "text", opened.own, ("type", "text"))
-            case "thinking":
-                return _sealed(index, "reasoning", opened.own, ("type", "thinking"))
-            case "redacted_thinking":
-                return _sealed(index, "reasoning", opened.own, ("type",))
             case "tool_use":
-                seal = _sealed(index, "call", opened.own, ("type", "id", "name", "input"))
-                return [*seal, d.CallEnded(index, _arguments(opened))]
+                _seal(index, "call", own, ("type", "id", "name", "input"), found)
+                found.append(d.CallEnded(index, _arguments(opened)))
+            case "text":
+                own["citations"] = msgspec.Raw(dumps(opened.citations) if opened.citations else NULL)
+                _seal(index, "text", own, ("type", "text"), found)
+            case "thinking":
+                _seal(index, "reasoning", own, ("type", "thinking"), found)
+            case "redacted_thinking":
+                _seal(index, "reasoning", own, ("type",), found)
             case _:
-                return [_hosted(index, opened)]
+                found.append(_hosted(index, opened))
 
-    def count(self, raw: msgspec.Raw) -> d.UsageReported:
+    def count(self, stated: Counted, found: list[d.Delta]) -> None:
         """A usage snapshot: what it states replaces what was known."""
-        new, old = _usages.decode(raw) or _Usage(), self.usage
-        self.usage = _Usage(
-            _or(new.input_tokens, old.input_tokens),
-            _or(new.cache_creation_input_tokens, old.cache_creation_input_tokens),
-            _or(new.cache_read_input_tokens, old.cache_read_input_tokens),
-            _or(new.output_tokens, old.output_tokens),
-            new.output_tokens_details or old.output_tokens_details,
-        )
-        return d.UsageReported(_usage(self.usage))
+        if stated is msgspec.UNSET:
+            return
+        new, old = stated or Counts(), self.usage
+        if old is not None:
+            if new.input_tokens is None:
+                new.input_tokens = old.input_tokens
+            if new.cache_creation_input_tokens is None:
+                new.cache_creation_input_tokens = old.cache_creation_input_tokens
+            if new.cache_read_input_tokens is None:
+                new.cache_read_input_tokens = old.cache_read_input_tokens
+            if new.output_tokens is None:
+                new.output_tokens = old.output_tokens
+            new.output_tokens_details = new.output_tokens_details or old.output_tokens_details
+        self.usage = new
+        found.append(d.UsageReported(_usage(new)))
 
 
-def _or(new: int | None, old: int | None) -> int | None:
-    return old if new is None else new
+def _word(own: dict[str, msgspec.Raw], name: str) -> str:
+    raw = own.get(name)
+    return "" if raw is None else _words.decode(raw)
 
 
-def _usage(read: _Usage) -> Usage:
+def _usage(read: Counts) -> Usage:
     """Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
     uncached, written, cached = (
         read.input_tokens or 0,
@@ -193,12 +178,11 @@ def _usage(read: _Usage) -> Usage:
     return Usage(uncached + written + cached, uncached, cached, written, read.output_tokens or 0, thought or 0)
 
 
-def _sealed(index: int, block: Sealable, own: dict[str, msgspec.Raw], ours: tuple[str, ...]) -> list[d.Delta]:
+def _seal(index: int, block: Sealable, own: dict[str, msgspec.Raw], ours: tuple[str, ...], found: list[d.Delta]) -> None:
     kept = {name: value for name, value in own.items() if name not in ours and bytes(value) != NULL}
-    if not kept:
-        return []
-    data = dumps(kept).decode()
-    return [d.SealAdded(index, block, data, seal_name(data) if block == "reasoning" else "")]
+    if kept:
+        data = dumps(kept).decode()
+        found.append(d.SealAdded(index, block, data, seal_name(data) if block == "reasoning" else ""))
 
 
 def _arguments(opened: _Open) -> str:
@@ -245,10 +229,9 @@ def _whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = [d.Started(message.id, message.model)]
     try:
         for index, raw in enumerate(message.content):
-            found += turn.begin(index, raw)
-            found += turn.end(index)
-        if message.usage:
-            found.append(turn.count(message.usage))
+            turn.begin(index, fields(raw), found)
+            turn.end(index, found)
+        turn.count(message.usage, found)
         found.append(_stop(message.stop_reason or "", message.stop_sequence or "", message.stop_details))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"Expected Anthropic content blocks: {error}. Is this endpoint of that wire?") from None
@@ -261,86 +244,93 @@ def decoder(quirks: Quirks) -> StreamDecoder:
 
 
 class _Events:
+    __slots__ = ("_stopped", "_turn")
+
     def __init__(self) -> None:
         self._turn = _Turn()
         self._stopped: d.Stopped | None = None
-        self._over = False
 
-    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """One event; `message_stop` and errors are the last."""
-        event = _events.decode(frame)
-        delta = event.delta
-        if delta is None or event.type != "content_block_delta":
-            found += self._rare(event, frame)
-            return self._over
-        match delta.type:
-            case "text_delta":
-                found.append(d.TextDelta(event.index, delta.text))
-            case "thinking_delta":
-                found.append(d.ReasoningDelta(event.index, delta.thinking))
-            case "input_json_delta" if opened := self._turn.open.get(event.index):
-                opened.pieces.append(delta.partial_json)
-                if opened.kind == "tool_use":
-                    found.append(d.ArgumentsDelta(event.index, delta.partial_json))
-            case _:
-                found += self._delta(event.index, delta, frame)
+    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
+        """Events; `message_stop` and errors are the last."""
+        for frame in frames:
+            try:
+                event = read_event(frame)
+            except msgspec.ValidationError:
+                if self._other(frame, found):
+                    return True
+                continue
+            if type(event) is Piece:
+                delta = event.delta
+                if type(delta) is Text:
+                    found.append(TextDelta(event.index, delta.text))
+                elif type(delta) is Thinking:
+                    found.append(ReasoningDelta(event.index, delta.thinking))
+                else:
+                    self._piece(event.index, delta, frame, found)
+            elif self._rare(event, found):
+                return True
         return False
 
     def end(self) -> None:
         """Without `message_stop` a turn is never complete."""
 
-    def _delta(self, index: int, delta: _Delta, frame: bytes) -> list[d.Delta]:
+    def _piece(self, index: int, delta: Json | Signature | Cited, frame: bytes, found: list[d.Delta]) -> None:
+        """A piece that belongs to what has begun."""
         opened = self._turn.open.get(index)
-        match delta.type:
-            case "signature_delta" if opened:
-                opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
-                return []
-            case "citations_delta":
-                return self._turn.cite(index, delta.citation)
-            case _ if opened and opened.kind not in ("text", "thinking", "tool_use"):
-                added = fields(fields(frame)["delta"])
-                opened.own |= {name: value.copy() for name, value in added.items() if name != "type"}
-                return []
-            case _:
-                return [d.Notice(delta.type, frame.decode())]
+        if type(delta) is Cited:
+            found.append(self._turn.cite(index, delta.citation))
+        elif opened is None:
+            found.append(d.Notice("input_json_delta" if type(delta) is Json else "signature_delta", frame.decode()))
+        elif type(delta) is Signature:
+            opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
+        else:
+            opened.pieces.append(delta.partial_json)
+            if opened.kind == "tool_use":
+                found.append(ArgumentsDelta(index, delta.partial_json))
 
-    def _rare(self, event: _Event, frame: bytes) -> list[d.Delta]:
-        match event.type:
-            case "content_block_start":
-                return self._turn.begin(event.index, event.content_block.copy())
-            case "content_block_stop":
-                return self._turn.end(event.index)
-            case "message_start":
-                return self._start(event.message)
-            case "message_delta":
-                return self._finish(event)
-            case "message_stop":
-                return self._stop()
-            case "ping":
-                return []
-            case _ if event.type == "error" or event.error:
-                return self._error(frame)
-            case _:
-                return [d.Notice(event.type, frame.decode())]
+    def _rare(self, event: Begun | Ended | Started | Finished | Stopped | Ping, found: list[d.Delta]) -> bool:
+        turn = self._turn
+        if type(event) is Begun:
+            turn.begin(event.index, event.content_block, found)
+        elif type(event) is Ended:
+            turn.end(event.index, found)
+        elif type(event) is Started:
+            message = event.message
+            found.append(d.Started(message.id, message.model))
+            turn.count(message.usage, found)
+        elif type(event) is Finished:
+            finish = event.delta
+            if finish and finish.stop_reason:
+                self._stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details)
+            turn.count(event.usage, found)
+        elif type(event) is Stopped:
+            for index in sorted(turn.open):
+                turn.end(index, found)
+            found.append(self._stopped or d.Stopped("other"))
+            return True
+        return False
 
-    def _start(self, raw: msgspec.Raw) -> list[d.Delta]:
-        message = _messages.decode(raw)
-        counted = [self._turn.count(message.usage)] if message.usage else []
-        return [d.Started(message.id, message.model), *counted]
+    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """An event, or a piece of a block, that nobody here knows; True when it is an error."""
+        event = read_other(frame)
+        if event.type in EVENTS or (event.type == PIECE and event.delta and event.delta.type in PIECES):
+            read_event(frame)  # says what is wrong with it
+        if event.type == PIECE:
+            self._unknown(event, frame, found)
+        elif event.type == "error" or event.error:
+            complaint = complaint_of(frame)
+            unread = WireError("The stream reported an error that is not of Anthropic's shape.")
+            found.append(d.Failed(typed(complaint, {}) if complaint else unread))
+            return True
+        else:
+            found.append(d.Notice(event.type, frame.decode()))
+        return False
 
-    def _finish(self, event: _Event) -> list[d.Delta]:
-        if event.delta and event.delta.stop_reason:
-            self._stopped = _stop(event.delta.stop_reason, event.delta.stop_sequence or "", event.delta.stop_details)
-        return [self._turn.count(event.usage)] if event.usage else []
-
-    def _stop(self) -> list[d.Delta]:
-        self._over = True
-        ended = [delta for index in sorted(self._turn.open) for delta in self._turn.end(index)]
-        return [*ended, self._stopped or d.Stopped("other")]
-
-    def _error(self, frame: bytes) -> list[d.Delta]:
-        complaint = complaint_of(frame)
-        self._over = True
-        if complaint is None:
-            return [d.Failed(WireError("The stream reported an error that is not of Anthropic's shape."))]
-        return [d.Failed(typed(complaint, {}))]
+    def _unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
+        """A piece of a kind of its own: it belongs to a block that only this wire understands, or to nobody."""
+        opened = self._turn.open.get(event.index)
+        if event.delta and opened and opened.kind not in ("text", "thinking", "tool_use"):
+            added = fields(fields(frame)["delta"])
+            opened.own |= {name: value.copy() for name, value in added.items() if name != "type"}
+        else:
+            found.append(d.Notice(event.delta.type if event.delta else event.type, frame.decode()))

@@ -5,13 +5,14 @@ is signed: that is a part of its own. Calls come whole, often without an id, and
 snapshots, the last one counts. There is no end mark: a turn is complete when a finish reason was seen and the bytes have ended.
 """
 
-from collections.abc import Sequence
-from typing import Generic, Literal, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
 from evener.errors import EvenerError, TruncatedStream, WireError
 from evener.transcript import delta as d
+from evener.transcript.delta import ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
 from evener.wire.assembler import assemble
@@ -28,7 +29,6 @@ from evener.wire.text import dumps, fields
 __all__ = ["decode", "decoder"]
 
 NOTHING = msgspec.Raw(b"")
-C = TypeVar("C")
 HALF = {"partialArgs", "willContinue"}
 """What a call has that is not whole; only asked for by those who put it together themselves."""
 THOUGHT = '{"thought":true}'
@@ -104,8 +104,8 @@ class _Candidate(msgspec.Struct):
 
 class _Usage(msgspec.Struct, gc=False):
     promptTokenCount: int | None = None  # noqa: N815
-    cachedContentTokenCount: int | None = None  # noqa: N815
     candidatesTokenCount: int | None = None  # noqa: N815
+    cachedContentTokenCount: int | None = None  # noqa: N815
     thoughtsTokenCount: int | None = None  # noqa: N815
     toolUsePromptTokenCount: int | None = None  # noqa: N815
 
@@ -115,8 +115,20 @@ class _Feedback(msgspec.Struct):
     blockReasonMessage: str | None = None  # noqa: N815
 
 
-class _Chunk(msgspec.Struct, Generic[C], gc=False):
-    candidates: list[C] | None = None
+class _PlainChunk(msgspec.Struct, gc=False):
+    """A chunk as most are: of one plain candidate, and no error."""
+
+    candidates: tuple[_Plain]
+    usageMetadata: _Usage | None = None  # noqa: N815
+    modelVersion: str | None = None  # noqa: N815
+    responseId: str | None = None  # noqa: N815
+    error: None = None
+
+
+class _Chunk(msgspec.Struct):
+    """Any chunk."""
+
+    candidates: list[_Candidate] | None = None
     usageMetadata: _Usage | None = None  # noqa: N815
     promptFeedback: _Feedback | None = None  # noqa: N815
     modelVersion: str | None = None  # noqa: N815
@@ -129,8 +141,8 @@ class _Blob(msgspec.Struct):
     mimeType: str = ""  # noqa: N815
 
 
-_plain = msgspec.json.Decoder(_Chunk[_Plain])
-_chunks = msgspec.json.Decoder(_Chunk[_Candidate])
+read_plain = msgspec.json.Decoder(_PlainChunk).decode
+_chunks = msgspec.json.Decoder(_Chunk)
 _parts = msgspec.json.Decoder(_Part)
 _calls = msgspec.json.Decoder(_AnyCall)
 _blobs = msgspec.json.Decoder(_Blob)
@@ -148,19 +160,17 @@ class _Turn:
 
     def part(self, part: _Part, found: list[d.Delta]) -> None:
         """A part that is text or a call."""
-        text = part.text or ""
-        kind = "reasoning" if part.thought else "text"
         if part.functionCall:
             self._call(part.functionCall, _call_seal(part.functionCall, part), found)
         elif part.thoughtSignature:
             beside = {"thought": True, SIGNATURE: part.thoughtSignature} if part.thought else {SIGNATURE: part.thoughtSignature}
-            self._sealed(kind, text, dumps(beside).decode(), found)
-        elif text:
-            if self.open != kind:
-                self._next(kind)
-                if part.thought:
-                    found.append(d.SealAdded(self.index, "reasoning", THOUGHT))
-            self._show(kind, text, found)
+            self._sealed("reasoning" if part.thought else "text", part.text or "", dumps(beside).decode(), found)
+        elif part.text and part.thought:
+            if self.open != "reasoning":
+                found.append(d.SealAdded(self._next("reasoning"), "reasoning", THOUGHT))
+            found.append(ReasoningDelta(self.index, part.text))
+        elif part.text:
+            self._say(part.text, self.index if self.open == "text" else self._next("text"), found)
 
     def any_part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """A part of any kind. What nobody here knows is kept as it is."""
@@ -200,19 +210,18 @@ class _Turn:
         self.open = kind
         return self.index
 
-    def _show(self, kind: str, text: str, found: list[d.Delta]) -> None:
-        if kind == "reasoning":
-            found.append(d.ReasoningDelta(self.index, text))
-        else:
-            found.append(d.TextDelta(self.index, text))
-            self.said.append((self.index, text))
+    def _say(self, text: str, index: int, found: list[d.Delta]) -> None:
+        found.append(TextDelta(index, text))
+        self.said.append((index, text))
 
-    def _sealed(self, kind: str, text: str, seal: str, found: list[d.Delta]) -> None:
+    def _sealed(self, kind: Literal["text", "reasoning"], text: str, seal: str, found: list[d.Delta]) -> None:
         """Text with fields of its own: a block that nothing is added to."""
-        self._next("")
-        if text:
-            self._show(kind, text, found)
-        found.append(d.SealAdded(self.index, "reasoning" if kind == "reasoning" else "text", seal))
+        index = self._next("")
+        if text and kind == "text":
+            self._say(text, index, found)
+        elif text:
+            found.append(ReasoningDelta(index, text))
+        found.append(d.SealAdded(index, kind, seal))
 
     def _call(self, call: "_Call | _AnyCall", seal: str, found: list[d.Delta]) -> None:
         index = self._next("")
@@ -260,7 +269,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = []
     try:
         for raw in as_list(msgspec.Raw(body.strip())):
-            if events.read(bytes(raw), found):
+            if events.read(iter((bytes(raw),)), found):
                 return found
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         start = body[:60].decode(errors="replace")
@@ -286,24 +295,27 @@ class _Events:
         self._finish: tuple[str, str] | None = None
         self._counts: _Usage | None = None
 
-    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """One chunk; only an error is the last."""
-        try:
-            chunk = _plain.decode(frame)
-        except msgspec.ValidationError:
-            return self._rare(frame, found)
-        if chunk.error or not chunk.candidates or len(chunk.candidates) > 1:
-            return self._rare(frame, found)
-        if not self.begun:
-            self._begin(chunk, found)
-        candidate = chunk.candidates[0]
-        if candidate.content and candidate.content.parts:
-            for part in candidate.content.parts:
-                self._turn.part(part, found)
-        if candidate.finishReason:
-            self._finish = (candidate.finishReason, "")
-        if chunk.usageMetadata:
-            self._counts = chunk.usageMetadata
+    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
+        """Chunks; only an error is the last."""
+        turn = self._turn
+        for frame in frames:
+            try:
+                chunk = read_plain(frame)
+            except msgspec.ValidationError:
+                if self._rare(frame, found):
+                    return True
+                continue
+            if not self.begun:
+                self._begin(chunk.responseId, chunk.modelVersion, chunk.usageMetadata, found)
+            (candidate,) = chunk.candidates
+            content = candidate.content
+            if content and content.parts:
+                for part in content.parts:
+                    turn.part(part, found)
+            if candidate.finishReason:
+                self._finish = (candidate.finishReason, "")
+            if chunk.usageMetadata:
+                self._counts = chunk.usageMetadata
         return False
 
     def _rare(self, frame: bytes, found: list[d.Delta]) -> bool:
@@ -312,8 +324,9 @@ class _Events:
         if chunk.error and chunk.error != NOBODYS:
             found.append(d.Failed(_error(frame)))
             return True
-        if not self.begun:
-            self._begin(chunk, found)
+        stated = (chunk.candidates, chunk.usageMetadata, chunk.promptFeedback, chunk.responseId, chunk.modelVersion)
+        if not self.begun and stated.count(None) < len(stated):
+            self._begin(chunk.responseId, chunk.modelVersion, chunk.usageMetadata, found)
         feedback = chunk.promptFeedback
         if chunk.candidates:
             others = _others(frame) if any(candidate.index for candidate in chunk.candidates) else ()
@@ -345,14 +358,12 @@ class _Events:
             return d.Stopped("tools", reason, detail)
         return d.Stopped("done" if reason == "STOP" else STOPS.get(reason, "other"), reason, detail)
 
-    def _begin(self, chunk: "_Chunk[_Plain] | _Chunk[_Candidate]", found: list[d.Delta]) -> None:
-        stated = (chunk.candidates, chunk.usageMetadata, chunk.promptFeedback, chunk.responseId, chunk.modelVersion)
-        self.begun = any(one is not None for one in stated)
-        if self.begun:
-            self._turn.id = chunk.responseId or ""
-            found.append(d.Started(self._turn.id, chunk.modelVersion or ""))
-            self._counts = chunk.usageMetadata
-            found += self.counted()
+    def _begin(self, id: str | None, model: str | None, counts: _Usage | None, found: list[d.Delta]) -> None:
+        self.begun = True
+        self._turn.id = id or ""
+        found.append(d.Started(self._turn.id, model or ""))
+        self._counts = counts
+        found += self.counted()
 
     def _candidate(self, candidate: _Candidate, found: list[d.Delta]) -> None:
         for raw in (candidate.content.parts if candidate.content else None) or ():

@@ -54,10 +54,10 @@ class Choice(msgspec.Struct, gc=False):
 
     index: int | None = None
     delta: Message | None = None
-    message: Message | None = None
+    logprobs: Some = None
     finish_reason: str | None = None
     native_finish_reason: str | None = None
-    logprobs: Some = None
+    message: Message | None = None
     usage: Object = None
     error: Some = None
 

@@ -41,17 +41,12 @@ def read_usage(raw: bytes, *, apart: bool) -> Usage:
     """The counts in neutral words. `apart`: reasoning is not in the output count."""
     read = _usages.decode(raw)
     prompt, output = read.prompt_tokens_details or _Prompt(), read.completion_tokens_details or _Output()
-    total = _first(read.prompt_tokens)
-    cached = _first(prompt.cached_tokens, read.prompt_cache_hit_tokens, read.cached_tokens, read.num_cached_tokens)
-    written = _first(prompt.cache_write_tokens)
-    said = _first(read.completion_tokens)
-    thought = _first(output.reasoning_tokens, read.reasoning_tokens)
+    total = int(read.prompt_tokens or 0)
+    cached = int(prompt.cached_tokens or read.prompt_cache_hit_tokens or read.cached_tokens or read.num_cached_tokens or 0)
+    written = int(prompt.cache_write_tokens or 0)
+    said = int(read.completion_tokens or 0)
+    thought = int(output.reasoning_tokens or read.reasoning_tokens or 0)
     if apart:
-        whole = max(said + thought, _first(read.total_tokens) - total)
+        whole = max(said + thought, int(read.total_tokens or 0) - total)
         said, thought = whole, thought or whole - said
     return Usage(total, max(0, total - cached - written), cached, written, said, thought)
-
-
-def _first(*counts: Count) -> int:
-    """The first count that is stated and not zero."""
-    return next((int(count) for count in counts if count), 0)

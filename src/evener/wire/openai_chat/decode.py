@@ -5,6 +5,8 @@ when a finish reason was seen or the stream says [DONE]; one that ends without e
 chunk after a 200. A chunk of a form nobody knows is a notice.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from evener.errors import WireError
@@ -41,7 +43,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
     found: list[d.Delta] = []
     events = _Events(quirks, whole=True)
     try:
-        events.read(body, found)
+        events.read(iter((body,)), found)
         closing = events.close()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         start = body[:60].decode(errors="replace")
@@ -69,24 +71,23 @@ class _Events:
         self._kept = tuple(name.encode() for name in quirks.answer_fields)
         self._place = quirks.usage_path[0].encode() if quirks.usage_path else b""
 
-    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """One chunk; the end mark and errors are the last."""
-        if frame[:1] == b"[" and frame.strip() == END:
-            found += self.close()
-            return True
-        chunk = read_chunk(frame) if self._started else self._open(frame, found)
-        choices = chunk.choices
-        if choices and not chunk.error:
-            self.answered = True
-            for choice in choices:
-                if choice.index:
-                    found.append(d.Notice("another choice", frame.decode()))
-                elif self._choice(choice, frame, found):
+    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
+        """Chunks; the end mark and errors are the last."""
+        for frame in frames:
+            try:
+                chunk = read_chunk(frame) if self._started else self._open(frame, found)
+            except msgspec.DecodeError:
+                if frame.strip() != END:
+                    raise
+                found += self.close()
+                return True
+            if chunk.choices and not chunk.error:
+                if self._choices(chunk.choices, frame, found):
                     return True
-        elif self._bare(chunk, frame, found):
-            return True
-        if chunk.usage or self._place or chunk.moderation or chunk.prompt_filter_results:
-            self._beside(chunk, frame, found)
+            elif self._bare(chunk, frame, found):
+                return True
+            if chunk.usage or self._place or chunk.moderation or chunk.prompt_filter_results:
+                self._beside(chunk, frame, found)
         return False
 
     def end(self) -> list[d.Delta] | None:
@@ -106,19 +107,22 @@ class _Events:
             found.append(d.Started(chunk.id or "", chunk.model or ""))
         return chunk
 
-    def _choice(self, choice: Choice, frame: bytes, found: list[d.Delta]) -> bool:
+    def _choices(self, choices: list[Choice], frame: bytes, found: list[d.Delta]) -> bool:
+        self.answered = True
         turn = self._turn
-        said = choice.delta or choice.message
-        if said is not None:
-            turn.add(said, found, whole=self._whole)
-        if choice.finish_reason:
-            turn.ended(choice.finish_reason, choice.native_finish_reason or "")
-        for name in self._kept:
-            if name in frame:
+        for choice in choices:
+            if choice.index:
+                found.append(d.Notice("another choice", frame.decode()))
+                continue
+            said = choice.delta or choice.message
+            if said is not None:
+                turn.add(said, found, self._whole)
+            if choice.finish_reason:
+                turn.ended(choice.finish_reason, choice.native_finish_reason or "")
+            if self._kept:
                 self._keep(frame)
-                break
-        if choice.usage or choice.logprobs or choice.error:
-            return self._beside_choice(choice, found)
+            if (choice.usage or choice.logprobs or choice.error) and self._beside_choice(choice, found):
+                return True
         return False
 
     def _beside_choice(self, choice: Choice, found: list[d.Delta]) -> bool:
@@ -133,6 +137,12 @@ class _Events:
         return True
 
     def _keep(self, frame: bytes) -> None:
+        """Fields of the message that must go back as they came, if this chunk has some."""
+        for name in self._kept:
+            if name in frame:
+                break
+        else:
+            return
         read = _raw_chunks.decode(frame).choices[0]
         self._turn.keep(read.delta or read.message or {}, self._quirks.answer_fields, whole=self._whole)
 
@@ -141,8 +151,10 @@ class _Events:
         if chunk.error:
             found.append(_failed(frame))
             return True
+        if chunk.usage or chunk.choices is not None:
+            return False
         kind = read_opening(frame).object or ""
-        if kind.startswith("chat.completion") or chunk.usage or "choices" in fields(frame):
+        if kind.startswith("chat.completion") or "choices" in fields(frame):
             return False
         complaint = complaint_of(frame)
         found.append(d.Failed(typed(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))

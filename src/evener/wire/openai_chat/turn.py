@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from evener.transcript import delta as d
+from evener.transcript.delta import ReasoningDelta, TextDelta
 from evener.transcript.reply import StopReason
 from evener.wire.names import made_id
 from evener.wire.openai_chat.chunks import Call, Function, Message, is_there
@@ -68,24 +69,25 @@ class Turn:
         self._kinds: dict[int, str] = {}  # of every slot that takes a seal, but calls
         self._seals: dict[int, dict[str, msgspec.Raw]] = {}
         self._tags = Tags() if quirks.think_tags else None
-        self._details = Details()
-        self._speech = Speech()
+        self._details: Details | None = None
+        self._speech: Speech | None = None
         self._executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
 
-    def add(self, said: Message, found: list[d.Delta], *, whole: bool = False) -> None:
+    def add(self, said: Message, found: list[d.Delta], whole: bool) -> None:
         """Take a message in, or a delta of one."""
         thought = said.reasoning_content or said.reasoning
         if said.reasoning_details:
+            self._details = self._details or Details()
             readable = self._details.add(said.reasoning_details, whole=whole)
             thought = thought or readable
             self._kinds[REASONING] = "reasoning"
         if thought:
             self._kinds[REASONING] = "reasoning"
-            found.append(d.ReasoningDelta(REASONING, thought))
+            found.append(ReasoningDelta(REASONING, thought))
         text = said.content
         if text:
-            if self._kind == "text" and self._tags is None and isinstance(text, str):
-                found.append(d.TextDelta(self._place, text))
+            if self._kind == "text" and self._tags is None and type(text) is str:
+                found.append(TextDelta(self._place, text))
             else:
                 self._content(text, found)
         if said.tool_calls:
@@ -114,15 +116,18 @@ class Turn:
         found: list[d.Delta] = []
         for kind, piece in self._tags.close() if self._tags else ():
             self._piece(kind, piece, found)
-        sort, sound = self._speech.sound()
-        found += [d.MediaAdded(MEDIA, sort, sound)] if sound else []
+        sort, sound = self._speech.sound() if self._speech else ("", "")
+        if sound:
+            found.append(d.MediaAdded(MEDIA, sort, sound))
         if self._executed:
             told = msgspec.Raw(dumps({"executed_tools": list(self._executed.values())}))
             found.append(d.HostedAdded(HOSTED, hosted_block(told)))
         self._sealed(found)
-        found += (d.CallEnded(call.slot, "".join(call.pieces) or "{}") for call in self.calls)
+        for call in self.calls:
+            found.append(d.CallEnded(call.slot, "".join(call.pieces) or "{}"))
         native = self.native if self.native != self.finish else ""
-        return [*found, d.Stopped(self._why(), self.finish, native)]
+        found.append(d.Stopped(self._why(), self.finish, native))
+        return found
 
     def _why(self) -> StopReason:
         known = STOPS.get(self.finish, "other")
@@ -132,14 +137,22 @@ class Turn:
 
     def _sealed(self, found: list[d.Delta]) -> None:
         """A seal for each block that has fields of its own; those of the message ride on the first."""
-        self._seals[REASONING] = self._details.sealed()
-        self._seals[REFUSED] = {FIELD: msgspec.Raw(REFUSAL)}
-        self._seals[SPOKEN] = self._speech.sealed()
+        seals = self._seals
+        if self._details:
+            seals[REASONING] = self._details.sealed()
+        if REFUSED in self._kinds:
+            seals[REFUSED] = {FIELD: msgspec.Raw(REFUSAL)}
+        if self._speech:
+            seals[SPOKEN] = self._speech.sealed()
+        for call in self.calls:
+            if call.own:
+                seals[call.slot] = call.own
+        if not seals and not self.fields:
+            return
         kinds = self._kinds | {call.slot: "call" for call in self.calls}
-        self._seals |= {call.slot: call.own for call in self.calls}
         message = self.fields
         for slot in sorted(kinds):
-            text = seal_text(self._seals.get(slot, {}), message)
+            text = seal_text(seals.get(slot, {}), message)
             message = {}
             if text:
                 found.append(d.SealAdded(slot, _sealable(kinds[slot]), text))
@@ -233,14 +246,19 @@ class Turn:
             found.append(d.TextDelta(REFUSED, said.refusal))
         for raw in said.annotations or ():
             found.append(d.CitationAdded(self._slot("text"), citation(raw)))
-        words = self._speech.add(dumps(said.audio)) if said.audio else ""
-        if words:
-            self._kinds[SPOKEN] = "text"
-            found.append(d.TextDelta(SPOKEN, words))
+        if said.audio:
+            self._add_speech(dumps(said.audio), found)
         if said.function_call and (said.function_call.name or said.function_call.arguments):
             self._call(Call(LEGACY, function=said.function_call), None, found)
         for raw in said.executed_tools or ():
             self._executed[bytes(fields(raw).get("index", b"")) or bytes(raw)] = raw.copy()
+
+    def _add_speech(self, raw: bytes, found: list[d.Delta]) -> None:
+        self._speech = self._speech or Speech()
+        words = self._speech.add(raw)
+        if words:
+            self._kinds[SPOKEN] = "text"
+            found.append(d.TextDelta(SPOKEN, words))
 
 
 def _named(own: dict[str, msgspec.Raw], names: Sequence[str]) -> dict[str, msgspec.Raw]:

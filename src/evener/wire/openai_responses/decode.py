@@ -5,10 +5,15 @@ truth in `output_item.done` (also what a clone did not stream); usage stands in 
 terminal event is truncated.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+
 import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
+from evener.transcript.delta import ArgumentsDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
@@ -25,6 +30,8 @@ __all__ = ["PARTS", "decode", "decoder"]
 
 NOTHING = msgspec.Raw(b"")
 NULL = b"null"
+EMPTY = (NULL, b"[]")
+Raws = dict[str, msgspec.Raw]
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 STATUS: dict[str, StopReason] = {
     "cancelled": "cancelled",
@@ -54,6 +61,7 @@ REPEATED = (
     "response.custom_tool_call_input.",
     "response.shell_call",
     "response.in_progress",
+    "response.output_text.annotation.added",
     "response.queued",
     "response.compaction.",
     "keepalive",
@@ -97,16 +105,6 @@ class _Text(msgspec.Struct):
     text: str = ""
 
 
-class _Call(msgspec.Struct):
-    call_id: str = ""
-    name: str = ""
-    arguments: str | None = None
-
-
-class _Message(msgspec.Struct):
-    content: Items = []
-
-
 class _Reasoned(msgspec.Struct):
     summary: list[_Text] | None = None
     content: list[_Text] | None = None
@@ -120,11 +118,11 @@ class _Part(msgspec.Struct):
     logprobs: msgspec.Raw = NOTHING
 
 
-_events = msgspec.json.Decoder(_Event)
+read_event = msgspec.json.Decoder(_Event).decode
 _names = msgspec.json.Decoder(_Named)
 _responses = msgspec.json.Decoder(_Response)
-_calls = msgspec.json.Decoder(_Call)
-_messages = msgspec.json.Decoder(_Message)
+_words = msgspec.json.Decoder(str | None)
+_items: msgspec.json.Decoder[Items] = msgspec.json.Decoder(Items)
 _reasoned = msgspec.json.Decoder(_Reasoned)
 _parts = msgspec.json.Decoder(_Part)
 
@@ -136,24 +134,15 @@ class _Turn:
     """What is known of the answer so far; turns its items into deltas."""
 
     def __init__(self) -> None:
-        self.shown: dict[int, list[str]] = {}
+        self.shown: defaultdict[int, list[str]] = defaultdict(list)
         self.parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
         self.calls: dict[int, tuple[str, str]] = {}
         self.refused = False
         self.done: set[int] = set()
 
-    def slot(self, item: int, part: int = 0) -> int:
-        """The number of a block within the reply: items may finish in another order than they stand in."""
-        return item * ROOM + part
-
-    def show(self, slot: int, text: str) -> str:
-        """Note that this much of a block was shown."""
-        self.shown.setdefault(slot, []).append(text)
-        return text
-
     def unsent(self, slot: int, text: str) -> str:
         """What of a block's whole text was not shown yet."""
-        shown = "".join(self.shown.get(slot, ()))
+        shown = "".join(self.shown[slot])
         return text[len(shown) :] if text.startswith(shown) else ""
 
     def think(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
@@ -161,79 +150,79 @@ class _Turn:
         if self.parts.get(slot, part) != part:
             text = PARTS + text
         self.parts[slot] = part
-        self.shown.setdefault(slot, []).append(text)
+        self.shown[slot].append(text)
         return d.ReasoningDelta(slot, text)
 
-    def begin(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+    def begin(self, number: int, own: Raws, found: list[d.Delta]) -> None:
         """An item begins."""
-        if _names.decode(raw).type != "function_call":
-            return []
-        call = _calls.decode(raw)
-        if self.calls.get(number) == (call.call_id, call.name):
-            return []
-        self.calls[number] = (call.call_id, call.name)
-        return [d.CallStarted(self.slot(number), call.call_id, call.name)]
+        if _word(own, "type") == "function_call":
+            call = (_word(own, "call_id"), _word(own, "name"))
+            if self.calls.get(number) != call:
+                self.calls[number] = call
+                found.append(d.CallStarted(number * ROOM, *call))
 
-    def end(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+    def end(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """An item is complete: whatever was not streamed of it follows now."""
         self.done.add(number)
-        named = _names.decode(raw)
-        match named.type:
-            case "message" if named.role in (None, "assistant"):  # a compaction hands the user's messages back, too
-                return self._message(number, raw)
-            case "reasoning":
-                return self._reasoning(number, raw)
-            case "function_call":
-                return self._call(number, raw)
-            case _:
-                return [d.HostedAdded(self.slot(number), hosted_block(raw))]
+        own = fields(raw)
+        kind = _word(own, "type")
+        if kind == "function_call":
+            self._call(number, own, found)
+        elif kind == "message" and _word(own, "role") in ("", "assistant"):  # a compaction hands the user's back, too
+            self._message(number, own, found)
+        elif kind == "reasoning":
+            self._reasoning(number, raw, own, found)
+        else:
+            found.append(d.HostedAdded(number * ROOM, hosted_block(raw)))
 
-    def _call(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
-        started = self.begin(number, raw)
-        slot = self.slot(number)
-        kept = _kept(fields(raw), ("type", "call_id", "name", "arguments"))
-        seal: list[d.Delta] = [d.SealAdded(slot, "call", dumps(kept).decode(), word(kept.get("id")))] if kept else []
-        return [*started, *seal, d.CallEnded(slot, _calls.decode(raw).arguments or "{}")]
+    def _call(self, number: int, own: Raws, found: list[d.Delta]) -> None:
+        self.begin(number, own, found)
+        slot = number * ROOM
+        kept = _kept(own, ("type", "call_id", "name", "arguments"))
+        if kept:
+            found.append(d.SealAdded(slot, "call", dumps(kept).decode(), word(kept.get("id"))))
+        found.append(d.CallEnded(slot, _word(own, "arguments") or "{}"))
 
-    def _reasoning(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
+    def _reasoning(self, number: int, raw: msgspec.Raw, own: Raws, found: list[d.Delta]) -> None:
         read = _reasoned.decode(raw)
-        slot = self.slot(number)
+        slot = number * ROOM
         text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())) if part.text)
         rest = self.unsent(slot, text)
-        found: list[d.Delta] = [d.ReasoningDelta(slot, rest)] if rest else []
-        kept = _kept(fields(raw), ("type",))
-        return [*found, d.SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id")))]
+        if rest:
+            found.append(d.ReasoningDelta(slot, rest))
+        kept = _kept(own, ("type",))
+        found.append(d.SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
 
-    def _message(self, number: int, raw: msgspec.Raw) -> list[d.Delta]:
-        item = _kept(fields(raw), ("type", "role", "content"))
-        found: list[d.Delta] = []
-        for place, part in enumerate(_messages.decode(raw).content):
-            found += self._part(self.slot(number, place), part, item)
-        return found
+    def _message(self, number: int, own: Raws, found: list[d.Delta]) -> None:
+        item = _kept(own, ("type", "role", "content"))
+        content = own.get("content")
+        for place, part in enumerate(_items.decode(content) if content is not None else ()):
+            self._part(number * ROOM + place, part, item, found)
 
-    def _part(self, slot: int, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> list[d.Delta]:
+    def _part(self, slot: int, raw: msgspec.Raw, item: Raws, found: list[d.Delta]) -> None:
         part = _parts.decode(raw)
         refusal = part.type == "refusal"
         self.refused = self.refused or refusal
         rest = self.unsent(slot, part.refusal if refusal else part.text)
-        found: list[d.Delta] = [d.TextDelta(slot, rest)] if rest else []
-        ours = ("refusal",) if refusal else ("type", "text", "logprobs")
-        own = {name: value for name, value in _kept(fields(raw), ours).items() if bytes(value) != b"[]"}
-        found += (d.CitationAdded(slot, read_citation(cited)) for cited in part.annotations or ())
+        if rest:
+            found.append(d.TextDelta(slot, rest))
+        own = _kept(fields(raw), ("refusal",) if refusal else ("type", "text", "logprobs"), EMPTY)
+        for cited in part.annotations or ():
+            found.append(d.CitationAdded(slot, read_citation(cited)))
         found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
-        if part.logprobs and bytes(part.logprobs) not in (NULL, b"[]"):
+        if part.logprobs and bytes(part.logprobs) not in EMPTY:
             found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
-        return found
 
-    def stop(self, response: _Response) -> list[d.Delta]:
+    def stop(self, response: _Response, found: list[d.Delta]) -> None:
         """The terminal state: usage, and why it ended."""
-        found: list[d.Delta] = [d.UsageReported(read_usage(response.usage))] if response.usage else []
+        if response.usage:
+            found.append(d.UsageReported(read_usage(response.usage)))
         if response.object == COMPACTED:
-            return [*found, d.Stopped("compacted", response.object)]
+            found.append(d.Stopped("compacted", response.object))
+            return
         status = response.status or "completed"
         reason = (response.incomplete_details.reason or "") if response.incomplete_details else ""
         found.append(d.Stopped(self._why(status, reason), reason or status))
-        return found
 
     def _why(self, status: str, reason: str) -> StopReason:
         if status == "completed":
@@ -241,8 +230,13 @@ class _Turn:
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
 
 
-def _kept(own: dict[str, msgspec.Raw], ours: tuple[str, ...]) -> dict[str, msgspec.Raw]:
-    return {name: value for name, value in own.items() if name not in ours and bytes(value) != NULL}
+def _kept(own: Raws, ours: tuple[str, ...], nothing: tuple[bytes, ...] = (NULL,)) -> Raws:
+    return {name: value for name, value in own.items() if name not in ours and bytes(value) not in nothing}
+
+
+def _word(own: Raws, name: str) -> str:
+    raw = own.get(name)
+    return "" if raw is None else _words.decode(raw) or ""
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
@@ -259,10 +253,11 @@ def _whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = [d.Started(response.id or "", response.model or "")]
     try:
         for number, raw in enumerate(response.output or ()):
-            found += turn.end(number, raw)
+            turn.end(number, raw, found)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"Expected Responses items: {error}. Is this endpoint of that wire?") from None
-    return [*found, *turn.stop(response)]
+    turn.stop(response, found)
+    return found
 
 
 def _raise_for(response: _Response, body: bytes) -> None:
@@ -279,92 +274,94 @@ def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's de
 
 
 class _Events:
+    __slots__ = ("_started", "_turn")
+
     def __init__(self) -> None:
         self._turn = _Turn()
         self._started = False
-        self._over = False
 
-    def read(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """One event; a terminal event and errors are the last."""
-        try:
-            event = _events.decode(frame)
-        except msgspec.ValidationError:
-            found.append(_notice(frame))
-            return False
-        match event.type:
-            case "response.output_text.delta":
-                slot = self._turn.slot(event.output_index, event.content_index)
-                found.append(d.TextDelta(slot, self._turn.show(slot, event.delta)))
-            case "response.function_call_arguments.delta":
-                found.append(d.ArgumentsDelta(self._turn.slot(event.output_index), event.delta))
-            case "response.reasoning_summary_text.delta":
-                found.append(self._turn.think(event.output_index * ROOM, event.summary_index, event.delta))
-            case "response.reasoning_text.delta":
-                found.append(self._turn.think(event.output_index * ROOM, -1 - event.content_index, event.delta))
-            case _:
-                found += self._event(event, frame)
-        return self._over
+    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
+        """Events; a terminal event and errors are the last."""
+        turn = self._turn
+        for frame in frames:
+            try:
+                event = read_event(frame)
+            except msgspec.ValidationError:
+                found.append(_notice(frame))
+                continue
+            kind = event.type
+            if kind == "response.output_text.delta":
+                slot = event.output_index * ROOM + event.content_index
+                turn.shown[slot].append(event.delta)
+                found.append(TextDelta(slot, event.delta))
+            elif kind == "response.function_call_arguments.delta":
+                found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
+            elif kind == "response.reasoning_summary_text.delta":
+                found.append(turn.think(event.output_index * ROOM, event.summary_index, event.delta))
+            elif kind == "response.reasoning_text.delta":
+                found.append(turn.think(event.output_index * ROOM, -1 - event.content_index, event.delta))
+            elif self._rare(event, frame, found):
+                return True
+        return False
 
     def end(self) -> None:
         """Without a terminal event a turn is never complete."""
 
-    def _event(self, event: _Event, frame: bytes) -> list[d.Delta]:
-        turn = self._turn
-        slot = (event.output_index, event.content_index)
-        match event.type:
-            case "response.refusal.delta":
-                place = turn.slot(*slot)
-                return [d.TextDelta(place, turn.show(place, event.delta))]
-            case "response.output_item.added":
-                return turn.begin(event.output_index, event.item)
-            case "response.output_item.done":
-                return turn.end(event.output_index, event.item)
-            case _:
-                return self._rare(event, frame)
+    def _rare(self, event: _Event, frame: bytes, found: list[d.Delta]) -> bool:
+        kind = event.type
+        if kind == "response.output_item.added":
+            self._turn.begin(event.output_index, fields(event.item), found)
+        elif kind == "response.output_item.done":
+            self._turn.end(event.output_index, event.item, found)
+        elif kind in TERMINAL:
+            self._end(kind, event.response, found)
+            return True
+        elif kind == "response.created":
+            self._start(_responses.decode(event.response), found)
+        elif kind == "response.refusal.delta":
+            slot = event.output_index * ROOM + event.content_index
+            self._turn.shown[slot].append(event.delta)
+            found.append(TextDelta(slot, event.delta))
+        elif kind == "error" or (event.error and bytes(event.error) != NULL):
+            found.append(_failed(frame))
+            return True
+        elif not is_repeated(kind):
+            found.append(d.Notice(kind, frame.decode()))
+        return False
 
-    def _rare(self, event: _Event, frame: bytes) -> list[d.Delta]:
-        match event.type:
-            case "response.created":
-                return self._start(_responses.decode(event.response))
-            case "response.output_text.annotation.added":
-                return []
-            case kind if kind in TERMINAL:
-                return self._end(kind, event.response)
-            case "error":
-                return self._error(frame)
-            case _ if event.error and bytes(event.error) != NULL:
-                return self._error(frame)
-            case kind if kind.startswith(REPEATED):
-                return []
-            case kind:
-                return [d.Notice(kind, frame.decode())]
-
-    def _start(self, response: _Response) -> list[d.Delta]:
+    def _start(self, response: _Response, found: list[d.Delta]) -> None:
         self._started = True
-        return [d.Started(response.id or "", response.model or "")]
+        found.append(d.Started(response.id or "", response.model or ""))
 
-    def _end(self, kind: str, raw: msgspec.Raw) -> list[d.Delta]:
-        self._over = True
+    def _end(self, kind: str, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         response = _responses.decode(raw)
         if kind == "response.failed" or (response.error and bytes(response.error) != NULL):
-            return self._error(bytes(raw))
-        rest = [] if self._started else self._start(response)
+            found.append(_failed(bytes(raw)))
+            return
+        if not self._started:
+            self._start(response, found)
         for number, item in enumerate(response.output or ()):
             if number not in self._turn.done:
-                rest += self._turn.end(number, item)
-        return [*rest, *self._turn.stop(response)]
+                self._turn.end(number, item, found)
+        self._turn.stop(response, found)
 
-    def _error(self, frame: bytes) -> list[d.Delta]:
-        self._over = True
-        complaint = complaint_of(frame)
-        if complaint is None:
-            return [d.Failed(WireError("The stream reported an error without a message. Ask again."))]
-        return [d.Failed(typed(complaint, {}))]
+
+def _failed(frame: bytes) -> d.Failed:
+    complaint = complaint_of(frame)
+    return d.Failed(
+        typed(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
+    )
+
+
+@lru_cache(maxsize=100)
+def is_repeated(kind: str) -> bool:
+    """Whether what an event of this name says is said again, or is of no use."""
+    return kind.startswith(REPEATED)
 
 
 def _notice(frame: bytes) -> d.Notice:
     """An event whose fields are not what we know by these names: a notice, unless it is one that must be understood."""
     name = _names.decode(frame).type
     if name in TERMINAL or name.startswith(("response.output_item.", "response.output_text.", "response.created")):
-        _events.decode(frame)
+        read_event(frame)
     return d.Notice(name, frame.decode())

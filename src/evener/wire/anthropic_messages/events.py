@@ -1,0 +1,177 @@
+"""What the events of a stream look like: typed, one form for each that is known. Pure."""
+
+from typing import final
+
+import msgspec
+
+__all__ = [
+    "EVENTS",
+    "PIECE",
+    "PIECES",
+    "Begun",
+    "Cited",
+    "Counted",
+    "Counts",
+    "Ended",
+    "Event",
+    "Finished",
+    "Json",
+    "Other",
+    "Piece",
+    "Ping",
+    "Signature",
+    "Started",
+    "Stopped",
+    "Text",
+    "Thinking",
+    "read_event",
+    "read_other",
+]
+
+NOTHING = msgspec.Raw(b"")
+
+
+class Thought(msgspec.Struct, gc=False):
+    """Counts of a part of the output."""
+
+    thinking_tokens: int | None = None
+
+
+class Counts(msgspec.Struct, gc=False):
+    """Token counts. A field that is not stated says nothing new."""
+
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+    output_tokens_details: Thought | None = None
+
+
+Counted = Counts | None | msgspec.UnsetType
+"""Token counts that may be there, and may be null: then they say nothing new."""
+
+
+@final
+class Text(msgspec.Struct, tag="text_delta", gc=False):
+    """More text."""
+
+    text: str = ""
+
+
+@final
+class Thinking(msgspec.Struct, tag="thinking_delta", gc=False):
+    """More reasoning."""
+
+    thinking: str = ""
+
+
+@final
+class Json(msgspec.Struct, tag="input_json_delta", gc=False):
+    """More of a call's arguments."""
+
+    partial_json: str = ""
+
+
+@final
+class Signature(msgspec.Struct, tag="signature_delta", gc=False):
+    """What thinking is signed with, whole."""
+
+    signature: str = ""
+
+
+@final
+class Cited(msgspec.Struct, tag="citations_delta", gc=False):
+    """A citation of the text."""
+
+    citation: msgspec.Raw = NOTHING
+
+
+@final
+class Piece(msgspec.Struct, tag="content_block_delta", gc=False):
+    """More of a block. By far the most events are this one."""
+
+    delta: Text | Json | Thinking | Signature | Cited
+    index: int = 0
+
+
+@final
+class Begun(msgspec.Struct, tag="content_block_start", gc=False):
+    """A block begins."""
+
+    content_block: dict[str, msgspec.Raw]
+    index: int = 0
+
+
+@final
+class Ended(msgspec.Struct, tag="content_block_stop", gc=False):
+    """A block is complete."""
+
+    index: int = 0
+
+
+class Opening(msgspec.Struct, gc=False):
+    """The message as far as it is known at its start."""
+
+    model: str = ""
+    id: str = ""
+    usage: Counted = msgspec.UNSET
+
+
+@final
+class Started(msgspec.Struct, tag="message_start", gc=False):
+    """The message begins."""
+
+    message: Opening
+
+
+class Finish(msgspec.Struct, gc=False):
+    """Why the message ends."""
+
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    stop_details: msgspec.Raw = NOTHING
+
+
+@final
+class Finished(msgspec.Struct, tag="message_delta", gc=False):
+    """The message is complete, but for its end mark."""
+
+    delta: Finish | None = None
+    usage: Counted = msgspec.UNSET
+
+
+@final
+class Stopped(msgspec.Struct, tag="message_stop", gc=False):
+    """The end mark."""
+
+
+@final
+class Ping(msgspec.Struct, tag="ping", gc=False):
+    """A sign of life."""
+
+
+Event = Piece | Begun | Ended | Started | Finished | Stopped | Ping
+PIECE = "content_block_delta"
+PIECES = ("text_delta", "thinking_delta", "input_json_delta", "signature_delta", "citations_delta")
+EVENTS = ("content_block_start", "content_block_stop", "message_start", "message_delta", "message_stop", "ping")
+"""The names of all these: who bears one has no other form."""
+
+
+class Named(msgspec.Struct):
+    """Anything that has a type."""
+
+    type: str = ""
+
+
+class Other(msgspec.Struct):
+    """An event of a form that is not among those above."""
+
+    type: str = ""
+    index: int = 0
+    delta: Named | None = None
+    error: msgspec.Raw = NOTHING
+
+
+read_other = msgspec.json.Decoder(Other).decode
+_events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+read_event = _events.decode
