@@ -58,7 +58,7 @@ STOPS: dict[str, StopReason] = {
     "compaction": "compacted",
 }
 NOTHING = msgspec.Raw(b"")
-NULL = b"null"
+NULL = msgspec.Raw(b"null")
 Sealable = Literal["text", "reasoning", "call"]
 
 
@@ -134,7 +134,7 @@ class _Turn:
                 _seal(index, "call", own, ("type", "id", "name", "input"), found)
                 found.append(d.CallEnded(index, _arguments(opened)))
             case "text":
-                own["citations"] = msgspec.Raw(dumps(opened.citations) if opened.citations else NULL)
+                own["citations"] = msgspec.Raw(dumps(opened.citations)) if opened.citations else NULL
                 _seal(index, "text", own, ("type", "text"), found)
             case "thinking":
                 _seal(index, "reasoning", own, ("type", "thinking"), found)
@@ -179,7 +179,7 @@ def _usage(read: Counts) -> Usage:
 
 
 def _seal(index: int, block: Sealable, own: dict[str, msgspec.Raw], ours: tuple[str, ...], found: list[d.Delta]) -> None:
-    kept = {name: value for name, value in own.items() if name not in ours and bytes(value) != NULL}
+    kept = {name: value for name, value in own.items() if name not in ours and value != NULL}
     if kept:
         data = dumps(kept).decode()
         found.append(d.SealAdded(index, block, data, seal_name(data) if block == "reasoning" else ""))

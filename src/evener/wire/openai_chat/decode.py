@@ -68,7 +68,6 @@ class _Events:
         self._whole = whole
         self._turn = Turn(quirks)
         self._started = False
-        self._kept = tuple(name.encode() for name in quirks.answer_fields)
         self._place = quirks.usage_path[0].encode() if quirks.usage_path else b""
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
@@ -119,7 +118,7 @@ class _Events:
                 turn.add(said, found, self._whole)
             if choice.finish_reason:
                 turn.ended(choice.finish_reason, choice.native_finish_reason or "")
-            if self._kept:
+            if self._quirks.answer_fields:
                 self._keep(frame)
             if (choice.usage or choice.logprobs or choice.error) and self._beside_choice(choice, found):
                 return True
@@ -138,13 +137,10 @@ class _Events:
 
     def _keep(self, frame: bytes) -> None:
         """Fields of the message that must go back as they came, if this chunk has some."""
-        for name in self._kept:
-            if name in frame:
-                break
-        else:
-            return
-        read = _raw_chunks.decode(frame).choices[0]
-        self._turn.keep(read.delta or read.message or {}, self._quirks.answer_fields, whole=self._whole)
+        names = self._quirks.answer_fields
+        if any(name.encode() in frame for name in names):
+            read = _raw_chunks.decode(frame).choices[0]
+            self._turn.keep(read.delta or read.message or {}, names, whole=self._whole)
 
     def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
         """A chunk without choices: an error, counts only, a sign of life, or something nobody knows."""

@@ -29,8 +29,9 @@ from evener.wire.text import dumps, fields, parse, word
 __all__ = ["PARTS", "decode", "decoder"]
 
 NOTHING = msgspec.Raw(b"")
-NULL = b"null"
-EMPTY = (NULL, b"[]")
+NULL = msgspec.Raw(b"null")
+NONE = (NOTHING, NULL)
+EMPTY = (NULL, msgspec.Raw(b"[]"))
 Raws = dict[str, msgspec.Raw]
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 STATUS: dict[str, StopReason] = {
@@ -68,18 +69,6 @@ REPEATED = (
 )
 
 
-class _Event(msgspec.Struct, gc=False):
-    type: str = ""
-    output_index: int = 0
-    content_index: int = 0
-    summary_index: int = 0
-    delta: str = ""
-    item: msgspec.Raw = NOTHING
-    response: msgspec.Raw = NOTHING
-    annotation: msgspec.Raw = NOTHING
-    error: msgspec.Raw = NOTHING
-
-
 class _Named(msgspec.Struct):
     type: str = ""
     role: str | None = None
@@ -97,6 +86,17 @@ class _Response(msgspec.Struct):
     output: Items | None = None
     usage: Counts | None = None
     incomplete_details: _Reason | None = None
+    error: msgspec.Raw = NOTHING
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: str = ""
+    item: msgspec.Raw = NOTHING
+    response: _Response | None = None
     error: msgspec.Raw = NOTHING
 
 
@@ -210,7 +210,7 @@ class _Turn:
         for cited in part.annotations or ():
             found.append(d.CitationAdded(slot, read_citation(cited)))
         found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
-        if part.logprobs and bytes(part.logprobs) not in EMPTY:
+        if part.logprobs and part.logprobs not in EMPTY:
             found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
 
     def stop(self, response: _Response, found: list[d.Delta]) -> None:
@@ -230,8 +230,8 @@ class _Turn:
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
 
 
-def _kept(own: Raws, ours: tuple[str, ...], nothing: tuple[bytes, ...] = (NULL,)) -> Raws:
-    return {name: value for name, value in own.items() if name not in ours and bytes(value) not in nothing}
+def _kept(own: Raws, ours: tuple[str, ...], nothing: tuple[msgspec.Raw, ...] = (NULL,)) -> Raws:
+    return {name: value for name, value in own.items() if name not in ours and value not in nothing}
 
 
 def _word(own: Raws, name: str) -> str:
@@ -261,7 +261,7 @@ def _whole(body: bytes) -> list[d.Delta]:
 
 
 def _raise_for(response: _Response, body: bytes) -> None:
-    if response.status == "failed" or (response.error and bytes(response.error) != NULL):
+    if response.status == "failed" or response.error not in NONE:
         complaint = complaint_of(body)
         if complaint:
             raise typed(complaint, {})
@@ -314,15 +314,15 @@ class _Events:
         elif kind == "response.output_item.done":
             self._turn.end(event.output_index, event.item, found)
         elif kind in TERMINAL:
-            self._end(kind, event.response, found)
+            self._end(event, frame, found)
             return True
         elif kind == "response.created":
-            self._start(_responses.decode(event.response), found)
+            self._start(_whole_response(event), found)
         elif kind == "response.refusal.delta":
             slot = event.output_index * ROOM + event.content_index
             self._turn.shown[slot].append(event.delta)
             found.append(TextDelta(slot, event.delta))
-        elif kind == "error" or (event.error and bytes(event.error) != NULL):
+        elif kind == "error" or event.error not in NONE:
             found.append(_failed(frame))
             return True
         elif not is_repeated(kind):
@@ -333,10 +333,10 @@ class _Events:
         self._started = True
         found.append(d.Started(response.id or "", response.model or ""))
 
-    def _end(self, kind: str, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        response = _responses.decode(raw)
-        if kind == "response.failed" or (response.error and bytes(response.error) != NULL):
-            found.append(_failed(bytes(raw)))
+    def _end(self, event: _Event, frame: bytes, found: list[d.Delta]) -> None:
+        response = _whole_response(event)
+        if event.type == "response.failed" or response.error not in NONE:
+            found.append(_failed(bytes(fields(frame)["response"])))
             return
         if not self._started:
             self._start(response, found)
@@ -344,6 +344,12 @@ class _Events:
             if number not in self._turn.done:
                 self._turn.end(number, item, found)
         self._turn.stop(response, found)
+
+
+def _whole_response(event: _Event) -> _Response:
+    if event.response is None:
+        raise msgspec.ValidationError(f"a {event.type} event without its response")
+    return event.response
 
 
 def _failed(frame: bytes) -> d.Failed:
