@@ -24,6 +24,12 @@ CASES: dict[str, tuple[bytes, list[bytes]]] = {
     "a run of one name": (b"".join(NAMED % n for n in range(9)), [b"%d" % n for n in range(9)]),
     "another name in a run": (NAMED % 1 * 4 + b"event: ping\ndata: p\n\n" + NAMED % 2 * 3, [b"1"] * 4 + [b"p"] + [b"2"] * 3),
     "more lines in a run": (NAMED % 1 * 3 + b"event: x\ndata: a\ndata: b\nid: 4\n\n" + NAMED % 2, [b"1"] * 3 + [b"a\nb", b"2"]),
+    "names that come and go": (
+        b"data: a\n\n" + NAMED % 1 * 2 + b"data: b\n\ndata: c\n\n" + NAMED % 2,
+        [b"a", b"1", b"1", b"b", b"c", b"2"],
+    ),
+    "a name without data": (b"event: x\n\n" + NAMED % 1 + b"event: y\n\n" + NAMED % 2, [b"1", b"2"]),
+    "a name behind its data": (NAMED % 1 + b"data: a\nevent: x\n\n" + b"event: x\nid: 7\ndata: b\n\n", [b"1", b"a", b"b"]),
     "a comment that looks like data": (b"data: x\n: data: y\n\n" * 3 + b"data: x\n: data: z\n\n", [b"x"] * 4),
     "a name that looks like data": (b"event: data: y\ndata: x\n\n" * 3, [b"x"] * 3),
 }

@@ -5,8 +5,6 @@ fields are ignored; a blank line ends an event. One liberty: an event that the s
 delivered by `close`, because some servers forget it (a cut-off one fails to parse and is then a truncation).
 """
 
-import re
-
 from evener.errors import WireError
 
 __all__ = ["MAX_FRAME", "SseReader"]
@@ -19,8 +17,8 @@ LF = 10
 CR = 13  # as numbers: looking for one byte is much cheaper than looking for a string
 BLANK = b"\n\n"
 DATA = b"data: "
-OPENING = re.compile(rb"\n\n(?:event: [^\n]*\n)?data: ")
-"""Where an event begins whose data is its last line, as that of nearly all events is."""
+NAME = b"event: "
+NAMED_DATA = b"\n" + DATA
 
 
 class SseReader:
@@ -53,7 +51,15 @@ class SseReader:
         if data[:start] != opening:
             return self._learned(data[:-2])
         rest = data[start:-2]
-        return plain(rest.split(BLANK + opening)) if LF in rest else [rest]
+        if LF not in rest:
+            return [rest]
+        found: list[bytes] = []
+        for piece in rest.split(BLANK + opening):
+            if LF in piece:
+                found += taken_apart(opening + piece)
+            else:
+                found.append(piece)
+        return found
 
     def close(self) -> list[bytes]:
         """The data of an event that was not ended by a blank line."""
@@ -92,11 +98,18 @@ class SseReader:
 
     def _learned(self, text: bytes) -> list[bytes]:
         """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
-        strange, *pieces = OPENING.split(BLANK + text)
-        if pieces and LF not in pieces[-1]:
-            last = text.rpartition(BLANK)[2]
-            self._opening = last[: len(last) - len(pieces[-1])]
-        return taken_apart(strange) + plain(pieces) if strange else plain(pieces)
+        before, *events = (BLANK + text).split(BLANK + NAME)
+        found = taken_apart(before) if before else []
+        last = b""
+        for event in events:
+            name, opened, data = event.partition(NAMED_DATA)
+            if not opened or LF in name or LF in data:
+                found += taken_apart(NAME + event)
+            else:
+                found.append(data)
+                last = name
+        self._opening = NAME + last + NAMED_DATA if last else DATA
+        return found
 
     def _with_plain_lines(self, data: bytes) -> bytes:
         """The bytes with LF for every line end. A CR at their end is held: it may be half of one."""
@@ -115,17 +128,6 @@ class SseReader:
 def too_large(limit: int) -> WireError:
     """The error for an event beyond the cap."""
     return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
-
-
-def plain(pieces: list[bytes]) -> list[bytes]:
-    """The data of events without their opening. One that still holds a line end is not of one line, or not one event."""
-    found: list[bytes] = []
-    for piece in pieces:
-        if LF in piece:
-            found += taken_apart(DATA + piece)
-        else:
-            found.append(piece)
-    return found
 
 
 def taken_apart(text: bytes) -> list[bytes]:
