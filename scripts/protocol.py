@@ -99,6 +99,10 @@ def defined(path: str) -> dict[str, tuple[int, int]]:
         if isinstance(pattern, ast.MatchClass):
             name = ast.unparse(pattern.cls).rpartition(".")[2]
             found.setdefault(f"case {name}", (pattern.lineno, pattern.end_lineno))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is) and ast.unparse(node.left).startswith("type("):
+            name = ast.unparse(node.comparators[0]).rpartition(".")[2]
+            found.setdefault(f"case {name}", (node.lineno, node.lineno))
     return found
 
 

@@ -151,7 +151,7 @@ def test_what_is_called_missing_is_missing() -> None:
     [
         (r"assembler\.py:\d+ Assembler`", "assembler.py:1 Assembler`"),
         (r"\| auto \| Yes \|", "| auto | No |"),
-        (r"case d\.TextDelta\(index, text\):", "case d.TextDelta(index, words):"),
+        (r"part\.pieces\.append\(delta\.text\)", "part.pieces.append(delta.words)"),
         (r"ArgumentsDelta\(index=0, text='\{", "ArgumentsDelta(index=0, text='["),
     ],
 )
