@@ -8,7 +8,22 @@ from random import SystemRandom
 
 import msgspec
 
-from bench import agents, clients, control, decode, encode, fuzz, hops, imports, kills, peers, store, store_damage, threads
+from bench import (
+    agents,
+    clients,
+    control,
+    decode,
+    encode,
+    fuzz,
+    hops,
+    imports,
+    instructions,
+    kills,
+    peers,
+    store,
+    store_damage,
+    threads,
+)
 from bench.table import Figure, failed, printed
 
 __all__ = ["main"]
@@ -43,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads"),
+        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions"),
         default="all",
         help="all: decode, encode, imports",
     )
@@ -66,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fuzz.main(chosen.seconds, seed, chosen.replay)
     if chosen.what == "hops":
         return hops.main(chosen.histories, chosen.walks or 40)
+    if chosen.what == "instructions":
+        return instructions.main()
     if chosen.what == "kills":
         return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     if chosen.what == "damage":

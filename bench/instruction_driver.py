@@ -1,0 +1,100 @@
+"""What `instructions.py` counts: so many requests, or turns of a loop, without a socket.
+
+Arguments: what, on which wire, how many runs. What one run leaves behind is put out of the collector's sight, so that a full
+collection does not fall into one count and not into another.
+"""
+
+import asyncio
+import gc
+import sys
+from types import MappingProxyType
+
+from bench.agent_driver import KEY, PROMPT, SYSTEM
+from bench.agent_ours import PLACES, asked
+from bench.agent_server import RESULTS
+from bench.agent_speech import ID, MODELS, RESULT, events
+from evener.harness import Harness
+from evener.loop.limits import Limits
+from evener.model import Model, open_model
+from evener.store import MemoryStore
+from evener.tools import tool
+from evener.transport.exchange import Request, Response
+
+__all__ = ["CALLS", "main"]
+
+CALLS = 20
+FEW = 5
+
+
+class Answered:
+    """An answer that is there at once."""
+
+    status = 200
+    headers = MappingProxyType({"content-type": "text/event-stream"})
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content]
+
+    async def read(self) -> bytes:
+        return self._left.pop() if self._left else b""
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Mock:
+    """A model that calls a tool until it has so many results, then speaks."""
+
+    def __init__(self, wire: str, calls: int) -> None:
+        self._result, self._calls = RESULTS[wire], calls
+        self._call = b"".join(events(wire, deltas=FEW, fragments=1))
+        self._text = b"".join(events(wire, deltas=FEW, fragments=0))
+        self._count = 0
+
+    async def send(self, request: Request) -> Response:
+        self._count += 1
+        more = request.body.count(self._result) < self._calls
+        return Answered((self._call if more else self._text).replace(ID, b"%016x" % self._count))
+
+
+def _model(wire: str, calls: int) -> Model:
+    provider, tail = PLACES[wire]
+    return open_model(f"{provider}:{MODELS[wire]}", key=KEY, base_url=f"http://127.0.0.1:1{tail}", transport=Mock(wire, calls))
+
+
+async def request(wire: str, runs: int) -> None:
+    """Model calls by themselves."""
+    model, transcript = _model(wire, 0), asked()
+    for number in range(runs * (CALLS + 1)):
+        if number == 1:
+            gc.collect()
+            gc.freeze()
+        await model.complete(model.ask(transcript))
+
+
+async def turn(wire: str, runs: int) -> None:
+    """Runs with a tool."""
+
+    @tool
+    async def lookup(item: str) -> str:
+        """Look an item up."""
+        return RESULT if item else ""
+
+    limits = Limits(requests=None, tool_calls=None)
+    harness = Harness(_model(wire, CALLS), tools=[lookup], system=SYSTEM, store=MemoryStore(), limits=limits, page_output=False)
+    for number in range(runs):
+        if number == 1:
+            gc.collect()
+            gc.freeze()
+        result = await harness.run(PROMPT)
+        assert len(result.records) == CALLS, result
+
+
+def main() -> None:
+    """Do what the arguments say."""
+    what, wire, runs = sys.argv[1:]
+    asyncio.run({"request": request, "turn": turn}[what](wire, int(runs)))
+
+
+if __name__ == "__main__":
+    main()
