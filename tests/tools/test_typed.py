@@ -1,6 +1,6 @@
 """Plain arguments are decoded in one go, and nobody can tell: the schema and the converters come to the same."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Literal, NewType
 
 import msgspec
@@ -99,13 +99,16 @@ def with_bytes(a: bytes) -> None: ...
 def with_object(a: Place) -> None: ...
 def with_dict(a: dict[str, int]) -> None: ...
 def with_row(a: tuple[int, str]) -> None: ...
+def with_iterable(a: Iterable[int]) -> None: ...
+def with_own_schema(a: Annotated[str, msgspec.Meta(extra_json_schema={"type": "integer"})]) -> None: ...
+def with_own_items(a: Annotated[list[int], msgspec.Meta(extra_json_schema={"items": {"type": "string"}})]) -> None: ...
 def with_model(a: Model) -> None: ...
 def with_words_of_pydantic(a: Annotated[str, pydantic.StringConstraints(strip_whitespace=True)]) -> None: ...
 
 
 MORE: list[Callable[..., object]] = [
     with_bound, with_choice, with_float, with_any, with_anything_inside, with_bytes, with_object, with_dict, with_row,
-    with_model, with_words_of_pydantic,
+    with_iterable, with_own_schema, with_own_items, with_model, with_words_of_pydantic,
 ]  # fmt: skip
 
 
@@ -135,6 +138,13 @@ def test_converted_in_one_go_or_one_by_one_they_are_the_same(fields: list[str]) 
 def test_a_schema_that_says_more_than_a_type_is_asked(function: Callable[..., object]) -> None:
     found = tool(function).arguments.typed
     assert found is None or found.plain is None
+
+
+@pytest.mark.parametrize("function", [with_iterable, with_own_schema, with_own_items], ids=named)
+@pytest.mark.parametrize("value", ['"x"', "1", "[1]", '["x"]', "{}"])
+def test_what_only_the_schema_refuses_is_refused(function: Callable[..., object], value: str) -> None:
+    found, general = both(tool(function).arguments, f'{{"a":{value}}}')
+    assert repr(found) == repr(general)
 
 
 def test_a_schema_that_says_no_more_is_not() -> None:

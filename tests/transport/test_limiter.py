@@ -81,6 +81,41 @@ def test_tokens_are_settled_afterwards(settled: int, waits: bool) -> None:
     assert (asyncio.run(main()) > 0.2) is waits
 
 
+def test_a_slot_may_be_entered_again_and_both_calls_count() -> None:
+    now = 0.0
+    limiter = Limiter(Rate(tokens_per_minute=200), clock=lambda: now)
+
+    async def main() -> None:
+        nonlocal now
+        slot = limiter.slot(tokens=100)
+        async with slot:
+            now = 40.0
+        async with slot:
+            slot.settle(10)
+        with pytest.raises(TimedOut):
+            await limiter.slot(tokens=150, within=0.0).enter()
+        now = 61.0  # only the first call is past
+        async with limiter.slot(tokens=150, within=0.0):
+            now = 200.0
+        async with limiter.slot(tokens=200, within=0.0):
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_slot_that_waits_in_vain_for_a_second_turn_gives_the_first_one_back() -> None:
+    async def main() -> None:
+        limiter = Limiter(Rate(concurrent=1))
+        slot = await limiter.slot(within=0.0).enter()
+        with pytest.raises(TimedOut):
+            await slot.enter()
+        slot.leave()
+        async with limiter.slot(within=0.0):
+            pass
+
+    asyncio.run(main())
+
+
 def test_a_pause_holds_all_new_calls_and_none_that_run() -> None:
     limiter = Limiter(Rate(concurrent=2))
 

@@ -73,3 +73,10 @@ def test_credentials_get_onto_a_request(auth: Auth, headers: tuple[tuple[str, st
     assert not isawaitable(signed)
     assert (signed.headers, signed.url, signed.body) == (headers, url, b"{}")
     assert "k" not in repr(signed).replace("key", "")
+
+
+def test_headers_that_come_as_a_list_are_signed_as_well() -> None:
+    listed: list[tuple[str, str]] = [("x", "1")]
+    signed = bearer("k")(Request("https://a/b", listed, b"{}"))  # type: ignore[arg-type]  # as somebody's own code may do
+    assert not isawaitable(signed)
+    assert signed.headers == (("x", "1"), ("authorization", "Bearer k"))

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NotRequired, TypedDict
 
 import msgspec
+from msgspec import inspect
 
 from evener.tools.constraints import Schema
 from evener.tools.models import mentions_models
@@ -41,6 +42,7 @@ class Typed:
         """
         parts = self._schema["properties"]
         is_plain = isinstance(parts, dict) and all(map(_says_its_type, parts.values()))
+        is_plain = is_plain and all(map(_is_all_told, inspect.multi_type_info(self._kinds.values())))
         return msgspec.json.Decoder(self._fields) if is_plain else None
 
     def converted(self, value: dict[str, object]) -> dict[str, object]:
@@ -71,3 +73,17 @@ def _says_its_type(schema: object) -> bool:
     said = schema.get("type")
     kinds = set(said) if isinstance(said, list) else {said}
     return kinds <= EXACT and ("array" not in kinds or _says_its_type(schema.get("items")))
+
+
+def _is_all_told(kind: inspect.Type) -> bool:
+    """Whether a decoder looks at all that a type says: `Iterable[int]` takes any text, and a schema may be written by hand."""
+    match kind:
+        case inspect.StrType() | inspect.IntType() | inspect.BoolType() | inspect.NoneType():
+            return True
+        case inspect.CollectionType(item_type=item):
+            return _is_all_told(item)
+        case inspect.UnionType(types=kinds):
+            return all(map(_is_all_told, kinds))
+        case inspect.Metadata(type=inner, extra_json_schema=said):
+            return set(said or ()) <= {"description"} and _is_all_told(inner)
+    return False

@@ -30,7 +30,7 @@ def header(name: str, value: str) -> Auth:
         return (*(pair for pair in headers if pair[0].lower() != lower), (name, value))
 
     def sign(request: Request) -> Request:
-        return replace(request, headers=signed(request.headers))
+        return replace(request, headers=signed(tuple(request.headers)))  # they may come as a list
 
     return sign
 

@@ -151,6 +151,8 @@ class Limiter:
             return wait
         self._active += 1
         if self._rate.requests_per_minute or self._rate.tokens_per_minute:
+            if slot.counted:  # it was entered before, and that call keeps its place in the window
+                self._recent[self._recent.index(slot)] = slot._past()
             slot.at, slot.counted = now, True
             self._recent.append(slot)
             self._tokens += slot.tokens
@@ -201,8 +203,9 @@ class Slot:
 
     def entered(self) -> bool:
         """Take the turn if it is ours at once."""
-        self._held = self._limiter._begin(self)
-        return self._held
+        begun = self._limiter._begin(self)
+        self._held = self._held or begun
+        return begun
 
     async def enter(self) -> "Slot":
         """Wait for the turn."""
@@ -228,6 +231,12 @@ class Slot:
     def settle(self, tokens: int) -> None:
         """Say how many tokens it was in truth."""
         self._limiter._settle(self, tokens)
+
+    def _past(self) -> "Slot":
+        """The call so far, for one that begins anew."""
+        past = Slot(self._limiter, self.tokens, self._within)
+        past.at, past.counted = self.at, True
+        return past
 
 
 class _Waiter:
