@@ -8,6 +8,16 @@ import pytest
 
 from evener.store.claim import deserted, new_claim
 
+SHORT_OF_FILES = """
+import resource
+from evener.store.claim import deserted, new_claim
+deserted("x y z w")  # finds out about the machine
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+first = new_claim()
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+print(first.split()[2], new_claim().split()[2])
+"""
 ASK = "from evener.store.claim import new_claim; print(new_claim(), flush=True); input()"
 
 
@@ -26,6 +36,12 @@ def test_a_process_that_ended_is_dead_even_before_it_is_buried() -> None:
     assert deserted(claim)
     running.communicate(timeout=20)
     assert deserted(claim)
+
+
+def test_when_it_started_is_asked_again_if_the_system_could_not_tell() -> None:
+    said = subprocess.run([sys.executable, "-c", SHORT_OF_FILES], capture_output=True, text=True, timeout=60, check=True)
+    first, second = said.stdout.split()
+    assert (first, second.isdecimal()) == ("-", True)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,10 @@ START_FIELD = 22
 
 def new_claim() -> str:
     """A claim of this process, unlike any other."""
-    return f"{_ours(os.getpid())} {token_hex(8)}"
+    ours = _ours(os.getpid())
+    if ours.endswith(f" {UNKNOWN}"):
+        _ours.cache_clear()  # a system that was short of files may tell the next time
+    return f"{ours} {token_hex(8)}"
 
 
 def deserted(claim: str) -> bool:
@@ -62,9 +65,14 @@ def _life(pid: int) -> tuple[str, str]:
 @cache
 def _ours(pid: int) -> str:
     """What all claims of this process begin with. A fork of it finds out anew: its number may be that of a dead ancestor."""
+    _heed_forks()
+    return f"{_machine()} {pid} {_life(pid)[1]}"
+
+
+@cache
+def _heed_forks() -> None:
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=_ours.cache_clear)
-    return f"{_machine()} {pid} {_life(pid)[1]}"
 
 
 @cache
