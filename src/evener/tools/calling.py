@@ -84,13 +84,13 @@ def digest_of(call: ToolCall, schema: str) -> str:
         arguments = _sorting.encode(_objects.decode(call.raw))
     except (msgspec.MsgspecError, RecursionError):
         arguments = call.raw.encode()
-    parts = (_hashed(call.name), sha256(arguments).digest(), _hashed(schema))
-    return sha256(b"\0".join(parts)).hexdigest()
+    name = _hashed(call.name) if schema else sha256(call.name.encode()).digest()  # of a tool that is not there, of any length
+    return sha256(b"\0".join((name, sha256(arguments).digest(), _hashed(schema)))).hexdigest()
 
 
 @lru_cache(256)
 def _hashed(text: str) -> bytes:
-    """Of names and schemas, which are the same in each call of a tool."""
+    """Of the names and schemas of tools, which are the same in each call."""
     return sha256(text.encode()).digest()
 
 
