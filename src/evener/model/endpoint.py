@@ -38,6 +38,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Signed:
     """A transport that puts the credentials on each try, and remembers which values they were: to keep them out of errors."""
 
+    __slots__ = ("_auth", "_transport", "_tries")
+
     def __init__(self, transport: Transport, auth: Auth) -> None:
         self._transport = transport
         self._auth = auth

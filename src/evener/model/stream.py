@@ -233,11 +233,13 @@ class Stream:
                 return deltas
         if not self._first and not PIECES.isdisjoint(map(type, deltas)):
             self._first = perf_counter()
-        if len(deltas) > 1 and isinstance(deltas[-1], Failed):
-            self._failure = deltas[-1].error  # what came before it is shown first, however the bytes were cut
+        last = deltas[-1]
+        if type(last) is Failed and len(deltas) > 1:
+            self._failure = last.error  # what came before it is shown first, however the bytes were cut
             deltas = deltas[:-1]
+            last = deltas[-1]
         self._assembler.add(deltas)  # raises what a Failed delta holds
-        if isinstance(deltas[-1], Stopped):
+        if type(last) is Stopped:
             self._ended = perf_counter()
         return deltas
 
@@ -262,9 +264,11 @@ class Stream:
         to, sent, ended = self._endpoint, self._sent, self._ended
         if sent is None:
             raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
-        reply = restored(self._assembler.reply(), sent.encoded)
-        if self._slot is not None and reply.usage.total:
-            self._slot.settle(reply.usage.total)
+        reply = self._assembler.reply()
+        if self._names:
+            reply = restored(reply, sent.encoded)
+        if self._slot is not None and self._slot.counted and (used := reply.usage.total):
+            self._slot.settle(used)
         message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)
         timing = Timing(ended - self._began, (self._first or ended) - self._began)
         raw = b"".join(self._raw) if self._raw is not None else None

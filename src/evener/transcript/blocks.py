@@ -69,7 +69,8 @@ class TextBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbi
     cache: CacheTtl = ""
 
     def __post_init__(self) -> None:
-        check_text(self.text, "TextBlock.text")
+        if type(self.text) is not str or not self.text.isascii():
+            check_text(self.text, "TextBlock.text")
         if self.citations != ():
             force_setattr(self, "citations", as_tuple(self.citations, "TextBlock.citations"))
             for citation in self.citations:

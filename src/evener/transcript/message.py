@@ -28,6 +28,8 @@ __all__ = ["Message", "Role"]
 Role = Literal["user", "assistant", "system"]
 ROLES: tuple[str, ...] = get_args(Role)
 BLOCKS: tuple[type, ...] = get_args(Block)
+ORIGINS = (Origin, type(None))
+USAGES = (Usage, type(None))
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,7 +62,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         self._check_facts()
 
     def _check_facts(self) -> None:
-        check_text(self.id, "Message.id")
+        if type(self.id) is not str or not self.id.isascii():
+            check_text(self.id, "Message.id")
         if self.parent_id != "":
             check_text(self.parent_id, "Message.parent_id")
         if not self.id:
@@ -68,10 +71,10 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         made = self.created_at
         if made is not None and (type(made) is not datetime or made.tzinfo is not UTC):
             force_setattr(self, "created_at", _in_utc(made))
-        if self.origin is not None:
-            check_type(self.origin, (Origin, type(None)), "Message.origin")
-        if self.usage is not None:
-            check_type(self.usage, (Usage, type(None)), "Message.usage")
+        if type(self.origin) not in ORIGINS:
+            check_type(self.origin, ORIGINS, "Message.origin")
+        if type(self.usage) not in USAGES:
+            check_type(self.usage, USAGES, "Message.usage")
 
     def after(self, parent: str) -> "Message":
         """The same message with another one before it."""

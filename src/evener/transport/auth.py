@@ -30,7 +30,8 @@ def header(name: str, value: str) -> Auth:
         return (*(pair for pair in headers if pair[0].lower() != lower), (name, value))
 
     def sign(request: Request) -> Request:
-        return replace(request, headers=signed(tuple(request.headers)))  # they may come as a list
+        headers = signed(tuple(request.headers))  # they may come as a list
+        return Request(request.url, headers, request.body, request.method, request.deadlines)
 
     return sign
 
