@@ -5,6 +5,8 @@ fields are ignored; a blank line ends an event. One liberty: an event that the s
 delivered by `close`, because some servers forget it (a cut-off one fails to parse and is then a truncation).
 """
 
+import msgspec
+
 from evener.errors import WireError
 
 __all__ = ["MAX_FRAME", "SseReader"]
@@ -21,35 +23,32 @@ NAME = b"event: "
 NAMED_DATA = b"\n" + DATA
 
 
-class SseReader:
+class SseReader(msgspec.Struct):
     """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data.
 
     Nearly all events of a stream open with the same lines, up to `data: `. Splitting at a blank line and that opening gives
     their data at once; only pieces that still hold a line end are taken apart line by line.
     """
 
-    __slots__ = ("_buffer", "_cr", "_first", "_max", "_opening", "_searched")
-
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
-        self._buffer = bytearray()
-        self._searched = 0
-        self._cr = False
-        self._first = True
-        self._max = max_frame
-        self._opening = DATA
+    max_frame: int = MAX_FRAME
+    _held: bytes | bytearray = b""
+    _searched: int = 0
+    _cr: bool = False
+    _begun: bool = False
+    _opening: bytes = DATA
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that these bytes complete."""
         if self._cr or CR in data:
             data = self._with_plain_lines(data)
-        if self._first:
-            data = self._begun(data)
-        if self._buffer or data[-2:] != BLANK or len(data) > self._max:
+        if not self._begun:
+            data = self._first(data)
+        if self._held or data[-2:] != BLANK or len(data) > self.max_frame:
             data = self._completed(data)
         opening = self._opening
         start = len(opening)
         if data[:start] != opening:
-            return self._learned(data[:-2])
+            return self._learned(data)
         rest = data[start:-2]
         if LF not in rest:
             return [rest]
@@ -63,42 +62,44 @@ class SseReader:
 
     def close(self) -> list[bytes]:
         """The data of an event that was not ended by a blank line."""
-        rest = bytes(self._buffer)
-        self._buffer.clear()
+        rest = bytes(self._held)
+        self._held = b""
         found = event_data(rest) if rest else None
         return [] if found is None else [found]
 
-    def _begun(self, data: bytes) -> bytes:
+    def _first(self, data: bytes) -> bytes:
         """The first bytes without a byte order mark; they are held while they may be half of one."""
-        if self._buffer:
-            data = bytes(self._buffer) + data
-            self._buffer.clear()
+        if self._held:
+            data = bytes(self._held) + data
+            self._held = b""
         if len(data) < len(BOM) and BOM.startswith(data):
-            self._buffer += data
+            self._held = data
             return b""
-        self._first = False
-        return data.removeprefix(BOM)
+        self._begun = True
+        return data.removeprefix(BOM) if data[:1] == BOM[:1] else data
 
     def _completed(self, data: bytes) -> bytes:
         """What is held and these bytes, up to the last blank line; the rest is held. Empty when there is no blank line."""
-        buffer = self._buffer
+        buffer = self._held
+        if not isinstance(buffer, bytearray):
+            buffer = self._held = bytearray(buffer)
         buffer += data
         end = buffer.rfind(BLANK, self._searched) + len(BLANK)
         if end < len(BLANK):
             self._searched = max(0, len(buffer) - 1)
-            if len(buffer) > self._max:
-                raise too_large(self._max)
+            if len(buffer) > self.max_frame:
+                raise too_large(self.max_frame)
             return b""
         complete = bytes(buffer[:end])
-        if end > self._max and max(map(len, complete.split(BLANK))) > self._max:
-            raise too_large(self._max)
+        if end > self.max_frame and max(map(len, complete.split(BLANK))) > self.max_frame:
+            raise too_large(self.max_frame)
         del buffer[:end]
         self._searched = max(0, len(buffer) - 1)
         return complete
 
     def _learned(self, text: bytes) -> list[bytes]:
         """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
-        before, *events = (BLANK + text).split(BLANK + NAME)
+        before, *events = (BLANK + text[:-2]).split(BLANK + NAME)
         found = taken_apart(before) if before else []
         last = b""
         for event in events:

@@ -11,7 +11,7 @@ from evener.transcript.delta import Delta, Failed
 from evener.wire.eventstream import EventStreamReader
 from evener.wire.sse import SseReader
 
-__all__ = ["Events", "StreamDecoder"]
+__all__ = ["FRAMINGS", "Events", "StreamDecoder"]
 
 END = b"[DONE]"
 BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -32,15 +32,12 @@ class Events(Protocol):
         ...
 
 
-class StreamDecoder:
+class StreamDecoder(msgspec.Struct):
     """Feed bytes, cut anywhere; get deltas. An error is a `Failed` delta, the last one."""
 
-    __slots__ = ("_events", "_frames", "_over")
-
-    def __init__(self, events: Events, framing: str = "sse") -> None:
-        self._events = events
-        self._frames = FRAMINGS[framing]()
-        self._over = False
+    _events: Events
+    _frames: SseReader | EventStreamReader
+    _over: bool = False
 
     def feed(self, data: bytes) -> list[Delta]:
         """The deltas that these bytes complete."""

@@ -16,10 +16,15 @@ from evener.transcript.reply import Reply, StopReason
 from evener.transcript.usage import Usage
 from evener.wire.anthropic_messages.citations import citations_in, read_citation
 from evener.wire.anthropic_messages.events import (
+    BEGUN,
     EVENTS,
+    NO_INPUT,
+    NOTHING,
+    NULL,
     PIECE,
     PIECES,
     Begun,
+    Call,
     Cited,
     Counted,
     Counts,
@@ -34,6 +39,10 @@ from evener.wire.anthropic_messages.events import (
     Stopped,
     Text,
     Thinking,
+    Thought,
+    Words,
+    read_begun,
+    read_block,
     read_event,
     read_other,
 )
@@ -42,7 +51,7 @@ from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Items
-from evener.wire.stream import StreamDecoder
+from evener.wire.stream import FRAMINGS, StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
 __all__ = ["decode", "decoder"]
@@ -57,8 +66,14 @@ STOPS: dict[str, StopReason] = {
     "pause_turn": "paused",
     "compaction": "compacted",
 }
-NOTHING = msgspec.Raw(b"")
-NULL = msgspec.Raw(b"null")
+SAID = {
+    "text": ("type", "text"),
+    "thinking": ("type", "thinking"),
+    "redacted_thinking": ("type",),
+    "tool_use": ("type", "id", "name", "input"),
+}
+"""The blocks that have a neutral word, and their fields that are said with it: the others ride in a seal."""
+Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
 
 
@@ -80,41 +95,81 @@ class _Refusal(msgspec.Struct):
 
 
 _messages = msgspec.json.Decoder(_Message)
-_words = msgspec.json.Decoder(str)
 _refusals = msgspec.json.Decoder(_Refusal | None)
 
 
 class _Open(msgspec.Struct):
-    """A block that has begun: its own fields, and what was added since."""
+    """A block that has begun: what is kept of it, and what was added since. `own` is all of a block that has no neutral word."""
 
     kind: str
-    own: dict[str, msgspec.Raw]
+    own: Raws
+    input: msgspec.Raw = NULL
     pieces: list[str] = []
     citations: Items = []
 
 
-class _Turn:
-    """What is known of the answer so far; turns its blocks into deltas."""
+class _Turn(msgspec.Struct):
+    """What is known of the answer so far; turns its events and its blocks into deltas."""
 
-    __slots__ = ("open", "usage")
+    open: dict[int, _Open] = {}
+    usage: Counts | None = None
+    stopped: d.Stopped | None = None
 
-    def __init__(self) -> None:
-        self.open: dict[int, _Open] = {}
-        self.usage: Counts | None = None
+    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
+        """Events; `message_stop` and errors are the last."""
+        for frame in frames:
+            try:
+                event = read_event(frame)
+            except msgspec.ValidationError:
+                if self._other(frame, found):
+                    return True
+                continue
+            if type(event) is Piece:
+                delta = event.delta
+                if type(delta) is Text:
+                    found.append(TextDelta(event.index, delta.text))
+                elif type(delta) is Thinking:
+                    found.append(ReasoningDelta(event.index, delta.thinking))
+                else:
+                    self._piece(event.index, delta, frame, found)
+            elif self._rare(event, found):
+                return True
+        return False
 
-    def begin(self, index: int, own: dict[str, msgspec.Raw], found: list[d.Delta]) -> None:
-        """A block begins, with whatever it already holds."""
-        kind = _word(own, "type")
-        self.open[index] = _Open(kind, own)
-        if kind == "tool_use":
-            found.append(d.CallStarted(index, _word(own, "id"), _word(own, "name")))
-        elif kind == "text":
-            if text := _word(own, "text"):
-                found.append(d.TextDelta(index, text))
-            for citation in citations_in(own.get("citations")):
-                found.append(self.cite(index, citation))
-        elif kind == "thinking":
-            found.append(d.ReasoningDelta(index, _word(own, "thinking")))
+    def end(self) -> None:
+        """Without `message_stop` a turn is never complete."""
+
+    def begin(self, index: int, block: Words | Call | Thought, own: Raws, found: list[d.Delta]) -> None:
+        """A block begins, with whatever it already holds. `own` are those of its fields that nobody else knows."""
+        if type(block) is Words:
+            self.open[index] = _Open("text", own)
+            if block.text:
+                found.append(TextDelta(index, block.text))
+            if block.citations is not NULL:
+                for citation in citations_in(block.citations):
+                    found.append(self.cite(index, citation))
+        elif type(block) is Call:
+            self.open[index] = _Open("tool_use", own, block.input)
+            found.append(d.CallStarted(index, block.id, block.name))
+        else:
+            if block.signature is not NULL:
+                own["signature"] = block.signature
+            self.open[index] = _Open("thinking", own)
+            found.append(ReasoningDelta(index, block.thinking))
+
+    def begin_any(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """A block of any kind begins, with any fields."""
+        stated, own = read_block(raw), fields(raw)
+        kept = {name: value for name, value in own.items() if name not in SAID.get(stated.type, ())}
+        match stated.type:
+            case "text":
+                self.begin(index, Words(stated.text, own.get("citations", NULL)), kept, found)
+            case "tool_use":
+                self.begin(index, Call(stated.id, stated.name, own.get("input", NO_INPUT)), kept, found)
+            case "thinking":
+                self.begin(index, Thought(stated.thinking), kept, found)
+            case kind:
+                self.open[index] = _Open(kind, kept)
 
     def cite(self, index: int, raw: msgspec.Raw) -> d.Delta:
         opened = self.open.get(index)
@@ -123,25 +178,24 @@ class _Turn:
         opened.citations.append(raw.copy())
         return d.CitationAdded(index, read_citation(raw))
 
-    def end(self, index: int, found: list[d.Delta]) -> None:
+    def complete(self, index: int, found: list[d.Delta]) -> None:
         """A block is complete."""
         opened = self.open.pop(index, None)
         if opened is None:
             return
-        own = opened.own
-        match opened.kind:
-            case "tool_use":
-                _seal(index, "call", own, ("type", "id", "name", "input"), found)
-                found.append(d.CallEnded(index, _arguments(opened)))
-            case "text":
+        own, kind = opened.own, opened.kind
+        if kind == "text":
+            if own or opened.citations:
                 own["citations"] = msgspec.Raw(dumps(opened.citations)) if opened.citations else NULL
-                _seal(index, "text", own, ("type", "text"), found)
-            case "thinking":
-                _seal(index, "reasoning", own, ("type", "thinking"), found)
-            case "redacted_thinking":
-                _seal(index, "reasoning", own, ("type",), found)
-            case _:
-                found.append(_hosted(index, opened))
+                _seal(index, "text", own, found)
+        elif kind == "tool_use":
+            if own:
+                _seal(index, "call", own, found)
+            found.append(d.CallEnded(index, "".join(opened.pieces) or bytes(opened.input).decode()))
+        elif kind in SAID:
+            _seal(index, "reasoning", own, found)
+        else:
+            found.append(_hosted(index, opened))
 
     def count(self, stated: Counted, found: list[d.Delta]) -> None:
         """A usage snapshot: what it states replaces what was known."""
@@ -161,10 +215,68 @@ class _Turn:
         self.usage = new
         found.append(d.UsageReported(_usage(new)))
 
+    def _piece(self, index: int, delta: Json | Signature | Cited, frame: bytes, found: list[d.Delta]) -> None:
+        """A piece that belongs to what has begun."""
+        opened = self.open.get(index)
+        if type(delta) is Cited:
+            found.append(self.cite(index, delta.citation))
+        elif opened is None:
+            found.append(d.Notice("input_json_delta" if type(delta) is Json else "signature_delta", frame.decode()))
+        elif type(delta) is Signature:
+            opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
+        else:
+            opened.pieces.append(delta.partial_json)
+            if opened.kind == "tool_use":
+                found.append(ArgumentsDelta(index, delta.partial_json))
 
-def _word(own: dict[str, msgspec.Raw], name: str) -> str:
-    raw = own.get(name)
-    return "" if raw is None else _words.decode(raw)
+    def _rare(self, event: Begun | Ended | Started | Finished | Stopped | Ping, found: list[d.Delta]) -> bool:
+        if type(event) is Begun:
+            self.begin(event.index, event.content_block, {}, found)
+        elif type(event) is Ended:
+            self.complete(event.index, found)
+        elif type(event) is Started:
+            message = event.message
+            found.append(d.Started(message.id, message.model))
+            self.count(message.usage, found)
+        elif type(event) is Finished:
+            finish = event.delta
+            if finish and finish.stop_reason:
+                self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details)
+            self.count(event.usage, found)
+        elif type(event) is Stopped:
+            for index in sorted(self.open) if self.open else ():
+                self.complete(index, found)
+            found.append(self.stopped or d.Stopped("other"))
+            return True
+        return False
+
+    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """An event, or a piece of a block, that has none of the known forms; True when it is an error."""
+        event = read_other(frame)
+        if event.type in EVENTS or (event.type == PIECE and event.delta and event.delta.type in PIECES):
+            read_event(frame)  # says what is wrong with it
+        if event.type == BEGUN:
+            begun = read_begun(frame)
+            self.begin_any(begun.index, begun.content_block, found)
+        elif event.type == PIECE:
+            self._unknown(event, frame, found)
+        elif event.type == "error" or event.error:
+            complaint = complaint_of(frame)
+            unread = WireError("The stream reported an error that is not of Anthropic's shape.")
+            found.append(d.Failed(typed(complaint, {}) if complaint else unread))
+            return True
+        else:
+            found.append(d.Notice(event.type, frame.decode()))
+        return False
+
+    def _unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
+        """A piece of a kind of its own: it belongs to a block that only this wire understands, or to nobody."""
+        opened = self.open.get(event.index)
+        if event.delta and opened and opened.kind not in ("text", "thinking", "tool_use"):
+            added = fields(fields(frame)["delta"])
+            opened.own |= {name: value.copy() for name, value in added.items() if name != "type"}
+        else:
+            found.append(d.Notice(event.delta.type if event.delta else event.type, frame.decode()))
 
 
 def _usage(read: Counts) -> Usage:
@@ -178,16 +290,11 @@ def _usage(read: Counts) -> Usage:
     return Usage(uncached + written + cached, uncached, cached, written, read.output_tokens or 0, thought or 0)
 
 
-def _seal(index: int, block: Sealable, own: dict[str, msgspec.Raw], ours: tuple[str, ...], found: list[d.Delta]) -> None:
-    kept = {name: value for name, value in own.items() if name not in ours and value != NULL}
+def _seal(index: int, block: Sealable, own: Raws, found: list[d.Delta]) -> None:
+    kept = {name: value for name, value in own.items() if value != NULL}
     if kept:
         data = dumps(kept).decode()
         found.append(d.SealAdded(index, block, data, seal_name(data) if block == "reasoning" else ""))
-
-
-def _arguments(opened: _Open) -> str:
-    streamed = "".join(opened.pieces)
-    return streamed or bytes(opened.own.get("input", b"{}")).decode()
 
 
 def _hosted(index: int, opened: _Open) -> d.HostedAdded:
@@ -229,8 +336,8 @@ def _whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = [d.Started(message.id, message.model)]
     try:
         for index, raw in enumerate(message.content):
-            turn.begin(index, fields(raw), found)
-            turn.end(index, found)
+            turn.begin_any(index, raw, found)
+            turn.complete(index, found)
         turn.count(message.usage, found)
         found.append(_stop(message.stop_reason or "", message.stop_sequence or "", message.stop_details))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -240,97 +347,4 @@ def _whole(body: bytes) -> list[d.Delta]:
 
 def decoder(quirks: Quirks) -> StreamDecoder:
     """A streamed answer."""
-    return StreamDecoder(_Events(), quirks.framing)
-
-
-class _Events:
-    __slots__ = ("_stopped", "_turn")
-
-    def __init__(self) -> None:
-        self._turn = _Turn()
-        self._stopped: d.Stopped | None = None
-
-    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Events; `message_stop` and errors are the last."""
-        for frame in frames:
-            try:
-                event = read_event(frame)
-            except msgspec.ValidationError:
-                if self._other(frame, found):
-                    return True
-                continue
-            if type(event) is Piece:
-                delta = event.delta
-                if type(delta) is Text:
-                    found.append(TextDelta(event.index, delta.text))
-                elif type(delta) is Thinking:
-                    found.append(ReasoningDelta(event.index, delta.thinking))
-                else:
-                    self._piece(event.index, delta, frame, found)
-            elif self._rare(event, found):
-                return True
-        return False
-
-    def end(self) -> None:
-        """Without `message_stop` a turn is never complete."""
-
-    def _piece(self, index: int, delta: Json | Signature | Cited, frame: bytes, found: list[d.Delta]) -> None:
-        """A piece that belongs to what has begun."""
-        opened = self._turn.open.get(index)
-        if type(delta) is Cited:
-            found.append(self._turn.cite(index, delta.citation))
-        elif opened is None:
-            found.append(d.Notice("input_json_delta" if type(delta) is Json else "signature_delta", frame.decode()))
-        elif type(delta) is Signature:
-            opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
-        else:
-            opened.pieces.append(delta.partial_json)
-            if opened.kind == "tool_use":
-                found.append(ArgumentsDelta(index, delta.partial_json))
-
-    def _rare(self, event: Begun | Ended | Started | Finished | Stopped | Ping, found: list[d.Delta]) -> bool:
-        turn = self._turn
-        if type(event) is Begun:
-            turn.begin(event.index, event.content_block, found)
-        elif type(event) is Ended:
-            turn.end(event.index, found)
-        elif type(event) is Started:
-            message = event.message
-            found.append(d.Started(message.id, message.model))
-            turn.count(message.usage, found)
-        elif type(event) is Finished:
-            finish = event.delta
-            if finish and finish.stop_reason:
-                self._stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details)
-            turn.count(event.usage, found)
-        elif type(event) is Stopped:
-            for index in sorted(turn.open):
-                turn.end(index, found)
-            found.append(self._stopped or d.Stopped("other"))
-            return True
-        return False
-
-    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """An event, or a piece of a block, that nobody here knows; True when it is an error."""
-        event = read_other(frame)
-        if event.type in EVENTS or (event.type == PIECE and event.delta and event.delta.type in PIECES):
-            read_event(frame)  # says what is wrong with it
-        if event.type == PIECE:
-            self._unknown(event, frame, found)
-        elif event.type == "error" or event.error:
-            complaint = complaint_of(frame)
-            unread = WireError("The stream reported an error that is not of Anthropic's shape.")
-            found.append(d.Failed(typed(complaint, {}) if complaint else unread))
-            return True
-        else:
-            found.append(d.Notice(event.type, frame.decode()))
-        return False
-
-    def _unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
-        """A piece of a kind of its own: it belongs to a block that only this wire understands, or to nobody."""
-        opened = self._turn.open.get(event.index)
-        if event.delta and opened and opened.kind not in ("text", "thinking", "tool_use"):
-            added = fields(fields(frame)["delta"])
-            opened.own |= {name: value.copy() for name, value in added.items() if name != "type"}
-        else:
-            found.append(d.Notice(event.delta.type if event.delta else event.type, frame.decode()))
+    return StreamDecoder(_Turn(), FRAMINGS[quirks.framing]())

@@ -5,10 +5,15 @@ from typing import final
 import msgspec
 
 __all__ = [
+    "BEGUN",
     "EVENTS",
+    "NOTHING",
+    "NO_INPUT",
+    "NULL",
     "PIECE",
     "PIECES",
     "Begun",
+    "Call",
     "Cited",
     "Counted",
     "Counts",
@@ -24,14 +29,20 @@ __all__ = [
     "Stopped",
     "Text",
     "Thinking",
+    "Thought",
+    "Words",
+    "read_begun",
+    "read_block",
     "read_event",
     "read_other",
 ]
 
 NOTHING = msgspec.Raw(b"")
+NULL = msgspec.Raw(b"null")
+NO_INPUT = msgspec.Raw(b"{}")
 
 
-class Thought(msgspec.Struct, gc=False):
+class Details(msgspec.Struct, gc=False):
     """Counts of a part of the output."""
 
     thinking_tokens: int | None = None
@@ -44,7 +55,7 @@ class Counts(msgspec.Struct, gc=False):
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     output_tokens: int | None = None
-    output_tokens_details: Thought | None = None
+    output_tokens_details: Details | None = None
 
 
 Counted = Counts | None | msgspec.UnsetType
@@ -95,10 +106,35 @@ class Piece(msgspec.Struct, tag="content_block_delta", gc=False):
 
 
 @final
-class Begun(msgspec.Struct, tag="content_block_start", gc=False):
-    """A block begins."""
+class Words(msgspec.Struct, tag="text", forbid_unknown_fields=True, gc=False):
+    """A text as it begins, if it has nothing of its own beside it; so with the two below."""
 
-    content_block: dict[str, msgspec.Raw]
+    text: str = ""
+    citations: msgspec.Raw = NULL
+
+
+@final
+class Call(msgspec.Struct, tag="tool_use", forbid_unknown_fields=True, gc=False):
+    """A call of one of our tools."""
+
+    id: str = ""
+    name: str = ""
+    input: msgspec.Raw = NO_INPUT
+
+
+@final
+class Thought(msgspec.Struct, tag="thinking", forbid_unknown_fields=True, gc=False):
+    """Reasoning. Its signature comes last; what stands for it until then is only kept."""
+
+    thinking: str = ""
+    signature: msgspec.Raw = NULL
+
+
+@final
+class Begun(msgspec.Struct, tag="content_block_start", gc=False):
+    """A block begins that is nothing else than one of these."""
+
+    content_block: Words | Call | Thought
     index: int = 0
 
 
@@ -114,6 +150,10 @@ class Opening(msgspec.Struct, gc=False):
 
     model: str = ""
     id: str = ""
+    type: str = ""
+    content: list[msgspec.Raw] = []
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
     usage: Counted = msgspec.UNSET
 
 
@@ -153,14 +193,36 @@ class Ping(msgspec.Struct, tag="ping", gc=False):
 Event = Piece | Begun | Ended | Started | Finished | Stopped | Ping
 PIECE = "content_block_delta"
 PIECES = ("text_delta", "thinking_delta", "input_json_delta", "signature_delta", "citations_delta")
-EVENTS = ("content_block_start", "content_block_stop", "message_start", "message_delta", "message_stop", "ping")
-"""The names of all these: who bears one has no other form."""
+BEGUN = "content_block_start"
+EVENTS = ("content_block_stop", "message_start", "message_delta", "message_stop", "ping")
+"""The names of these: who bears one of them, or is a piece of such a kind, has no other form."""
 
 
-class Named(msgspec.Struct):
-    """Anything that has a type."""
+class AnyBlock(msgspec.Struct):
+    """Any block as it begins, as far as its fields have a meaning here."""
 
     type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+
+
+class AnyBegun(msgspec.Struct):
+    """Any block begins."""
+
+    content_block: msgspec.Raw
+    index: int = 0
+
+
+class AnyPiece(msgspec.Struct):
+    """A piece of any kind."""
+
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
 
 
 class Other(msgspec.Struct):
@@ -168,10 +230,12 @@ class Other(msgspec.Struct):
 
     type: str = ""
     index: int = 0
-    delta: Named | None = None
+    delta: AnyPiece | None = None
     error: msgspec.Raw = NOTHING
 
 
 read_other = msgspec.json.Decoder(Other).decode
+read_begun = msgspec.json.Decoder(AnyBegun).decode
+read_block = msgspec.json.Decoder(AnyBlock).decode
 _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 read_event = _events.decode

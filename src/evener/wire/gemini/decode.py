@@ -23,6 +23,7 @@ from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, s
 from evener.wire.names import made_id
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Items
+from evener.wire.sse import SseReader
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields
 
@@ -284,7 +285,7 @@ def _whole(body: bytes) -> list[d.Delta]:
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """A streamed answer."""
-    return StreamDecoder(_Events())
+    return StreamDecoder(_Events(), SseReader())
 
 
 class _Events:

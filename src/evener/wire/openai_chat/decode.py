@@ -18,6 +18,7 @@ from evener.wire.openai_chat.chunks import Choice, Chunk, is_there, read_chunk, 
 from evener.wire.openai_chat.counts import read_usage
 from evener.wire.openai_chat.turn import Turn
 from evener.wire.quirks import Quirks
+from evener.wire.sse import SseReader
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields
 
@@ -58,7 +59,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
 
 def decoder(quirks: Quirks) -> StreamDecoder:
     """A streamed answer."""
-    return StreamDecoder(_Events(quirks))
+    return StreamDecoder(_Events(quirks), SseReader())
 
 
 class _Events:

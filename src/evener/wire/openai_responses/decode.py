@@ -23,6 +23,7 @@ from evener.wire.openai_responses.hosted import hosted_block
 from evener.wire.openai_responses.usage import Counts, read_usage
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Items
+from evener.wire.sse import SseReader
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse, word
 
@@ -270,7 +271,7 @@ def _raise_for(response: _Response, body: bytes) -> None:
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """A streamed answer."""
-    return StreamDecoder(_Events())
+    return StreamDecoder(_Events(), SseReader())
 
 
 class _Events:
