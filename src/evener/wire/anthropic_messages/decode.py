@@ -99,7 +99,7 @@ _refusals = msgspec.json.Decoder(_Refusal | None)
 
 
 class _Open(msgspec.Struct):
-    """A block that has begun: what is kept of it, and what was added since. `own` is all of a block that has no neutral word."""
+    """A block that has begun: what is kept of it (all, if it has no neutral word), and what was added since."""
 
     kind: str
     own: Raws

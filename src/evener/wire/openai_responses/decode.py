@@ -5,8 +5,7 @@ truth in `output_item.done` (also what a clone did not stream); usage stands in 
 terminal event is truncated.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -19,18 +18,33 @@ from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.openai_responses.blocks import TextSeal
 from evener.wire.openai_responses.citations import read_citation
+from evener.wire.openai_responses.events import (
+    NOTHING,
+    NULL,
+    AnyEvent,
+    Event,
+    PlainCall,
+    PlainMessage,
+    Response,
+    read_any_event,
+    read_call,
+    read_event,
+    read_message,
+    read_name,
+    read_part,
+    read_reasoning,
+    read_response,
+    responses,
+)
 from evener.wire.openai_responses.hosted import hosted_block
-from evener.wire.openai_responses.usage import Counts, read_usage
+from evener.wire.openai_responses.usage import read_usage
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Items
 from evener.wire.sse import SseReader
 from evener.wire.stream import StreamDecoder
 from evener.wire.text import dumps, fields, parse, word
 
 __all__ = ["PARTS", "decode", "decoder"]
 
-NOTHING = msgspec.Raw(b"")
-NULL = msgspec.Raw(b"null")
 NONE = (NOTHING, NULL)
 EMPTY = (NULL, msgspec.Raw(b"[]"))
 Raws = dict[str, msgspec.Raw]
@@ -43,6 +57,8 @@ STATUS: dict[str, StopReason] = {
 }
 COMPACTED = "response.compaction"
 TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+KEPT = ("response.output_item.", "response.output_text.", "response.created")
+"""How events are named that must be understood, besides the terminal ones."""
 PARTS = "\n\n"
 # Events whose content stands again, whole, in `output_item.done`.
 REPEATED = (
@@ -70,151 +86,65 @@ REPEATED = (
 )
 
 
-class _Named(msgspec.Struct):
-    type: str = ""
-    role: str | None = None
-
-
-class _Reason(msgspec.Struct):
-    reason: str | None = None
-
-
-class _Response(msgspec.Struct):
-    object: str = ""
-    id: str | None = None
-    model: str | None = None
-    status: str | None = None
-    output: Items | None = None
-    usage: Counts | None = None
-    incomplete_details: _Reason | None = None
-    error: msgspec.Raw = NOTHING
-
-
-class _Event(msgspec.Struct, gc=False):
-    type: str = ""
-    output_index: int = 0
-    content_index: int = 0
-    summary_index: int = 0
-    delta: str = ""
-    item: msgspec.Raw = NOTHING
-    response: _Response | None = None
-    error: msgspec.Raw = NOTHING
-
-
-class _Text(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-
-
-class _Reasoned(msgspec.Struct):
-    summary: list[_Text] | None = None
-    content: list[_Text] | None = None
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    refusal: str = ""
-    annotations: Items | None = None
-    logprobs: msgspec.Raw = NOTHING
-
-
-read_event = msgspec.json.Decoder(_Event).decode
-_names = msgspec.json.Decoder(_Named)
-_responses = msgspec.json.Decoder(_Response)
-_words = msgspec.json.Decoder(str | None)
-_items: msgspec.json.Decoder[Items] = msgspec.json.Decoder(Items)
-_reasoned = msgspec.json.Decoder(_Reasoned)
-_parts = msgspec.json.Decoder(_Part)
-
 ROOM = 1000
 """Numbers kept free for the parts of one item."""
 
 
-class _Turn:
-    """What is known of the answer so far; turns its items into deltas."""
+class _Turn(msgspec.Struct):
+    """What is known of the answer so far; turns its events and its items into deltas."""
 
-    def __init__(self) -> None:
-        self.shown: defaultdict[int, list[str]] = defaultdict(list)
-        self.parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
-        self.calls: dict[int, tuple[str, str]] = {}
-        self.refused = False
-        self.done: set[int] = set()
+    started: bool = False
+    refused: bool = False
+    shown: dict[int, list[str]] = {}
+    parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
+    calls: dict[int, tuple[str, str]] = {}
+    done: set[int] = set()
 
-    def unsent(self, slot: int, text: str) -> str:
-        """What of a block's whole text was not shown yet."""
-        shown = "".join(self.shown[slot])
-        return text[len(shown) :] if text.startswith(shown) else ""
+    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
+        """Events; a terminal event and errors are the last."""
+        for frame in frames:
+            try:
+                event: Event | AnyEvent = read_event(frame)
+            except msgspec.ValidationError:
+                other = _other(frame, found)
+                if other is None:
+                    continue
+                event = other
+            kind = event.type
+            if kind == "response.output_text.delta":
+                found.append(self._show(event.output_index * ROOM + event.content_index, event.delta))
+            elif kind == "response.function_call_arguments.delta":
+                found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
+            elif kind == "response.reasoning_summary_text.delta":
+                found.append(self._think(event.output_index * ROOM, event.summary_index, event.delta))
+            elif kind == "response.reasoning_text.delta":
+                found.append(self._think(event.output_index * ROOM, -1 - event.content_index, event.delta))
+            elif self._rare(event, frame, found):
+                return True
+        return False
 
-    def think(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
-        """More of a reasoning item. A new part is set apart from what was shown before it, be it announced or not."""
-        if self.parts.get(slot, part) != part:
-            text = PARTS + text
-        self.parts[slot] = part
-        self.shown[slot].append(text)
-        return d.ReasoningDelta(slot, text)
+    def end(self) -> None:
+        """Without a terminal event a turn is never complete."""
 
-    def begin(self, number: int, own: Raws, found: list[d.Delta]) -> None:
-        """An item begins."""
-        if _word(own, "type") == "function_call":
-            call = (_word(own, "call_id"), _word(own, "name"))
-            if self.calls.get(number) != call:
-                self.calls[number] = call
-                found.append(d.CallStarted(number * ROOM, *call))
-
-    def end(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+    def complete(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """An item is complete: whatever was not streamed of it follows now."""
         self.done.add(number)
-        own = fields(raw)
-        kind = _word(own, "type")
+        named = read_name(raw)
+        kind = named.type
         if kind == "function_call":
-            self._call(number, own, found)
-        elif kind == "message" and _word(own, "role") in ("", "assistant"):  # a compaction hands the user's back, too
-            self._message(number, own, found)
+            call, kept = read_call(raw), _kept(fields(raw), ("type", "call_id", "name", "arguments"))
+            self._begin_call(number, call.call_id, call.name, found)
+            self._end_call(number, call.arguments or "{}", kept, word(kept.get("id")), found)
+        elif kind == "message" and named.role in (None, "assistant"):  # a compaction hands the user's back, too
+            item = _kept(fields(raw), ("type", "role", "content"))
+            for place, part in enumerate(read_message(raw).content):
+                self._part(number * ROOM + place, part, item, found)
         elif kind == "reasoning":
-            self._reasoning(number, raw, own, found)
+            self._reasoning(number * ROOM, raw, found)
         else:
             found.append(d.HostedAdded(number * ROOM, hosted_block(raw)))
 
-    def _call(self, number: int, own: Raws, found: list[d.Delta]) -> None:
-        self.begin(number, own, found)
-        slot = number * ROOM
-        kept = _kept(own, ("type", "call_id", "name", "arguments"))
-        if kept:
-            found.append(d.SealAdded(slot, "call", dumps(kept).decode(), word(kept.get("id"))))
-        found.append(d.CallEnded(slot, _word(own, "arguments") or "{}"))
-
-    def _reasoning(self, number: int, raw: msgspec.Raw, own: Raws, found: list[d.Delta]) -> None:
-        read = _reasoned.decode(raw)
-        slot = number * ROOM
-        text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())) if part.text)
-        rest = self.unsent(slot, text)
-        if rest:
-            found.append(d.ReasoningDelta(slot, rest))
-        kept = _kept(own, ("type",))
-        found.append(d.SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
-
-    def _message(self, number: int, own: Raws, found: list[d.Delta]) -> None:
-        item = _kept(own, ("type", "role", "content"))
-        content = own.get("content")
-        for place, part in enumerate(_items.decode(content) if content is not None else ()):
-            self._part(number * ROOM + place, part, item, found)
-
-    def _part(self, slot: int, raw: msgspec.Raw, item: Raws, found: list[d.Delta]) -> None:
-        part = _parts.decode(raw)
-        refusal = part.type == "refusal"
-        self.refused = self.refused or refusal
-        rest = self.unsent(slot, part.refusal if refusal else part.text)
-        if rest:
-            found.append(d.TextDelta(slot, rest))
-        own = _kept(fields(raw), ("refusal",) if refusal else ("type", "text", "logprobs"), EMPTY)
-        for cited in part.annotations or ():
-            found.append(d.CitationAdded(slot, read_citation(cited)))
-        found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
-        if part.logprobs and part.logprobs not in EMPTY:
-            found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
-
-    def stop(self, response: _Response, found: list[d.Delta]) -> None:
+    def stop(self, response: Response, found: list[d.Delta]) -> None:
         """The terminal state: usage, and why it ended."""
         if response.usage:
             found.append(d.UsageReported(read_usage(response.usage)))
@@ -224,6 +154,129 @@ class _Turn:
         status = response.status or "completed"
         reason = (response.incomplete_details.reason or "") if response.incomplete_details else ""
         found.append(d.Stopped(self._why(status, reason), reason or status))
+
+    def _rare(self, event: Event | AnyEvent, frame: bytes, found: list[d.Delta]) -> bool:
+        kind = event.type
+        if kind == "response.output_item.added":
+            self._begin(event, found)
+        elif kind == "response.output_item.done":
+            self._complete(event, frame, found)
+        elif kind in TERMINAL:
+            self._end(event, frame, found)
+            return True
+        elif kind == "response.created":
+            self._start(_response_of(event), found)
+        elif kind == "response.refusal.delta":
+            found.append(self._show(event.output_index * ROOM + event.content_index, event.delta))
+        elif kind == "error" or event.error not in NONE:
+            found.append(_failed(frame))
+            return True
+        elif not is_repeated(kind):
+            found.append(d.Notice(kind, frame.decode()))
+        return False
+
+    def _start(self, response: Response, found: list[d.Delta]) -> None:
+        self.started = True
+        found.append(d.Started(response.id or "", response.model or ""))
+
+    def _end(self, event: Event | AnyEvent, frame: bytes, found: list[d.Delta]) -> None:
+        response = _response_of(event)
+        if event.type == "response.failed" or response.error not in NONE:
+            found.append(_failed(bytes(fields(frame)["response"])))
+            return
+        if not self.started:
+            self._start(response, found)
+        for number, item in enumerate(response.output or ()):
+            if number not in self.done:
+                self.complete(number, item, found)
+        self.stop(response, found)
+
+    def _begin(self, event: Event | AnyEvent, found: list[d.Delta]) -> None:
+        """An item begins: only calls have something to tell."""
+        item = event.item
+        if type(item) is PlainCall:
+            self._begin_call(event.output_index, item.call_id, item.name, found)
+        elif item is None:
+            raise msgspec.ValidationError(f"a {event.type} event without its item")
+        elif type(item) is msgspec.Raw and read_name(item).type == "function_call":
+            call = read_call(item)
+            self._begin_call(event.output_index, call.call_id, call.name, found)
+
+    def _complete(self, event: Event | AnyEvent, frame: bytes, found: list[d.Delta]) -> None:
+        """An item is complete. One of a plain form is not taken apart again."""
+        item, number = event.item, event.output_index
+        if type(item) is PlainMessage:
+            self.done.add(number)
+            seal = dumps({"item": {"id": item.id, "status": item.status}}).decode()
+            for place, part in enumerate(item.content):
+                self._text(number * ROOM + place, part.text, (), found)
+                found.append(d.SealAdded(number * ROOM + place, "text", seal, item.id))
+        elif type(item) is PlainCall:
+            self.done.add(number)
+            self._begin_call(number, item.call_id, item.name, found)
+            self._end_call(number, item.arguments or "{}", {"id": item.id, "status": item.status}, item.id, found)
+        else:
+            self.complete(number, read_any_event(frame).item, found)
+
+    def _begin_call(self, number: int, id: str, name: str, found: list[d.Delta]) -> None:
+        call = (id, name)
+        if self.calls.get(number) != call:
+            self.calls[number] = call
+            found.append(d.CallStarted(number * ROOM, id, name))
+
+    def _end_call(self, number: int, arguments: str, kept: Mapping[str, object], id: str, found: list[d.Delta]) -> None:
+        slot = number * ROOM
+        if kept:
+            found.append(d.SealAdded(slot, "call", dumps(kept).decode(), id))
+        found.append(d.CallEnded(slot, arguments))
+
+    def _show(self, slot: int, text: str) -> d.TextDelta:
+        """More of a text."""
+        shown = self.shown.get(slot)
+        if shown is None:
+            shown = self.shown[slot] = []
+        shown.append(text)
+        return TextDelta(slot, text)
+
+    def _think(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
+        """More of a reasoning item. A new part is set apart from what was shown before it, be it announced or not."""
+        if self.parts.get(slot, part) != part:
+            text = PARTS + text
+        self.parts[slot] = part
+        self.shown.setdefault(slot, []).append(text)
+        return d.ReasoningDelta(slot, text)
+
+    def _unsent(self, slot: int, text: str) -> str:
+        """What of a block's whole text was not shown yet."""
+        shown = "".join(self.shown.get(slot, ()))
+        return text[len(shown) :] if text.startswith(shown) else ""
+
+    def _text(self, slot: int, text: str, annotations: Sequence[msgspec.Raw], found: list[d.Delta]) -> None:
+        """A whole text: what was not shown of it, and what it rests on."""
+        rest = self._unsent(slot, text)
+        if rest:
+            found.append(TextDelta(slot, rest))
+        for cited in annotations:
+            found.append(d.CitationAdded(slot, read_citation(cited)))
+
+    def _part(self, slot: int, raw: msgspec.Raw, item: Raws, found: list[d.Delta]) -> None:
+        part = read_part(raw)
+        refusal = part.type == "refusal"
+        self.refused = self.refused or refusal
+        own = _kept(fields(raw), ("refusal",) if refusal else ("type", "text", "logprobs"), EMPTY)
+        self._text(slot, part.refusal if refusal else part.text, part.annotations or (), found)
+        found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
+        if part.logprobs and part.logprobs not in EMPTY:
+            found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
+
+    def _reasoning(self, slot: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        read = read_reasoning(raw)
+        text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())) if part.text)
+        rest = self._unsent(slot, text)
+        if rest:
+            found.append(d.ReasoningDelta(slot, rest))
+        kept = _kept(fields(raw), ("type",))
+        found.append(d.SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
 
     def _why(self, status: str, reason: str) -> StopReason:
         if status == "completed":
@@ -235,18 +288,13 @@ def _kept(own: Raws, ours: tuple[str, ...], nothing: tuple[msgspec.Raw, ...] = (
     return {name: value for name, value in own.items() if name not in ours and value not in nothing}
 
 
-def _word(own: Raws, name: str) -> str:
-    raw = own.get(name)
-    return "" if raw is None else _words.decode(raw) or ""
-
-
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
     """A whole answer."""
     return assemble(_whole(body))
 
 
 def _whole(body: bytes) -> list[d.Delta]:
-    response = parse(_responses, body, "a Responses answer")
+    response = parse(responses, body, "a Responses answer")
     _raise_for(response, body)
     if not response.object.startswith("response"):
         raise WireError(f"Expected a response, but the answer is a {response.object!r}. Check the base URL.")
@@ -254,14 +302,14 @@ def _whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = [d.Started(response.id or "", response.model or "")]
     try:
         for number, raw in enumerate(response.output or ()):
-            turn.end(number, raw, found)
+            turn.complete(number, raw, found)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"Expected Responses items: {error}. Is this endpoint of that wire?") from None
     turn.stop(response, found)
     return found
 
 
-def _raise_for(response: _Response, body: bytes) -> None:
+def _raise_for(response: Response, body: bytes) -> None:
     if response.status == "failed" or response.error not in NONE:
         complaint = complaint_of(body)
         if complaint:
@@ -271,86 +319,14 @@ def _raise_for(response: _Response, body: bytes) -> None:
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """A streamed answer."""
-    return StreamDecoder(_Events(), SseReader())
+    return StreamDecoder(_Turn(), SseReader())
 
 
-class _Events:
-    __slots__ = ("_started", "_turn")
-
-    def __init__(self) -> None:
-        self._turn = _Turn()
-        self._started = False
-
-    def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Events; a terminal event and errors are the last."""
-        turn = self._turn
-        for frame in frames:
-            try:
-                event = read_event(frame)
-            except msgspec.ValidationError:
-                found.append(_notice(frame))
-                continue
-            kind = event.type
-            if kind == "response.output_text.delta":
-                slot = event.output_index * ROOM + event.content_index
-                turn.shown[slot].append(event.delta)
-                found.append(TextDelta(slot, event.delta))
-            elif kind == "response.function_call_arguments.delta":
-                found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
-            elif kind == "response.reasoning_summary_text.delta":
-                found.append(turn.think(event.output_index * ROOM, event.summary_index, event.delta))
-            elif kind == "response.reasoning_text.delta":
-                found.append(turn.think(event.output_index * ROOM, -1 - event.content_index, event.delta))
-            elif self._rare(event, frame, found):
-                return True
-        return False
-
-    def end(self) -> None:
-        """Without a terminal event a turn is never complete."""
-
-    def _rare(self, event: _Event, frame: bytes, found: list[d.Delta]) -> bool:
-        kind = event.type
-        if kind == "response.output_item.added":
-            self._turn.begin(event.output_index, fields(event.item), found)
-        elif kind == "response.output_item.done":
-            self._turn.end(event.output_index, event.item, found)
-        elif kind in TERMINAL:
-            self._end(event, frame, found)
-            return True
-        elif kind == "response.created":
-            self._start(_whole_response(event), found)
-        elif kind == "response.refusal.delta":
-            slot = event.output_index * ROOM + event.content_index
-            self._turn.shown[slot].append(event.delta)
-            found.append(TextDelta(slot, event.delta))
-        elif kind == "error" or event.error not in NONE:
-            found.append(_failed(frame))
-            return True
-        elif not is_repeated(kind):
-            found.append(d.Notice(kind, frame.decode()))
-        return False
-
-    def _start(self, response: _Response, found: list[d.Delta]) -> None:
-        self._started = True
-        found.append(d.Started(response.id or "", response.model or ""))
-
-    def _end(self, event: _Event, frame: bytes, found: list[d.Delta]) -> None:
-        response = _whole_response(event)
-        if event.type == "response.failed" or response.error not in NONE:
-            found.append(_failed(bytes(fields(frame)["response"])))
-            return
-        if not self._started:
-            self._start(response, found)
-        for number, item in enumerate(response.output or ()):
-            if number not in self._turn.done:
-                self._turn.end(number, item, found)
-        self._turn.stop(response, found)
-
-
-def _whole_response(event: _Event) -> _Response:
-    if event.response is None:
+def _response_of(event: Event | AnyEvent) -> Response:
+    response = event.response
+    if response is None:
         raise msgspec.ValidationError(f"a {event.type} event without its response")
-    return event.response
+    return read_response(response) if type(response) is msgspec.Raw else response
 
 
 def _failed(frame: bytes) -> d.Failed:
@@ -366,9 +342,16 @@ def is_repeated(kind: str) -> bool:
     return kind.startswith(REPEATED)
 
 
-def _notice(frame: bytes) -> d.Notice:
-    """An event whose fields are not what we know by these names: a notice, unless it is one that must be understood."""
-    name = _names.decode(frame).type
-    if name in TERMINAL or name.startswith(("response.output_item.", "response.output_text.", "response.created")):
-        read_event(frame)
-    return d.Notice(name, frame.decode())
+def _other(frame: bytes, found: list[d.Delta]) -> AnyEvent | None:
+    """An event that is not of a plain form. One whose fields are not what we know by these names is a notice, unless it is one
+    that must be understood; an error is one all the same."""
+    try:
+        return read_any_event(frame)
+    except msgspec.ValidationError:
+        named = read_name(frame)
+        if named.type == "error" or named.error not in NONE:
+            return AnyEvent("error")
+        if named.type in TERMINAL or named.type.startswith(KEPT):
+            raise
+        found.append(d.Notice(named.type, frame.decode()))
+        return None
