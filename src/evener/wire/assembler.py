@@ -18,7 +18,7 @@ from evener.transcript.blocks import (
     TextBlock,
     ToolCall,
 )
-from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
+from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, Started, Stopped, TextDelta, UsageReported
 from evener.transcript.origin import Seal
 from evener.transcript.reply import Reply, Stop
 from evener.transcript.usage import Usage
@@ -27,6 +27,7 @@ __all__ = ["Assembler", "assemble"]
 
 
 NONE_YET = Usage()
+UNNAMED = Started("", "")
 PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}
 """Nearly all deltas of a stream, and what a block is that begins with one."""
 
@@ -43,16 +44,14 @@ class _Part(msgspec.Struct):
     block: HostedBlock | None = None
 
 
-class Assembler:
+class Assembler(msgspec.Struct):
     """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped has no reply."""
 
-    def __init__(self) -> None:
-        self._parts: dict[int, _Part] = {}
-        self._notices: list[tuple[str, str]] = []
-        self._usage = NONE_YET
-        self._stop: Stop | None = None
-        self._id = ""
-        self._model = ""
+    _parts: dict[int, _Part] = {}
+    _notices: list[tuple[str, str]] = []
+    _usage: Usage = NONE_YET
+    _stop: Stop | None = None
+    _started: d.Started = UNNAMED
 
     def add(self, deltas: Iterable[d.Delta]) -> None:
         """Fold deltas in, in order."""
@@ -61,13 +60,14 @@ class Assembler:
             if type(delta) is TextDelta or type(delta) is ArgumentsDelta or type(delta) is ReasoningDelta:
                 part = parts.get(delta.index)
                 if part is None:
-                    part = self._part(delta.index, PIECES[type(delta)])
-                part.pieces.append(delta.text)
-            elif type(delta) is d.UsageReported:
+                    parts[delta.index] = _Part(PIECES[type(delta)], [delta.text])
+                else:
+                    part.pieces.append(delta.text)
+            elif type(delta) is UsageReported:
                 self._usage = delta.usage
-            elif type(delta) is d.Started:
-                self._id, self._model = delta.id, delta.model
-            elif type(delta) is d.Stopped:
+            elif type(delta) is Started:
+                self._started = delta
+            elif type(delta) is Stopped:
                 self._stop = Stop(delta.reason, delta.raw, delta.detail)
             elif type(delta) is d.Notice:
                 self._notices.append((delta.name, delta.raw))
@@ -101,8 +101,10 @@ class Assembler:
         """The whole answer."""
         if self._stop is None:
             raise WireError("The answer has no end. Feed the decoder's `close()` and check for a truncated stream.")
-        blocks = tuple([_block(self._parts[index]) for index in sorted(self._parts)])
-        return Reply(blocks, self._stop, self._usage, self._id, self._model, tuple(self._notices))
+        blocks: list[Block] = []
+        for index in sorted(self._parts):
+            blocks.append(_block(self._parts[index]))
+        return Reply(tuple(blocks), self._stop, self._usage, self._started.id, self._started.model, tuple(self._notices))
 
     def _part(self, index: int, kind: str) -> _Part:
         part = self._parts.get(index)
@@ -114,18 +116,15 @@ class Assembler:
 def _block(part: _Part) -> Block:
     if part.block:
         return part.block
-    text = "".join(part.pieces)
-    match part.kind:
-        case "text":
-            return TextBlock(text, tuple(part.citations), part.seal)
-        case "reasoning":
-            return ReasoningBlock(text, part.seal)
-        case "media" if part.name.startswith("image/"):
-            return ImageBlock(Inline(text), part.name, seal=part.seal)
-        case "media":
-            return DocumentBlock(Inline(text), part.name, seal=part.seal)
-        case _:
-            return ToolCall(part.call_id, part.name, text or "{}", part.seal)
+    kind, text = part.kind, "".join(part.pieces)
+    if kind == "text":
+        return TextBlock(text, tuple(part.citations), part.seal)
+    if kind == "reasoning":
+        return ReasoningBlock(text, part.seal)
+    if kind == "media":
+        made = ImageBlock if part.name.startswith("image/") else DocumentBlock
+        return made(Inline(text), part.name, seal=part.seal)
+    return ToolCall(part.call_id, part.name, text or "{}", part.seal)
 
 
 def assemble(deltas: Iterable[d.Delta]) -> Reply:

@@ -21,6 +21,7 @@ BLANK = b"\n\n"
 DATA = b"data: "
 NAME = b"event: "
 NAMED_DATA = b"\n" + DATA
+NEXT_NAME = BLANK + NAME
 
 
 class SseReader(msgspec.Struct):
@@ -99,8 +100,9 @@ class SseReader(msgspec.Struct):
 
     def _learned(self, text: bytes) -> list[bytes]:
         """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
-        before, *events = (BLANK + text[:-2]).split(BLANK + NAME)
-        found = taken_apart(before) if before else []
+        start = len(NAME) if text[: len(NAME)] == NAME else 0
+        events = text[start:-2].split(NEXT_NAME)
+        found = [] if start else taken_apart(events.pop(0))
         last = b""
         for event in events:
             name, opened, data = event.partition(NAMED_DATA)
