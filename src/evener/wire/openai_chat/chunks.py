@@ -2,9 +2,10 @@
 
 import msgspec
 
+from evener.wire.openai_chat.counts import Counts
 from evener.wire.reading import Items
 
-__all__ = ["Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening"]
+__all__ = ["ODD", "Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening"]
 
 Object = dict[str, msgspec.Raw] | None
 Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
@@ -66,7 +67,7 @@ class Chunk(msgspec.Struct, gc=False):
     """A whole answer or a chunk of one, as far as each chunk is looked at."""
 
     choices: list[Choice] | None = None
-    usage: Object = None
+    usage: Counts | None = None
     error: Some = None
     moderation: Some = None
     prompt_filter_results: Some = None
@@ -80,6 +81,8 @@ class Opening(Chunk, gc=False):
     object: str | None = None
 
 
+ODD = Counts()
+"""Stands for token counts of a form that nobody knows."""
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_opening = msgspec.json.Decoder(Opening).decode
 

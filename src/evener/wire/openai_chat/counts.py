@@ -8,21 +8,23 @@ import msgspec
 
 from evener.transcript.usage import Usage
 
-__all__ = ["read_usage"]
+__all__ = ["Counts", "read_counts", "usage_of"]
 
 Count = int | float | None
 
 
-class _Prompt(msgspec.Struct):
+class _Prompt(msgspec.Struct, gc=False):
     cached_tokens: Count = None
     cache_write_tokens: Count = None
 
 
-class _Output(msgspec.Struct):
+class _Output(msgspec.Struct, gc=False):
     reasoning_tokens: Count = None
 
 
-class _Usage(msgspec.Struct):
+class Counts(msgspec.Struct, gc=False):
+    """The counts in this wire's words."""
+
     prompt_tokens: Count = None
     completion_tokens: Count = None
     total_tokens: Count = None
@@ -34,13 +36,13 @@ class _Usage(msgspec.Struct):
     reasoning_tokens: Count = None
 
 
-_usages = msgspec.json.Decoder(_Usage)
+read_counts = msgspec.json.Decoder(Counts).decode
+NO_PROMPT, NO_OUTPUT = _Prompt(), _Output()
 
 
-def read_usage(raw: bytes, *, apart: bool) -> Usage:
+def usage_of(read: Counts, *, apart: bool) -> Usage:
     """The counts in neutral words. `apart`: reasoning is not in the output count."""
-    read = _usages.decode(raw)
-    prompt, output = read.prompt_tokens_details or _Prompt(), read.completion_tokens_details or _Output()
+    prompt, output = read.prompt_tokens_details or NO_PROMPT, read.completion_tokens_details or NO_OUTPUT
     total = int(read.prompt_tokens or 0)
     cached = int(prompt.cached_tokens or read.prompt_cache_hit_tokens or read.cached_tokens or read.num_cached_tokens or 0)
     written = int(prompt.cache_write_tokens or 0)

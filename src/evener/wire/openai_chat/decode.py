@@ -14,8 +14,9 @@ from evener.transcript import delta as d
 from evener.transcript.reply import Reply
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
-from evener.wire.openai_chat.chunks import Choice, Chunk, is_there, read_chunk, read_opening
-from evener.wire.openai_chat.counts import read_usage
+from evener.wire.openai_chat.chunks import ODD, Choice, Chunk, is_there, read_chunk, read_opening
+from evener.wire.openai_chat.counts import Counts, read_counts, usage_of
+from evener.wire.openai_chat.tags import Tags
 from evener.wire.openai_chat.turn import Turn
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SseReader
@@ -25,6 +26,9 @@ from evener.wire.text import dumps, fields
 __all__ = ["decode", "decoder"]
 
 END = b"[DONE]"
+SHORTEST = 100
+"""Bytes that any chunk has; only what is shorter may be the end mark."""
+UNCOUNTED = Counts()
 
 
 class _RawChoice(msgspec.Struct):
@@ -42,10 +46,10 @@ _raw_chunks = msgspec.json.Decoder(_RawChunk)
 def decode(body: bytes, quirks: Quirks) -> Reply:
     """A whole answer."""
     found: list[d.Delta] = []
-    events = _Events(quirks, whole=True)
+    events = _events(quirks, whole=True)
     try:
         events.read(iter((body,)), found)
-        closing = events.close()
+        closing = events.turn.end()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         start = body[:60].decode(errors="replace")
         raise WireError(f"Expected a chat completion, but the bytes are not: {error}. They begin with {start!r}.") from None
@@ -59,67 +63,73 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
 
 def decoder(quirks: Quirks) -> StreamDecoder:
     """A streamed answer."""
-    return StreamDecoder(_Events(quirks), SseReader())
+    return StreamDecoder(_events(quirks), SseReader())
 
 
-class _Events:
-    def __init__(self, quirks: Quirks, *, whole: bool = False) -> None:
-        self.answered = False
-        self._quirks = quirks
-        self._whole = whole
-        self._turn = Turn(quirks)
-        self._started = False
-        self._place = quirks.usage_path[0].encode() if quirks.usage_path else b""
+class _Events(msgspec.Struct):
+    quirks: Quirks
+    turn: Turn
+    whole: bool = False
+    answered: bool = False
+    started: bool = False
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Chunks; the end mark and errors are the last."""
         for frame in frames:
-            try:
-                chunk = read_chunk(frame) if self._started else self._open(frame, found)
-            except msgspec.DecodeError:
-                if frame.strip() != END:
-                    raise
-                found += self.close()
+            if len(frame) < SHORTEST and frame.strip() == END:
+                found += self.turn.end()
                 return True
+            try:
+                chunk = read_chunk(frame) if self.started else self._open(frame, found)
+            except msgspec.ValidationError:
+                chunk = self._oddly_counted(frame, found)
             if chunk.choices and not chunk.error:
                 if self._choices(chunk.choices, frame, found):
                     return True
             elif self._bare(chunk, frame, found):
                 return True
-            if chunk.usage or self._place or chunk.moderation or chunk.prompt_filter_results:
+            if chunk.usage or self.quirks.usage_path or chunk.moderation or chunk.prompt_filter_results:
                 self._beside(chunk, frame, found)
         return False
 
     def end(self) -> list[d.Delta] | None:
         """A turn that has said why it ended is complete, also without the end mark."""
-        return self.close() if self._turn.finish else None
-
-    def close(self) -> list[d.Delta]:
-        """The last deltas."""
-        return self._turn.end()
+        return self.turn.end() if self.turn.finish else None
 
     def _open(self, frame: bytes, found: list[d.Delta]) -> Chunk:
         """The first chunks, up to one that says whose answer it is."""
         chunk = read_opening(frame)
         if chunk.id or chunk.model:
-            self._started = True
-            self._turn.id = chunk.id or ""
+            self.started = True
+            self.turn.id = chunk.id or ""
             found.append(d.Started(chunk.id or "", chunk.model or ""))
         return chunk
 
+    def _oddly_counted(self, frame: bytes, found: list[d.Delta]) -> Chunk:
+        """A chunk of which nothing but the token counts is of a form that nobody knows."""
+        own = fields(frame)
+        if bytes(own.get("usage", b""))[:1] != b"{":
+            raise
+        del own["usage"]
+        rest = dumps(own)
+        chunk = read_chunk(rest) if self.started else self._open(rest, found)
+        chunk.usage = ODD
+        return chunk
+
     def _choices(self, choices: list[Choice], frame: bytes, found: list[d.Delta]) -> bool:
-        self.answered = True
-        turn = self._turn
+        turn = self.turn
+        if not self.answered:
+            self.answered = True
         for choice in choices:
             if choice.index:
                 found.append(d.Notice("another choice", frame.decode()))
                 continue
             said = choice.delta or choice.message
             if said is not None:
-                turn.add(said, found, self._whole)
+                turn.add(said, found, self.whole)
             if choice.finish_reason:
                 turn.ended(choice.finish_reason, choice.native_finish_reason or "")
-            if self._quirks.answer_fields:
+            if self.quirks.answer_fields:
                 self._keep(frame)
             if (choice.usage or choice.logprobs or choice.error) and self._beside_choice(choice, found):
                 return True
@@ -138,10 +148,10 @@ class _Events:
 
     def _keep(self, frame: bytes) -> None:
         """Fields of the message that must go back as they came, if this chunk has some."""
-        names = self._quirks.answer_fields
+        names = self.quirks.answer_fields
         if any(name.encode() in frame for name in names):
             read = _raw_chunks.decode(frame).choices[0]
-            self._turn.keep(read.delta or read.message or {}, names, whole=self._whole)
+            self.turn.keep(read.delta or read.message or {}, names, whole=self.whole)
 
     def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
         """A chunk without choices: an error, counts only, a sign of life, or something nobody knows."""
@@ -160,24 +170,35 @@ class _Events:
     def _beside(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> None:
         """What else a chunk may hold: token counts, and words about the answer rather than of it."""
         if chunk.usage:
-            self._count(dumps(chunk.usage), found)
-        elif self._place and self._place in frame:
+            self._counted(chunk.usage, frame, found)
+        elif self.quirks.usage_path and self.quirks.usage_path[0].encode() in frame:
             raw: bytes | msgspec.Raw = frame
-            for name in self._quirks.usage_path:
+            for name in self.quirks.usage_path:
                 raw = fields(raw).get(name, msgspec.Raw(b"{}"))
             self._count(bytes(raw), found)
         for name, about in (("moderation", chunk.moderation), ("prompt_filter_results", chunk.prompt_filter_results)):
             if about:
                 found.append(d.Notice(name, dumps(about).decode()))
 
+    def _counted(self, counts: Counts, frame: bytes, found: list[d.Delta]) -> None:
+        """The counts of a chunk. Where nothing is known of them, they may be empty: then they say nothing."""
+        if counts == UNCOUNTED:
+            self._count(dumps(fields(fields(frame)["usage"])), found)
+        else:
+            found.append(d.UsageReported(usage_of(counts, apart=self.quirks.reasoning_apart)))
+
     def _count(self, raw: bytes, found: list[d.Delta]) -> None:
         """Token counts; a form nobody knows is a notice."""
         if raw in (b"null", b"{}"):
             return
         try:
-            found.append(d.UsageReported(read_usage(raw, apart=self._quirks.reasoning_apart)))
+            found.append(d.UsageReported(usage_of(read_counts(raw), apart=self.quirks.reasoning_apart)))
         except msgspec.ValidationError:
             found.append(d.Notice("usage", raw.decode()))
+
+
+def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
+    return _Events(quirks, Turn(Tags() if quirks.think_tags else None), whole)
 
 
 def _failed(frame: bytes) -> d.Failed:

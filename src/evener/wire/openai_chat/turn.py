@@ -21,7 +21,6 @@ from evener.wire.openai_chat.hosted import hosted_block
 from evener.wire.openai_chat.seals import FIELD, REFUSAL, seal_text
 from evener.wire.openai_chat.speech import Speech
 from evener.wire.openai_chat.tags import Tags
-from evener.wire.quirks import Quirks
 from evener.wire.text import dumps, fields, text_in, word
 
 __all__ = ["Turn"]
@@ -54,24 +53,23 @@ class _Call(msgspec.Struct):
     own: dict[str, msgspec.Raw] = {}
 
 
-class Turn:
+class Turn(msgspec.Struct):
     """One answer."""
 
-    def __init__(self, quirks: Quirks) -> None:
-        self.id = ""  # of the answer
-        self.finish = ""
-        self.native = ""
-        self.fields: dict[str, msgspec.Raw] = {}  # of the message, to go back
-        self.calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
-        self._place = CONTENT - 1
-        self._kind = ""
-        self._kinds: dict[int, str] = {}  # of every slot that takes a seal, but calls
-        self._seals: dict[int, dict[str, msgspec.Raw]] = {}
-        self._tags = Tags() if quirks.think_tags else None
-        self._details: Details | None = None
-        self._speech: Speech | None = None
-        self._executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
+    _tags: Tags | None = None
+    id: str = ""  # of the answer
+    finish: str = ""
+    native: str = ""
+    fields: dict[str, msgspec.Raw] = {}  # of the message, to go back
+    calls: list[_Call] = []
+    _by_index: dict[int, _Call] = {}
+    _place: int = CONTENT - 1
+    _kind: str = ""
+    _kinds: dict[int, str] = {}  # of every slot that takes a seal, but calls
+    _seals: dict[int, dict[str, msgspec.Raw]] = {}
+    _details: Details | None = None
+    _speech: Speech | None = None
+    _executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
 
     def add(self, said: Message, found: list[d.Delta], whole: bool) -> None:
         """Take a message in, or a delta of one."""
@@ -114,11 +112,13 @@ class Turn:
     def end(self) -> list[d.Delta]:
         """All that is certain only now, and why it ended."""
         found: list[d.Delta] = []
-        for kind, piece in self._tags.close() if self._tags else ():
-            self._piece(kind, piece, found)
-        sort, sound = self._speech.sound() if self._speech else ("", "")
-        if sound:
-            found.append(d.MediaAdded(MEDIA, sort, sound))
+        if self._tags:
+            for kind, piece in self._tags.close():
+                self._piece(kind, piece, found)
+        if self._speech:
+            sort, sound = self._speech.sound()
+            if sound:
+                found.append(d.MediaAdded(MEDIA, sort, sound))
         if self._executed:
             told = msgspec.Raw(dumps({"executed_tools": list(self._executed.values())}))
             found.append(d.HostedAdded(HOSTED, hosted_block(told)))
