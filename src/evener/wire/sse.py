@@ -37,6 +37,7 @@ class SseReader(msgspec.Struct):
     _cr: bool = False
     _begun: bool = False
     _opening: bytes = DATA
+    _next: bytes = BLANK + DATA
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that these bytes complete."""
@@ -53,8 +54,11 @@ class SseReader(msgspec.Struct):
         rest = data[start:-2]
         if LF not in rest:
             return [rest]
+        pieces = rest.split(self._next)
+        if LF not in b"".join(pieces):
+            return pieces
         found: list[bytes] = []
-        for piece in rest.split(BLANK + opening):
+        for piece in pieces:
             if LF in piece:
                 found += taken_apart(opening + piece)
             else:
@@ -112,6 +116,7 @@ class SseReader(msgspec.Struct):
                 found.append(data)
                 last = name
         self._opening = NAME + last + NAMED_DATA if last else DATA
+        self._next = BLANK + self._opening
         return found
 
     def _with_plain_lines(self, data: bytes) -> bytes:

@@ -76,7 +76,8 @@ class StreamDecoder(msgspec.Struct):
         left = iter(frames)
         while not self._over:
             try:
-                self._over = self._events.read(left, found)
+                if self._events.read(left, found):
+                    self._over = True
                 return
             except BROKEN as error:
                 frame = frames[-1 - length_hint(left)]

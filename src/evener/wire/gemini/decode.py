@@ -149,15 +149,14 @@ _calls = msgspec.json.Decoder(_AnyCall)
 _blobs = msgspec.json.Decoder(_Blob)
 
 
-class _Turn:
+class _Turn(msgspec.Struct):
     """What is known of the answer so far; turns its parts into deltas."""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.index = -1
-        self.open = ""  # the kind of the block that more text may be added to
-        self.called = False
-        self.said: list[tuple[int, str]] = []  # all text, with the number of its block
+    id: str = ""
+    index: int = -1
+    open: str = ""  # the kind of the block that more text may be added to
+    called: bool = False
+    said: list[tuple[int, str]] = []  # all text, with the number of its block
 
     def part(self, part: _Part, found: list[d.Delta]) -> None:
         """A part that is text or a call."""
@@ -266,7 +265,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec'
 
 
 def _whole(body: bytes) -> list[d.Delta]:
-    events = _Events()
+    events = _Events(_Turn())
     found: list[d.Delta] = []
     try:
         for raw in as_list(msgspec.Raw(body.strip())):
@@ -285,20 +284,19 @@ def _whole(body: bytes) -> list[d.Delta]:
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """A streamed answer."""
-    return StreamDecoder(_Events(), SseReader())
+    return StreamDecoder(_Events(_Turn()), SseReader())
 
 
-class _Events:
-    def __init__(self) -> None:
-        self.begun = False
-        self._turn = _Turn()
-        self._stop: d.Stopped | None = None
-        self._finish: tuple[str, str] | None = None
-        self._counts: _Usage | None = None
+class _Events(msgspec.Struct):
+    turn: _Turn
+    begun: bool = False
+    _stop: d.Stopped | None = None
+    _finish: tuple[str, str] | None = None
+    _counts: _Usage | None = None
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Chunks; only an error is the last."""
-        turn = self._turn
+        turn = self.turn
         for frame in frames:
             try:
                 chunk = read_plain(frame)
@@ -355,20 +353,20 @@ class _Events:
 
     def stopped(self, reason: str, detail: str) -> d.Stopped:
         """Why the turn ended: calls decide where the reason leaves it open."""
-        if reason in PLAIN and self._turn.called:
+        if reason in PLAIN and self.turn.called:
             return d.Stopped("tools", reason, detail)
         return d.Stopped("done" if reason == "STOP" else STOPS.get(reason, "other"), reason, detail)
 
     def _begin(self, id: str | None, model: str | None, counts: _Usage | None, found: list[d.Delta]) -> None:
         self.begun = True
-        self._turn.id = id or ""
-        found.append(d.Started(self._turn.id, model or ""))
+        self.turn.id = id or ""
+        found.append(d.Started(self.turn.id, model or ""))
         self._counts = counts
         found += self.counted()
 
     def _candidate(self, candidate: _Candidate, found: list[d.Delta]) -> None:
         for raw in (candidate.content.parts if candidate.content else None) or ():
-            self._turn.any_part(raw, found)
+            self.turn.any_part(raw, found)
         if candidate.finishReason:
             self._finish = (candidate.finishReason, candidate.finishMessage or "")
         found += self._notices(candidate)
@@ -386,7 +384,7 @@ class _Events:
         found: list[d.Delta] = []
         for name, raw in told:
             if raw and bytes(raw) not in (b"null", b"{}", b"[]"):
-                found += citations(name, raw, self._turn.said)
+                found += citations(name, raw, self.turn.said)
                 found.append(d.Notice(name, bytes(raw).decode()))
         return found
 

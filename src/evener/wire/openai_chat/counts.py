@@ -43,11 +43,10 @@ NO_PROMPT, NO_OUTPUT = _Prompt(), _Output()
 def usage_of(read: Counts, *, apart: bool) -> Usage:
     """The counts in neutral words. `apart`: reasoning is not in the output count."""
     prompt, output = read.prompt_tokens_details or NO_PROMPT, read.completion_tokens_details or NO_OUTPUT
-    total = int(read.prompt_tokens or 0)
-    cached = int(prompt.cached_tokens or read.prompt_cache_hit_tokens or read.cached_tokens or read.num_cached_tokens or 0)
-    written = int(prompt.cache_write_tokens or 0)
-    said = int(read.completion_tokens or 0)
-    thought = int(output.reasoning_tokens or read.reasoning_tokens or 0)
+    cached = prompt.cached_tokens or read.prompt_cache_hit_tokens or read.cached_tokens or read.num_cached_tokens or 0
+    thought = output.reasoning_tokens or read.reasoning_tokens or 0
+    total, cached, written = int(read.prompt_tokens or 0), int(cached), int(prompt.cache_write_tokens or 0)
+    said, thought = int(read.completion_tokens or 0), int(thought)
     if apart:
         whole = max(said + thought, int(read.total_tokens or 0) - total)
         said, thought = whole, thought or whole - said

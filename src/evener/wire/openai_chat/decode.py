@@ -26,8 +26,6 @@ from evener.wire.text import dumps, fields
 __all__ = ["decode", "decoder"]
 
 END = b"[DONE]"
-SHORTEST = 100
-"""Bytes that any chunk has; only what is shorter may be the end mark."""
 UNCOUNTED = Counts()
 
 
@@ -76,13 +74,13 @@ class _Events(msgspec.Struct):
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Chunks; the end mark and errors are the last."""
         for frame in frames:
-            if len(frame) < SHORTEST and frame.strip() == END:
+            try:
+                chunk = None if frame == END else read_chunk(frame) if self.started else self._open(frame, found)
+            except msgspec.DecodeError:
+                chunk = self._strange(frame, found)
+            if chunk is None:
                 found += self.turn.end()
                 return True
-            try:
-                chunk = read_chunk(frame) if self.started else self._open(frame, found)
-            except msgspec.ValidationError:
-                chunk = self._oddly_counted(frame, found)
             if chunk.choices and not chunk.error:
                 if self._choices(chunk.choices, frame, found):
                     return True
@@ -105,12 +103,13 @@ class _Events(msgspec.Struct):
             found.append(d.Started(chunk.id or "", chunk.model or ""))
         return chunk
 
-    def _oddly_counted(self, frame: bytes, found: list[d.Delta]) -> Chunk:
-        """A chunk of which nothing but the token counts is of a form that nobody knows."""
+    def _strange(self, frame: bytes, found: list[d.Delta]) -> Chunk | None:
+        """A chunk of which nothing but the token counts is of a form that nobody knows; None for an end mark with spaces."""
+        if frame.strip() == END:
+            return None
         own = fields(frame)
-        if bytes(own.get("usage", b""))[:1] != b"{":
+        if bytes(own.pop("usage", b""))[:1] != b"{":
             raise
-        del own["usage"]
         rest = dumps(own)
         chunk = read_chunk(rest) if self.started else self._open(rest, found)
         chunk.usage = ODD
@@ -176,9 +175,10 @@ class _Events(msgspec.Struct):
             for name in self.quirks.usage_path:
                 raw = fields(raw).get(name, msgspec.Raw(b"{}"))
             self._count(bytes(raw), found)
-        for name, about in (("moderation", chunk.moderation), ("prompt_filter_results", chunk.prompt_filter_results)):
-            if about:
-                found.append(d.Notice(name, dumps(about).decode()))
+        if chunk.moderation:
+            found.append(d.Notice("moderation", dumps(chunk.moderation).decode()))
+        if chunk.prompt_filter_results:
+            found.append(d.Notice("prompt_filter_results", dumps(chunk.prompt_filter_results).decode()))
 
     def _counted(self, counts: Counts, frame: bytes, found: list[d.Delta]) -> None:
         """The counts of a chunk. Where nothing is known of them, they may be empty: then they say nothing."""

@@ -119,7 +119,7 @@ class _Turn(msgspec.Struct):
                 found.append(self._think(event.output_index * ROOM, event.summary_index, event.delta))
             elif kind == "response.reasoning_text.delta":
                 found.append(self._think(event.output_index * ROOM, -1 - event.content_index, event.delta))
-            elif self._rare(event, frame, found):
+            elif (event.error is not NOTHING or not is_repeated(kind)) and self._rare(event, frame, found):
                 return True
         return False
 
