@@ -47,6 +47,8 @@ class SseReader(msgspec.Struct):
             data = self._first(data)
         if self._held or data[-2:] != BLANK or len(data) > self.max_frame:
             data = self._completed(data)
+            if not data:
+                return []
         opening = self._opening
         start = len(opening)
         if data[:start] != opening:
