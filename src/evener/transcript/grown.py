@@ -13,15 +13,12 @@ __all__ = ["Growing", "Grown"]
 Name = TypeVar("Name", bound=Hashable)
 
 
-class Grown:
+class Grown(msgspec.Struct, frozen=True, eq=False):
     """What there is: the first `size` of the names that are shared, each with what it stands for."""
 
-    __slots__ = ("_grown", "_shared", "_size")
-
-    def __init__(self) -> None:
-        self._shared: dict[Hashable, tuple[int, object]] = {}
-        self._size = 0
-        self._grown: dict[int, Grown] = {}  # who grew it from which size on: the first, and nobody else
+    _shared: dict[Hashable, tuple[int, object]] = {}
+    _size: int = 0
+    _claims: dict[int, object] = {}  # by size: the token of who grew it from there on, the first and nobody else
 
     def __contains__(self, name: Hashable) -> bool:
         found = self._shared.get(name)
@@ -36,16 +33,14 @@ class Grown:
         """It with more names. Those that are there already stay what they are."""
         if not names:
             return self
-        made = Grown.__new__(Grown)
-        made._shared, made._grown, made._size = self._shared, self._grown, self._size
-        # The empty one is everybody's, so it is never grown itself. To set is one step: of two threads one is the first.
-        if not self._size or self._grown.setdefault(self._size, made) is not made:
-            made._shared = {name: found for name, found in tuple(self._shared.items()) if found[0] < self._size}
-            made._grown = {self._size: made}
+        size, shared, claims = self._size, self._shared, self._claims
+        if not size:  # the empty one is everybody's, so it is never grown itself
+            shared, claims = {}, {}
+        elif claims.setdefault(size, token := object()) is not token:  # to set is one step: of two threads one is the first
+            shared, claims = {name: found for name, found in tuple(shared.items()) if found[0] < size}, {}
         for name, value in names.items():
-            made._shared.setdefault(name, (len(made._shared), value))
-        made._size = len(made._shared)
-        return made
+            shared.setdefault(name, (len(shared), value))
+        return Grown(shared, len(shared), claims)
 
     def __iter__(self) -> Iterator[Hashable]:
         return (name for name, found in tuple(self._shared.items()) if found[0] < self._size)
@@ -87,4 +82,4 @@ class Growing(msgspec.Struct, eq=False):
 
     def done(self) -> Grown:
         """All there is now."""
-        return self.base.plus(self.new) if self.new else self.base
+        return self.base.plus(self.new)

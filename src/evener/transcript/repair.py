@@ -96,7 +96,7 @@ class Repair(msgspec.Struct, frozen=True):
         Feeding messages one by one or all at once gives the same exchanges. `known` is what `finish` gave in this state: it
         saves work, no more.
         """
-        fold = _Fold(self, known)
+        fold = _folding(self, known)
         for message in messages:
             fold.add(message)
         return fold.state(), fold.settled
@@ -105,14 +105,14 @@ class Repair(msgspec.Struct, frozen=True):
         self, messages: Iterable[Message], known: Exchange | None = None
     ) -> tuple["Repair", list[Exchange], Exchange | None]:
         """`feed`, and what `finish` would say then: cheaper than one after the other."""
-        fold = _Fold(self, known)
+        fold = _folding(self, known)
         for message in messages:
             fold.add(message)
         return fold.state(), fold.settled, fold.finished()
 
     def finish(self) -> Exchange | None:
         """The open exchange as it would be sent now; None when there is nothing to say."""
-        return _Fold(self, None).finished()
+        return _folding(self, None).finished()
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
@@ -124,23 +124,25 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
     return tuple(legal), tuple(loss for exchange in exchanges for loss in exchange.losses)
 
 
-class _Fold:
-    """A Repair while messages are folded in."""
+class _Fold(msgspec.Struct, eq=False):
+    """A Repair while messages are folded in.
 
-    __slots__ = (
-        "awaited", "back", "due", "held", "hosted", "known", "losses", "named", "rules", "said", "seen", "settled", "used",
-    )  # fmt: skip
+    `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once somebody asks.
+    """
 
-    def __init__(self, state: Repair, known: Exchange | None) -> None:
-        self.rules = state.rules
-        self.said, self.back = [*state.said], [*state.back]
-        self.held, self.losses = [*state.held], [*state.losses]
-        self.seen, self.named, self.used = Growing(state.seen), Growing(state.named), Growing(state.used_ids)
-        self.awaited, self.hosted = state.awaited, state.hosted
-        self.due: Due | None = None  # what the open exchange waits for, once somebody asks
-        self.settled: list[Exchange] = []
-        # The open exchange, as long as nothing was added to it. It is sure only if nothing of it depends on what comes.
-        self.known = None if state.held or state.awaited or state.hosted else known
+    rules: RepairRules
+    said: list[Message]
+    back: list[Message]
+    held: list[Message]
+    losses: list[Loss]
+    seen: Growing
+    named: Growing
+    used: Growing
+    awaited: frozenset[str]
+    hosted: bool
+    known: Exchange | None
+    due: Due | None = None
+    settled: list[Exchange] = []
 
     def state(self) -> Repair:
         said, back, held, losses = tuple(self.said), tuple(self.back), tuple(self.held), tuple(self.losses)
@@ -157,10 +159,10 @@ class _Fold:
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
         losses: list[Loss] = []
         plain = _is_plain(message)
-        cleaned = self._once(message, losses)
+        cleaned = message if self.seen.add(message.id, message) else self._once(message, losses)
         if cleaned is not None and not plain:
             cleaned = _cleaned(cleaned, self.named, losses)
-        if cleaned is not None and cleaned.role == "user":
+        if cleaned is not None and cleaned.role == "user" and _has_result(cleaned):
             cleaned = self._awaited(cleaned, losses)
         if cleaned is not None:
             self._take(cleaned)
@@ -230,20 +232,18 @@ class _Fold:
         return _merged([with_unique_ids(message, used, names, self.losses) for message in (*said[:-1], last)], self.losses)
 
     def _once(self, message: Message, losses: list[Loss]) -> Message | None:
-        """The message under a name of its own; None when it stood before."""
-        if not self.seen.add(message.id, message):
-            if self._stands(message):
-                losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
-                return None
-            fresh = fresh_id(message.id, self.seen)
-            losses.append(Loss("renamed", "message id", f"another message has it; here it is {fresh!r}", message.id))
-            self.seen.add((message.id, message.role, message.blocks))
-            self.seen.add(fresh)
-            message = replace(message, id=fresh)
-        return message
+        """The message under a name of its own, as its id was seen before; None when it stood there itself."""
+        if self._stands(message):
+            losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
+            return None
+        fresh = fresh_id(message.id, self.seen)
+        losses.append(Loss("renamed", "message id", f"another message has it; here it is {fresh!r}", message.id))
+        self.seen.add((message.id, message.role, message.blocks))
+        self.seen.add(fresh)
+        return replace(message, id=fresh)
 
     def _awaited(self, message: Message, losses: list[Loss]) -> Message | None:
-        """A user's message with the results that are due only."""
+        """A user's message with those results only that are due."""
         if self.due is None:
             self.due = {}
             expect(self.due, self.said)
@@ -255,6 +255,23 @@ class _Fold:
         first = self.seen.get(message.id)
         same = isinstance(first, Message) and (first.role, first.blocks) == (message.role, message.blocks)
         return same or (message.id, message.role, message.blocks) in self.seen
+
+
+def _folding(state: Repair, known: Exchange | None) -> _Fold:
+    """A fold that goes on from a state. What is known of its open exchange is sure only if nothing depends on what comes."""
+    return _Fold(
+        state.rules,
+        [*state.said],
+        [*state.back],
+        [*state.held],
+        [*state.losses],
+        Growing(state.seen),
+        Growing(state.named),
+        Growing(state.used_ids),
+        state.awaited,
+        state.hosted,
+        None if state.held or state.awaited or state.hosted else known,
+    )
 
 
 def _weighs(block: Block) -> bool:
@@ -270,13 +287,20 @@ def _has_hosted(message: Message) -> bool:
     return any(type(block) is HostedBlock for block in message.blocks)
 
 
+def _has_result(message: Message) -> bool:
+    for block in message.blocks:
+        if type(block) is ToolResult:
+            return True
+    return False
+
+
 def _is_plain(message: Message) -> bool:
     """Whether nothing in a message may have to be changed: each block may stand here, says something, has no seal."""
     allowed = ALLOWED[message.role]
     for block in message.blocks:
         if type(block) is HostedBlock or type(block) not in allowed or block.seal is not None:
             return False
-        if type(block) is TextBlock and _is_empty(block):
+        if type(block) is TextBlock and not block.text.strip():
             return False
     return bool(message.blocks)
 

@@ -13,7 +13,7 @@ from evener.transcript.loss import Loss
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "opened", "with_marks"]
+__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "opened", "started", "with_marks"]
 
 Mark = tuple[int, str]
 """A place in a fragment where a cache mark may be put, and the lifetime asked for there (empty: none asked)."""
@@ -67,10 +67,16 @@ class Fold(msgspec.Struct, frozen=True):
     open: tuple[Exchange, Fragment] | None = None
 
 
-def extended(prior: Fold | None, key: Key, transcript: Transcript, render: Render) -> Fold:
+def started(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Fold:
+    """The fold of no messages at all."""
+    return Fold(Key(parts, rules, seed), Repair(rules), seed, seed)
+
+
+def extended(prior: Fold | None, start: Fold, transcript: Transcript, render: Render) -> Fold:
     """The fold of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
+    key = start.key
     if prior is None or (prior.key is not key and prior.key != key) or not transcript.extends(prior.node):
-        prior = Fold(key, Repair(key.rules), key.seed, key.seed)
+        prior = start
     chain, marked, lossy, traits = prior.chain, prior.marked, prior.lossy, prior.traits
     known, drawn = prior.open or (None, None)
     state, settled, last = prior.repair.advance(transcript.since(prior.node), known)

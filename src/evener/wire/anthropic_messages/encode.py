@@ -15,7 +15,7 @@ from evener.wire.anthropic_messages.inputs import fit_root
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Key, Render, extended, joined
+from evener.wire.fold import Fold, Render, extended, joined, started
 from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
@@ -51,7 +51,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 
     source: Source
     frame: Frame
-    key: Key
+    start: Fold
     draw: Render
     wanted: Wanted
     address: Address
@@ -64,7 +64,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
     fragments, marked = drafted(fold, quirks)
     bare = fold.open is not None and "bare_calls" in fragments[-1].traits
     losses = list(fixed.losses[bare])
@@ -86,7 +86,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     losses = [*frame.losses, *_unsealed(ask, quirks)]
     mute, leads = controls.why_mute(ask, quirks), controls.must_lead(ask, quirks)
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
-    key = Key((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
+    start = started((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask=ask, quirks=quirks, mute=mute, leads=leads)
     wanted = wanted_marks(ask, quirks, TTLS)
     marks = choose_marks(wanted, (), (), [])
@@ -94,7 +94,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
     openings = _opening(heads[0], frame, marks), _opening(heads[1], frame, marks)
     all_lost = (*losses, *lost[0]), (*losses, *lost[1])
-    return _Fixed(source, frame, key, draw, wanted, _addressed(ask, quirks), marks, heads, openings, all_lost)
+    return _Fixed(source, frame, start, draw, wanted, _addressed(ask, quirks), marks, heads, openings, all_lost)
 
 
 _fixed = Kept(_Fixed, _fix)

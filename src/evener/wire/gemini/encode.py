@@ -10,7 +10,7 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fragment, Key, Render, extended, joined
+from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.gemini import controls
 from evener.wire.gemini.blocks import WIRE, render
 from evener.wire.gemini.names import function_name
@@ -52,7 +52,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 
     source: Source
     frame: Frame
-    key: Key
+    start: Fold
     draw: Render
     address: Address
     heads: tuple[bytes, bytes]
@@ -63,7 +63,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
     fragments, marked = drafted(fold, quirks)
     circulated = "circulated" in fold.traits or (fold.open is not None and "circulated" in fragments[-1].traits)
     losses = [*fixed.losses[circulated], *fixed.uncached[bool(marked)]]
@@ -77,13 +77,13 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, tool_part, _part)
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     lost: tuple[list[Loss], list[Loss]] = (list(frame.losses), list(frame.losses))
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
     losses = tuple(lost[0]), tuple(lost[1])
     uncached = tuple(_uncached(ask, marked=False)), tuple(_uncached(ask, marked=True))
     draw = partial(render, ask=ask, quirks=quirks)
-    return _Fixed(source, frame, key, draw, _addressed(ask, quirks), heads, losses, uncached)
+    return _Fixed(source, frame, start, draw, _addressed(ask, quirks), heads, losses, uncached)
 
 
 _fixed = Kept(_Fixed, _fix)

@@ -12,7 +12,7 @@ from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Fragment, Key, Render, extended, joined
+from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.marks import (
     NO_MORE,
     Marks,
@@ -61,7 +61,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 
     source: Source
     frame: Frame
-    key: Key
+    start: Fold
     draw: Render
     wanted: Wanted
     address: Address
@@ -77,7 +77,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
     fragments, marked = drafted(fold, quirks)
     losses = list(fixed.losses)
     marks = _marks(fixed.wanted, fragments, marked, quirks, losses)
@@ -100,7 +100,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, _tool, _part)
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    key = Key((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
     wanted = NO_MORE if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
     losses, system_losses = list(frame.losses), list[Loss]()
@@ -110,7 +110,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     return _Fixed(
         source,
         frame,
-        key,
+        start,
         partial(render, ask=ask, quirks=quirks),
         wanted,
         _addressed(ask, quirks),

@@ -12,7 +12,7 @@ from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
-from evener.wire.fold import Key, Render, extended, joined
+from evener.wire.fold import Fold, Render, extended, joined, started
 from evener.wire.marks import NO_MORE, Wanted, breakpoint_mark, choose_marks, drawn, wanted_marks
 from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_items
@@ -50,7 +50,7 @@ class _Fixed(msgspec.Struct, frozen=True):
 
     source: Source
     frame: Frame
-    key: Key
+    start: Fold
     draw: Render
     wanted: Wanted
     address: Address
@@ -65,7 +65,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     out = outgoing(ask, quirks)
     ask = out.ask
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.key, ask.transcript, fixed.draw)
+    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
     fragments, marked = drafted(fold, quirks)
     losses = [*out.losses, *fixed.losses]
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
@@ -90,7 +90,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, _tool, _part)
     rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
-    key = Key((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
+    start = started((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     losses = list(frame.losses)
     texts, spoken = system_items(ask, quirks, losses)
     head = _head(ask, quirks, texts, any(frame.tools), losses)
@@ -100,7 +100,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     return _Fixed(
         source,
         frame,
-        key,
+        start,
         partial(render, ask=ask, quirks=quirks),
         NO_MORE if automatic else wanted_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
