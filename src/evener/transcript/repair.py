@@ -288,10 +288,7 @@ def _has_hosted(message: Message) -> bool:
 
 
 def _has_result(message: Message) -> bool:
-    for block in message.blocks:
-        if type(block) is ToolResult:
-            return True
-    return False
+    return ToolResult in map(type, message.blocks)
 
 
 def _is_plain(message: Message) -> bool:

@@ -83,13 +83,16 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
     """The marks of this request. `marked` numbers the fragments that ask for some."""
     if wanted.off or not (wanted.places or marked or wanted.moving):
         return NO_MARKS
-    inside = [("fragments", number, place, ttl) for number in marked for place, ttl in fragments[number].marks if ttl]
+    inside: list[Place] = []
+    for number in marked:
+        inside += [("fragments", number, place, ttl) for place, ttl in fragments[number].marks if ttl]
     if wanted.moving:
-        count = len(fragments)
-        for number in range(max(0, count - 2), count):
-            marks = fragments[number].marks
+        number = max(0, len(fragments) - 2)
+        for fragment in fragments[number:]:
+            marks = fragment.marks
             if marks and not marks[-1][1]:
                 inside.append(("fragments", number, marks[-1][0], wanted.moving))
+            number += 1
         if marked:
             inside.sort()
     places, room = [*wanted.places, *inside], wanted.room

@@ -22,26 +22,24 @@ CITED = ("annotations", "citations")
 """What a seal calls the citations, which have a report of their own."""
 
 
-class Page:
+class Page(msgspec.Struct, eq=False):
     """The bytes of an exchange while it is written."""
 
-    mute = ""  # why no thinking is replayed, if so
-    message = ""  # the id of the one that is written
-    leads = False  # a turn that has thinking must begin with it
-    size = 0
-    comma = b""  # what stands before the next block of a message
-    start = 0  # where the content of the current message begins
-    thought = False  # thinking was written
-    shut = False  # a seal of this turn was dead: those after it rest on it and are dead, too
-
-    def __init__(self, ask: Ask, quirks: Quirks, chain: bytes) -> None:
-        self.ask = ask
-        self.quirks = quirks
-        self.chain = chain
-        self.pieces: list[bytes] = []
-        self.marks: list[Mark] = []
-        self.losses: list[Loss] = []
-        self.traits: set[str] = set()  # of the fragment, beside those that its messages tell
+    ask: Ask
+    quirks: Quirks
+    chain: bytes
+    mute: str = ""  # why no thinking is replayed, if so
+    leads: bool = False  # a turn that has thinking must begin with it
+    message: str = ""  # the id of the one that is written
+    size: int = 0
+    comma: bytes = b""  # what stands before the next block of a message
+    start: int = 0  # where the content of the current message begins
+    thought: bool = False  # thinking was written
+    shut: bool = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+    pieces: list[bytes] = []
+    marks: list[Mark] = []
+    losses: list[Loss] = []
+    traits: set[str] = set()  # of the fragment, beside those that its messages tell
 
     def write(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -51,8 +49,10 @@ class Page:
         """Write a block and remember that a mark may stand before its last brace. What leads it stands before it."""
         data = lead + dumps(value)
         self.pieces.append(data)
-        self.size += len(data)
-        self.mark(cache)
+        self.size = size = self.size + len(data)
+        self.marks.append((size - 1, cache))
+        if cache:
+            self.traits.add("marked")
 
     def mark(self, cache: str) -> None:
         """Remember that a mark may stand before the brace that was written last."""
@@ -81,7 +81,7 @@ class Page:
 
     def uncited(self, block: Sealed, why: str) -> None:
         """Report that a text's citations do not go, if it has any."""
-        if isinstance(block, TextBlock) and block.citations:
+        if type(block) is TextBlock and block.citations:
             self.drop("citations", why)
 
     def leave(self, block: Sealed, names: Iterable[str], why: str) -> None:
@@ -114,7 +114,7 @@ class Page:
         if "marked" in self.traits:
             marks[:0] = [mark for mark in self.marks[:-1] if mark[1]]
         said, back = exchange.assistant, exchange.back
-        first = said or (back[0] if back else None)
+        first = said if said is not None else back[0] if back else None
         if said is not None:
             self._note_said(said, back)
         if _is_asking(back):
@@ -127,9 +127,9 @@ class Page:
         traits.add("assistant_first")
         if not back:
             traits.add("assistant_last")
-        if isinstance(last, HostedBlock) and last.is_for(self.ask.target):
+        if type(last) is HostedBlock and last.is_for(self.ask.target):
             traits.add("paused")
-        if not self.thought and (isinstance(last, ToolCall) or said.calls):
+        if not self.thought and (type(last) is ToolCall or said.calls):
             traits.add("bare_calls")
 
 
@@ -137,6 +137,6 @@ def _is_asking(back: Sequence[Message]) -> bool:
     """Whether there is more in it than results."""
     for message in back:
         for block in message.blocks:
-            if not isinstance(block, ToolResult):
+            if type(block) is not ToolResult:
                 return True
     return False

@@ -47,6 +47,8 @@ Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
 CONVERSATION = ("messages", "input", "contents")
+SETTINGS = 5
+"""Where the settings stand in a source."""
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
@@ -84,12 +86,18 @@ class Kept(Generic[F]):
             *(ask.output, ask.cache, ask.state, ask.stream, ask.extra, ask.foreign_reasoning),
         )
         found = prior.fixed if prior is not None else None
-        if isinstance(found, self._kind) and found.source == source:
+        if isinstance(found, self._kind) and _same(found.source, source):
             return found
-        last = self._last
-        if last is None or last.source != source:
+        last = self._last  # once: another thread may put its own there
+        if last is None or not _same(last.source, source):
             last = self._last = self._make(ask, quirks, prior, source)
         return last
+
+
+def _same(before: Source, source: Source) -> bool:
+    """Whether the same bytes come of both. 1 and 1.0 are equal, but are not written alike."""
+    ours, theirs = before[SETTINGS], source[SETTINGS]
+    return before == source and (ours is theirs or repr(ours) == repr(theirs))
 
 
 def without_messages(ask: Ask) -> Ask:
@@ -226,17 +234,18 @@ def _add(ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[
 
 def drafted(fold: Fold, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
     """All fragments, the open one included, and the numbers of those that ask for cache marks."""
+    marked = fold.marked
     if fold.open is None:
-        return _latest(list(fold.fragments), quirks), fold.marked
-    last = fold.open[1]
-    marked = (*fold.marked, len(fold.fragments)) if "marked" in last.traits else fold.marked
-    return _latest([*fold.fragments, last], quirks), marked
+        fragments = [*fold.fragments]
+    else:
+        fragments = [*fold.fragments, fold.open[1]]
+        if "marked" in fold.open[1].traits:
+            marked += (len(fold.fragments),)
+    return fragments if quirks.thinking_replay != "latest" else _latest(fragments), marked
 
 
-def _latest(fragments: list[Fragment], quirks: Quirks) -> list[Fragment]:
+def _latest(fragments: list[Fragment]) -> list[Fragment]:
     """Where only the latest thinking goes back, it stays in the turns since a person last spoke."""
-    if quirks.thinking_replay != "latest":
-        return fragments
     asked = [number for number, fragment in enumerate(fragments) if "asks" in fragment.traits]
     bound = asked[-1] + 1 if asked else 0
     return [(fragment.lean or fragment) if number < bound else fragment for number, fragment in enumerate(fragments)]
@@ -255,14 +264,13 @@ def bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, lo
     if not messages:
         messages.append(NOTHING_SAID)
         losses.append(Loss("added", "user message", "an empty conversation is rejected; a note stands for it"))
-    if prefill and not quirks.first_user:
+    if not fragments or (prefill and not quirks.first_user):
         return
-    filled = [fragment for fragment in (*fragments[:1], *fragments[-1:]) if fragment.data]
-    if not filled:
-        return
-    if quirks.first_user and "assistant_first" in filled[0].traits:
+    first, last = fragments[0], fragments[-1]
+    first, last = first if first.data else last, last if last.data else first
+    if quirks.first_user and first.data and "assistant_first" in first.traits:
         messages.insert(0, BEGIN)
         losses.append(Loss("added", "user message", "the history must begin with the user"))
-    if not prefill and "assistant_last" in filled[-1].traits and "paused" not in filled[-1].traits:
+    if not prefill and last.data and "assistant_last" in last.traits and "paused" not in last.traits:
         messages.append(CONTINUE)
         losses.append(Loss("added", "user message", "the history may not end with the assistant"))

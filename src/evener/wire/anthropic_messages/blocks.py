@@ -40,7 +40,7 @@ STARTS = {role: b'{"role":"%s","content":[' % role.encode() for role in ("user",
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
-def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str, leads: bool) -> Fragment:
+def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange, chain: bytes) -> Fragment:
     """One exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so.
 
     `leads`: a turn that has thinking must begin with it.
@@ -49,29 +49,30 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str
         mute = "this endpoint takes back no thinking"
     lean = None
     if quirks.thinking_replay == "latest" and not mute:
-        lean = _page(exchange, Page(ask, quirks, chain), "this endpoint takes back only the latest", leads)
-    return _page(exchange, Page(ask, quirks, chain), mute, leads).fragment(
-        exchange, lean.fragment(exchange, None) if lean else None
-    )
+        lean = _fragment(exchange, Page(ask, quirks, chain, "this endpoint takes back only the latest", leads), None)
+    return _fragment(exchange, Page(ask, quirks, chain, mute, leads), lean)
 
 
-def _page(exchange: Exchange, page: Page, mute: str, leads: bool) -> Page:
-    page.mute = mute
-    page.leads = leads
-    if exchange.assistant:
-        _message(page, "assistant", (exchange.assistant,))
-    back = exchange.back
-    if page.quirks.mid_system and back and back[0].role == "user" and {message.role for message in back[1:]} <= {"system"}:
+def _fragment(exchange: Exchange, page: Page, lean: Fragment | None) -> Fragment:
+    said, back = exchange.assistant, exchange.back
+    if said is not None:
+        _message(page, "assistant", (said,))
+    if (
+        len(back) > 1
+        and page.quirks.mid_system
+        and [message.role for message in back] == ["user", *["system"] * (len(back) - 1)]
+    ):
         for message in back:
             _message(page, message.role, (message,))
     elif back:
         _message(page, "user", back)
-    return page
+    return page.fragment(exchange, lean)
 
 
 def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
-    page.write(b"," + STARTS[role] if page.pieces else STARTS[role])
-    page.start = start = page.size
+    opening = b"," + STARTS[role] if page.pieces else STARTS[role]
+    page.pieces.append(opening)
+    page.size = page.start = start = page.size + len(opening)
     for message in messages:
         page.message = message.id
         lead = OPERATOR if message.role == "system" and role == "user" else ""
@@ -88,12 +89,12 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
 def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> None:
     """Write one block, or what goes out of it."""
     match block:
+        case TextBlock():
+            _text(page, block, lead)
         case ToolCall():
             _call(page, block)
         case ToolResult():
             _result(page, block)
-        case TextBlock():
-            _text(page, block, lead)
         case ReasoningBlock():
             _reasoning(page, block, message)
         case ImageBlock() | DocumentBlock() | HostedBlock():
@@ -174,13 +175,13 @@ def _result(page: Page, result: ToolResult) -> None:
     own: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, page.quirks.id_length)}
     if result.seal:
         own = {**page.unsealed(result), **own}
-    content = [block for block in result.content if not isinstance(block, TextBlock) or block.text.strip()]
+    content = [block for block in result.content if type(block) is not TextBlock or block.text.strip()]
     if result.is_error:
         own["is_error"] = True
         if not content:
             page.losses.append(Loss("added", "tool_result text", "an error without a word is refused", page.message))
             content = [TextBlock("error")]
-    if len(content) == 1 and isinstance(only := content[0], TextBlock) and is_plain(only):
+    if len(content) == 1 and type(only := content[0]) is TextBlock and is_plain(only):
         own["content"] = only.text
         page.block(own, result.cache, page.comma)
     elif not content:

@@ -77,7 +77,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
         opening = _opening(fixed.heads[bare], fixed.frame, marks)
     path, headers, names = fixed.address
     body = joined(opening, messages, b"]}")
-    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, fixed=fixed)
+    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, "", fixed)
 
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
@@ -87,7 +87,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     mute, leads = controls.why_mute(ask, quirks), controls.must_lead(ask, quirks)
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
     start = started((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
-    draw = partial(render, ask=ask, quirks=quirks, mute=mute, leads=leads)
+    draw = partial(render, ask, quirks, mute, leads)
     wanted = wanted_marks(ask, quirks, TTLS)
     marks = choose_marks(wanted, (), (), [])
     lost: tuple[list[Loss], list[Loss]] = ([], [])

@@ -61,28 +61,29 @@ Part = tuple[Value, str]
 """A part and the lifetime of a cache mark that was asked for on it."""
 
 
-def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
     """One exchange: what the model said, then what came back."""
     page = Page(ask, quirks, chain)
     calls: Mapping[str, ToolCall] = {}
-    if exchange.assistant:
+    if exchange.assistant is not None:
         calls = {call.id: call for call in exchange.assistant.calls}
         _content(page, b"model", _said(page, exchange.assistant))
-    for messages in _turns(exchange.back, quirks):
-        _content(page, b"user", [part for message in messages for part in _back(page, message, calls)])
+    parts: list[Part] = []
+    before = None
+    for message in exchange.back:
+        if before is not None and not _share(before, message, quirks):
+            _content(page, b"user", parts)
+            parts = []
+        _back(page, message, calls, parts)
+        before = message
+    if before is not None:
+        _content(page, b"user", parts)
     return page.fragment(exchange, None)
 
 
-def _turns(back: Sequence[Message], quirks: Quirks) -> Iterator[list[Message]]:
-    """The messages that share a content: the two halves of one, or all of them where turns must alternate."""
-    turn: list[Message] = []
-    for message in back:
-        if turn and not quirks.merge_turns and turn[-1].id != f"{message.id}/results":
-            yield turn
-            turn = []
-        turn.append(message)
-    if turn:
-        yield turn
+def _share(before: Message, message: Message, quirks: Quirks) -> bool:
+    """Whether two messages stand in one content: the two halves of one do, and all do where turns must alternate."""
+    return quirks.merge_turns or before.id == f"{message.id}/results"
 
 
 def _content(page: Page, role: bytes, parts: Sequence[Part]) -> None:
@@ -202,34 +203,32 @@ def _line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
 # What came back.
 
 
-def _back(page: Page, message: Message, calls: Mapping[str, ToolCall]) -> list[Part]:
+def _back(page: Page, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
+    """Add the parts of a message: its results, what they could not hold, and the rest."""
     page.message = message.id
     lead = OPERATOR if message.role == "system" else ""
     if lead:
         page.degrade("system message", "this wire takes none here; sent as marked user text")
-    results = [block for block in message.blocks if isinstance(block, ToolResult)]
-    parts: list[Part] = []
     after: list[Part] = []
-    for result in results:
-        parts.append((_result(page, result, calls, after), result.cache))
+    for block in message.blocks:
+        if type(block) is ToolResult:
+            parts.append((_result(page, block, calls, after), block.cache))
     parts += after
     for block in message.blocks:
-        parts += _spoken(page, block, message, lead)
-    return parts
+        if type(block) is not ToolResult:
+            _spoken(page, block, message, lead, parts)
 
 
-def _spoken(page: Page, block: Block, message: Message, lead: str) -> Iterator[Part]:
+def _spoken(page: Page, block: Block, message: Message, lead: str, parts: list[Part]) -> None:
     match block:
         case TextBlock():
             page.uncited(block, UNCITED)
-            yield {"text": lead + block.text, **_opened(page, block)}, block.cache
+            parts.append(({"text": lead + block.text, **_opened(page, block)}, block.cache))
         case ImageBlock() | DocumentBlock():
-            yield _media(page, block) or _line(page, block), block.cache
+            parts.append((_media(page, block) or _line(page, block), block.cache))
         case HostedBlock():
-            yield _hosted(page, block, message), block.cache
-        case ToolResult():
-            return
-        case ReasoningBlock() | ToolCall():
+            parts.append((_hosted(page, block, message), block.cache))
+        case ReasoningBlock() | ToolCall() | ToolResult():
             page.drop(block.kind, "a user's turn cannot hold it")
         case _:
             assert_never(block)

@@ -70,7 +70,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
     body = joined(fixed.heads[circulated], _contents(fragments, losses), b"]}")
-    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, fixed=fixed)
+    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, "", fixed)
 
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
@@ -82,7 +82,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
     losses = tuple(lost[0]), tuple(lost[1])
     uncached = tuple(_uncached(ask, marked=False)), tuple(_uncached(ask, marked=True))
-    draw = partial(render, ask=ask, quirks=quirks)
+    draw = partial(render, ask, quirks)
     return _Fixed(source, frame, start, draw, _addressed(ask, quirks), heads, losses, uncached)
 
 

@@ -47,7 +47,7 @@ class Draft(msgspec.Struct):
     verbatim: bytes = b""
 
 
-def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
     """One exchange: what the assistant said, then what came back."""
     mute = "" if quirks.reasoning_field and quirks.thinking_replay != "none" else "this endpoint takes back no reasoning"
     lean = None
@@ -57,16 +57,24 @@ def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragme
 
 
 def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
-    page = Page(ask, quirks, chain)
-    page.mute = mute
-    if exchange.assistant:
+    page = Page(ask, quirks, chain, mute)
+    if exchange.assistant is not None:
         page.message = exchange.assistant.id
         _write(page, _assistant(page, exchange.assistant))
     turns: list[Draft] = []
     for message in exchange.back:
         page.message = message.id
-        turns += _results(page, message, exchange.assistant)
-        turns += _spoken(page, message)
+        results: list[ToolResult] = []
+        others: list[Block] = []
+        for block in message.blocks:
+            if type(block) is ToolResult:
+                results.append(block)
+            else:
+                others.append(block)
+        if results:
+            turns += _results(page, results, exchange.assistant)
+        if others:
+            turns.append(_spoken(page, message, others))
     for turn in _in_order(page, turns):
         _write(page, turn)
     return page
@@ -240,9 +248,8 @@ def _id(id: str, quirks: Quirks) -> str:
 # What came back.
 
 
-def _results(page: Page, message: Message, assistant: Message | None) -> list[Draft]:
+def _results(page: Page, results: Sequence[ToolResult], assistant: Message | None) -> list[Draft]:
     """The results of a message, then what they could not hold."""
-    results = [block for block in message.blocks if isinstance(block, ToolResult)]
     names = {call.id: call.name for call in assistant.calls} if assistant and page.quirks.result_name else {}
     media: list[Part] = []
     turns = [_result(page, result, names.get(result.call_id, ""), media) for result in results]
@@ -284,11 +291,8 @@ def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Dra
     return Draft(own, _joined(page, parts) or [({"type": "text", "text": ""}, "")])
 
 
-def _spoken(page: Page, message: Message) -> list[Draft]:
+def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> Draft:
     """What a person or the operator said."""
-    blocks = [block for block in message.blocks if not isinstance(block, ToolResult)]
-    if not blocks:
-        return []
     own: dict[str, object] = {"role": message.role}
     lead = ""
     if message.role == "system":
@@ -296,20 +300,24 @@ def _spoken(page: Page, message: Message) -> list[Draft]:
         if not page.quirks.mid_system or page.quirks.system_role == "user":
             own["role"], lead = "user", OPERATOR
             page.degrade("system message", "this endpoint takes none here; sent as marked user text")
-    sealed = _sealed_fields(page, blocks)
-    own |= {name: value for name, value in sealed.items() if not lead or name != "role"}
-    if len(blocks) == 1 and isinstance(blocks[0], HostedBlock) and _is_message(page, blocks[0]):
-        return [Draft(own, verbatim=blocks[0].raw.encode())]
-    parts = [_spoken_part(page, block, lead if not number else "") for number, block in enumerate(blocks)]
-    return [Draft(own, _joined(page, parts))]
+    if sealed := _sealed_fields(page, blocks):
+        own |= {name: value for name, value in sealed.items() if not lead or name != "role"}
+    whole = blocks[0]
+    if len(blocks) == 1 and type(whole) is HostedBlock and _is_message(page, whole):
+        return Draft(own, verbatim=whole.raw.encode())
+    parts: list[Part] = []
+    for block in blocks:
+        parts.append(_spoken_part(page, block, "" if parts else lead))
+    return Draft(own, _joined(page, parts))
 
 
 def _sealed_fields(page: Page, blocks: Sequence[Block]) -> dict[str, object]:
     found: dict[str, object] = {}
     for block in blocks:
-        if not isinstance(block, HostedBlock):
-            found |= opened(block.seal, page.ask, page.quirks).message
-        if not isinstance(block, HostedBlock | ReasoningBlock):
+        if type(block) is HostedBlock or block.seal is None:
+            continue
+        found |= opened(block.seal, page.ask, page.quirks).message
+        if not isinstance(block, ReasoningBlock):
             report_rest(page, block)
     return found
 

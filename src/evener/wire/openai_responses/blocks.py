@@ -74,10 +74,10 @@ def _text_fields(page: Page, block: TextBlock, role: str) -> TextSeal:
     return TextSeal()
 
 
-def render(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks) -> Fragment:
+def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
     """One exchange: what the assistant said, then what came back."""
     page = Page(ask, quirks, chain)
-    if exchange.assistant:
+    if exchange.assistant is not None:
         _assistant(page, exchange.assistant)
     for message in exchange.back:
         page.message = message.id
@@ -247,14 +247,16 @@ def _back(page: Page, message: Message) -> None:
 
 
 def _back_kind(block: Block) -> str:
-    return "result" if isinstance(block, ToolResult) else "hosted" if isinstance(block, HostedBlock) else "spoken"
+    return "result" if type(block) is ToolResult else "hosted" if type(block) is HostedBlock else "spoken"
 
 
 def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> None:
-    seals = [_text_fields(page, block, message.role) if isinstance(block, TextBlock) else TextSeal() for block in blocks]
+    seals = [_text_fields(page, block, message.role) if type(block) is TextBlock else UNSEALED for block in blocks]
     own: dict[str, object] = {"role": message.role, **seals[0].item}
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].cache and not seals[0].part:
-        _item(page, {**own, "content": blocks[0].text})
+    only = blocks[0]
+    if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not seals[0].part:
+        own["content"] = only.text
+        _item(page, own)
         return
     _item(page, dumps(own)[:-1] + b',"content":[')
     _inputs(page, blocks, seals)

@@ -101,7 +101,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
         source,
         frame,
         start,
-        partial(render, ask=ask, quirks=quirks),
+        partial(render, ask, quirks),
         NO_MORE if automatic else wanted_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
         opening,
