@@ -82,4 +82,4 @@ class Growing(msgspec.Struct, eq=False):
 
     def done(self) -> Grown:
         """All there is now."""
-        return self.base.plus(self.new)
+        return self.base.plus(self.new) if self.new else self.base

@@ -114,14 +114,13 @@ def chained(chain: bytes, data: bytes) -> bytes:
     return blake2b(data, digest_size=16, key=chain).digest() if data else chain
 
 
-def with_marks(data: bytes, marks: Sequence[tuple[int, bytes]]) -> bytes:
-    """A fragment with marks put in. Places must rise."""
-    if not marks:
-        return data
+def with_marks(data: bytes, marks: Sequence[Mark], write: Callable[[str], bytes]) -> bytes:
+    """A fragment with marks put in, each as it is written for its lifetime. Places must rise."""
     pieces: list[bytes] = []
     before = 0
-    for place, mark in marks:
-        pieces += (data[before:place], mark)
+    for place, ttl in marks:
+        pieces.append(data[before:place])
+        pieces.append(write(ttl))
         before = place
     pieces.append(data[before:])
     return b"".join(pieces)

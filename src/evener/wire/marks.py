@@ -87,7 +87,7 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
     for number in marked:
         inside += [("fragments", number, place, ttl) for place, ttl in fragments[number].marks if ttl]
     if wanted.moving:
-        number = max(0, len(fragments) - 2)
+        number = len(fragments) - 2 if len(fragments) > 2 else 0
         for fragment in fragments[number:]:
             marks = fragment.marks
             if marks and not marks[-1][1]:
@@ -106,15 +106,16 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
 
 
 def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
-    marks = Marks({}, {}, {})
+    marks = Marks()
     longest = len(ttls) - 1  # a longer lifetime may not come after a shorter one
+    ttl = ttls[longest]
     for section, number, offset, asked in places:
-        place = ttls.index(asked) if asked in ttls else 0
-        if place < longest:
-            longest = place
-        ttl = ttls[longest]
-        if ttl != asked:
-            losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
+        if asked != ttl:
+            place = ttls.index(asked) if asked in ttls else 0
+            if place < longest:
+                longest, ttl = place, ttls[place]
+            if asked != ttl:
+                losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
         if section == "fragments":
             marks.fragments.setdefault(number, []).append((offset, ttl))
         elif section == "system":
@@ -128,7 +129,7 @@ def drawn(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], byt
     """The bytes of the fragments that have some, with their marks put in."""
     found = [fragment.data for fragment in fragments]
     for number, places in marks.fragments.items():
-        found[number] = with_marks(found[number], [(place, mark(ttl)) for place, ttl in places])
+        found[number] = with_marks(found[number], places, mark)
     return found if all(found) else [data for data in found if data]
 
 

@@ -47,8 +47,6 @@ Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
 CONVERSATION = ("messages", "input", "contents")
-SETTINGS = 5
-"""Where the settings stand in a source."""
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
@@ -81,23 +79,20 @@ class Kept(Generic[F]):
 
     def of(self, ask: Ask, quirks: Quirks, prior: Encoded | None) -> F:
         """What is fixed for this ask."""
+        settings = ask.settings
         source: Source = (
-            *(quirks, ask.target, ask.tools, ask.transcript.system_blocks, ask.choice, ask.settings, ask.reasoning),
+            *(quirks, ask.target, ask.tools, ask.transcript.system_blocks, ask.choice, settings, ask.reasoning),
+            *(type(settings.temperature), type(settings.top_p)),  # 1 and 1.0 are equal, but not written alike
             *(ask.output, ask.cache, ask.state, ask.stream, ask.extra, ask.foreign_reasoning),
         )
-        found = prior.fixed if prior is not None else None
-        if isinstance(found, self._kind) and _same(found.source, source):
-            return found
-        last = self._last  # once: another thread may put its own there
-        if last is None or not _same(last.source, source):
+        if prior is not None:
+            found = prior.fixed
+            if isinstance(found, self._kind) and found.source == source:
+                return found
+        last = self._last  # read once: another thread may put its own there
+        if last is None or last.source != source:
             last = self._last = self._make(ask, quirks, prior, source)
         return last
-
-
-def _same(before: Source, source: Source) -> bool:
-    """Whether the same bytes come of both. 1 and 1.0 are equal, but are not written alike."""
-    ours, theirs = before[SETTINGS], source[SETTINGS]
-    return before == source and (ours is theirs or repr(ours) == repr(theirs))
 
 
 def without_messages(ask: Ask) -> Ask:
