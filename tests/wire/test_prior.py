@@ -81,3 +81,10 @@ def test_where_no_marks_are_wanted_none_are_lost(wire: str) -> None:
 def test_values_of_an_ask_are_checked_when_they_are_made() -> None:
     with pytest.raises(ValueError, match="finite"):
         Settings(temperature=float("nan"))
+
+
+@pytest.mark.parametrize("wire", CODECS)
+def test_a_number_is_written_as_it_was_given_whatever_went_before(wire: str) -> None:
+    whole, broken = (Ask(TALK, Origin(wire, "p", "", "m"), settings=Settings(temperature=heat)) for heat in (1, 1.0))
+    bodies = [CODECS[wire].encode(ask, QUIRKS, None).body for ask in (whole, broken, whole)]
+    assert bodies[0] == bodies[2] != bodies[1]
