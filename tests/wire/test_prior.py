@@ -72,6 +72,16 @@ def test_what_a_conversation_shares_holds_none_of_its_messages(wire: str) -> Non
 
 
 @pytest.mark.parametrize("wire", CODECS)
+def test_a_request_is_equal_to_the_same_one_made_otherwise(wire: str) -> None:
+    codec = CODECS[wire]
+    prior = codec.encode(asked(wire), QUIRKS, None)
+    quick = codec.encode(asked(wire, LONGER), QUIRKS, prior)
+    codec.encode(asked(wire, model="n"), QUIRKS, None)
+    assert quick == codec.encode(asked(wire, LONGER), QUIRKS, None)
+    assert quick != codec.encode(asked(wire, LONGER, model="n"), QUIRKS, None)
+
+
+@pytest.mark.parametrize("wire", CODECS)
 def test_where_no_marks_are_wanted_none_are_lost(wire: str) -> None:
     ask = Ask(TALK, Origin(wire, "p", "", "m"), TOOLS, cache=Cache("provider"))
     lost = CODECS[wire].encode(ask, Quirks(cache_marks=0), None).losses

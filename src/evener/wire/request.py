@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from operator import is_
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -23,6 +23,7 @@ from evener.wire.text import fields
 
 __all__ = [
     "Address",
+    "Fixed",
     "Kept",
     "Source",
     "add_losses",
@@ -52,13 +53,13 @@ CONTINUE = b'{"role":"user","content":"Continue."}'
 BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.)"}'
 
 
-class Fixed(Protocol):
-    """What a wire makes of all that an ask says besides its messages."""
+class Fixed(msgspec.Struct, frozen=True, eq=False):
+    """What a wire makes of all that an ask says besides its messages: of the same `source` always the same."""
 
-    @property
-    def source(self) -> Source:
-        """What it was made from."""
-        ...
+    source: Source
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and type(other) is type(self) and other.source == self.source
 
 
 F = TypeVar("F", bound=Fixed)

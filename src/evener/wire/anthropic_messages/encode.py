@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 
-import msgspec
-
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
@@ -21,6 +19,7 @@ from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
+    Fixed,
     Kept,
     Source,
     add_losses,
@@ -45,11 +44,10 @@ TTLS = ("5m", "1h")
 BETAS = "anthropic-beta"
 
 
-class _Fixed(msgspec.Struct, frozen=True):
+class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `openings` are the body up to them and its losses; the second is for open calls
     that were made without thinking."""
 
-    source: Source
     frame: Frame
     start: Fold
     draw: Render

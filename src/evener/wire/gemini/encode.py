@@ -19,6 +19,7 @@ from evener.wire.gemini.tools import offers, tool_part
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
+    Fixed,
     Kept,
     Source,
     add_losses,
@@ -46,11 +47,10 @@ NESTED = (
 """Objects that we write and the caller may add to."""
 
 
-class _Fixed(msgspec.Struct, frozen=True):
+class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `heads` are the body up to them, and its losses; the second is for requests in
     which the provider's own calls go back to it. `uncached` is what this wire cannot keep, without and with marks inside."""
 
-    source: Source
     frame: Frame
     start: Fold
     draw: Render

@@ -30,6 +30,7 @@ from evener.wire.openai_chat.system import marks_move, system_messages
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
+    Fixed,
     Kept,
     Source,
     add_losses,
@@ -55,11 +56,10 @@ JSON_NOTE = "Answer with one JSON object and nothing else."
 NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
 
 
-class _Fixed(msgspec.Struct, frozen=True):
+class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `opening` is the body up to them, `system` the messages of the system prompt:
     both with `marks`, which are those before the messages. `json_mode`: somebody must speak of JSON."""
 
-    source: Source
     frame: Frame
     start: Fold
     draw: Render

@@ -20,6 +20,7 @@ from evener.wire.openai_responses.held import outgoing
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
+    Fixed,
     Kept,
     Source,
     add_losses,
@@ -44,11 +45,10 @@ JSON_NOTE = b'{"role":"developer","content":"Answer with one JSON object and not
 NOTHING_SAID = b'{"role":"user","content":""}'
 
 
-class _Fixed(msgspec.Struct, frozen=True):
+class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `opening` is the body up to the input, `spoken` the parts of the system prompt that
     are items of it. `json_mode`: somebody must speak of JSON, and none of those items does."""
 
-    source: Source
     frame: Frame
     start: Fold
     draw: Render
