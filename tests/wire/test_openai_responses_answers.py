@@ -1,0 +1,40 @@
+"""Responses answers, case by case: what imitators of the wire get wrong without doing harm."""
+
+import json
+from typing import Any
+
+import pytest
+
+from evener.errors import WireError
+from evener.transcript import delta as d
+from evener.wire import CODECS, Quirks
+
+Json = dict[str, Any]
+CREATED: Json = {"type": "response.created", "response": {"id": "r", "model": "m"}}
+SAID: Json = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "x"}
+COMPLETED: Json = {"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed"}}
+
+
+def deltas(*events: Json) -> list[d.Delta]:
+    decoder = CODECS["openai_responses"].decoder(Quirks())
+    return decoder.feed(b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)) + decoder.close()
+
+
+@pytest.mark.parametrize("response", ["r", 2, {"output": "none yet"}, {"usage": "?"}], ids=str)
+def test_a_response_that_nobody_looks_at_may_have_any_form(response: object) -> None:
+    beside = {"type": "response.in_progress", "response": response}
+    told = deltas(CREATED, beside, {**SAID, "response": response}, COMPLETED)
+    assert [type(delta) for delta in told] == [d.Started, d.TextDelta, d.Stopped]
+
+
+def test_an_unknown_event_with_a_response_of_any_form_is_a_notice() -> None:
+    assert [type(delta) for delta in deltas(CREATED, {"type": "response.odd", "response": 2}, COMPLETED)] == [
+        *(d.Started, d.Notice, d.Stopped),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["response.created", "response.completed", "response.incomplete", "response.failed"])
+def test_a_response_that_is_needed_must_be_one(kind: str) -> None:
+    (failed,) = deltas({"type": kind, "response": 2})
+    assert isinstance(failed, d.Failed)
+    assert isinstance(failed.error, WireError)
