@@ -59,6 +59,14 @@ def test_a_wrong_field_of_an_anthropic_event_is_an_error(event: Json) -> None:
     assert not any(isinstance(delta, d.Notice) for delta in found)
 
 
+def test_an_error_in_place_of_a_piece_is_an_error() -> None:
+    found = deltas(
+        "anthropic_messages", {"type": "content_block_delta", "error": {"type": "overloaded_error", "message": "Full."}}
+    )
+
+    assert type(failure(found)) is e.Overloaded
+
+
 @pytest.mark.parametrize("block", [{"type": "server_tool_use", "id": 7}, {"type": "text", "text": "yes", "name": None}])
 def test_a_wrong_field_of_a_whole_anthropic_answer_is_an_error(block: Json) -> None:
     body = json.dumps({"type": "message", "id": "m", "model": "m", "content": [block], "stop_reason": "end_turn"})

@@ -65,3 +65,11 @@ def test_an_event_beyond_the_cap_is_an_error(size: int) -> None:
 
 def test_small_events_beyond_the_cap_together_are_fine() -> None:
     assert SseReader(max_frame=20).feed(b"data: a\n\n" * 10) == [b"a"] * 10
+
+
+@pytest.mark.parametrize("first", [b"\xef", b"\xef\xbb"])
+def test_half_a_byte_order_mark_is_not_taken_for_half_an_event(first: bytes) -> None:
+    reader = SseReader(max_frame=14)
+    rest = b"\xef\xbb\xbf\n\ndata: abcdefg"[len(first) :]
+    assert reader.feed(first) == reader.feed(rest) == []
+    assert reader.feed(b"\n\n") == [b"abcdefg"]

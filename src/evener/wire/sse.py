@@ -79,6 +79,7 @@ class SseReader(msgspec.Struct):
         if self._held:
             data = bytes(self._held) + data
             self._held = b""
+            self._searched = 0
         if len(data) < len(BOM) and BOM.startswith(data):
             self._held = data
             return b""

@@ -258,7 +258,7 @@ class _Turn(msgspec.Struct):
         if event.type == BEGUN:
             begun = read_begun(frame)
             self.begin_any(begun.index, begun.content_block, found)
-        elif event.type == PIECE:
+        elif event.type == PIECE and (event.delta or not event.error):
             self._unknown(event, frame, found)
         elif event.type == "error" or event.error:
             complaint = complaint_of(frame)
