@@ -231,27 +231,27 @@ def _hosted(page: Page, block: HostedBlock, role: str) -> None:
 
 
 def _back(page: Page, message: Message) -> None:
-    for kind, group in groupby(message.blocks, key=_back_kind):
-        blocks = list(group)
-        match kind:
-            case "result":
-                for block in blocks:
-                    if isinstance(block, ToolResult):
-                        _result(page, block)
-            case "hosted":
-                for block in blocks:
-                    if isinstance(block, HostedBlock):
-                        _hosted(page, block, message.role)
-            case _:
-                _spoken(page, message, blocks)
-
-
-def _back_kind(block: Block) -> str:
-    return "result" if type(block) is ToolResult else "hosted" if type(block) is HostedBlock else "spoken"
+    """Results and hosted blocks are items of their own; what stands between them is one message."""
+    spoken: list[Block] = []
+    for block in message.blocks:
+        if type(block) is not ToolResult and type(block) is not HostedBlock:
+            spoken.append(block)
+            continue
+        if spoken:
+            _spoken(page, message, spoken)
+            spoken = []
+        if type(block) is ToolResult:
+            _result(page, block)
+        elif type(block) is HostedBlock:
+            _hosted(page, block, message.role)
+    if spoken:
+        _spoken(page, message, spoken)
 
 
 def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> None:
-    seals = [_text_fields(page, block, message.role) if type(block) is TextBlock else UNSEALED for block in blocks]
+    seals: list[TextSeal] = []
+    for block in blocks:
+        seals.append(_text_fields(page, block, message.role) if type(block) is TextBlock else UNSEALED)
     own: dict[str, object] = {"role": message.role, **seals[0].item}
     only = blocks[0]
     if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not seals[0].part:
