@@ -54,6 +54,8 @@ from evener.wire.text import OPERATOR, as_object, fields, must_fetch, placeholde
 
 __all__ = ["WIRE", "render"]
 
+MODEL, USER = b'{"role":"model","parts":[', b'{"role":"user","parts":['
+"""How a content begins."""
 NOTHING_LEFT: dict[str, object] = {"text": "[nothing that this provider can read]"}
 
 Value = dict[str, object]
@@ -67,17 +69,17 @@ def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragme
     calls: Mapping[str, ToolCall] = {}
     if exchange.assistant is not None:
         calls = {call.id: call for call in exchange.assistant.calls}
-        _content(page, b"model", _said(page, exchange.assistant))
+        _content(page, MODEL, _said(page, exchange.assistant))
     parts: list[Part] = []
     before = None
     for message in exchange.back:
         if before is not None and not _share(before, message, quirks):
-            _content(page, b"user", parts)
+            _content(page, USER, parts)
             parts = []
         _back(page, message, calls, parts)
         before = message
     if before is not None:
-        _content(page, b"user", parts)
+        _content(page, USER, parts)
     return page.fragment(exchange, None)
 
 
@@ -86,8 +88,8 @@ def _share(before: Message, message: Message, quirks: Quirks) -> bool:
     return quirks.merge_turns or before.id == f"{message.id}/results"
 
 
-def _content(page: Page, role: bytes, parts: Sequence[Part]) -> None:
-    page.write(b'%s{"role":"%s","parts":[' % (b"," if page.pieces else b"", role))
+def _content(page: Page, opening: bytes, parts: Sequence[Part]) -> None:
+    page.write(b"," + opening if page.pieces else opening)
     for number, (value, cache) in enumerate(parts or [(NOTHING_LEFT, "")]):
         page.block(value, cache, b"," if number else b"")
     page.write(b"]}")

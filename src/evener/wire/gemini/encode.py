@@ -150,8 +150,14 @@ def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
 def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
     """The contents: there is at least one, and the first is the user's (sheet 2)."""
     contents = [fragment.data for fragment in fragments if fragment.data]
-    first = next((fragment for fragment in fragments if fragment.data), None) if contents else None
-    if first is None or "assistant_first" in first.traits:
+    if not contents or _is_begun_by_model(fragments):
         losses.append(Loss("added", "user message", "a conversation must begin with the user; an empty text stands for it"))
         contents.insert(0, NOTHING_SAID)
     return contents
+
+
+def _is_begun_by_model(fragments: Sequence[Fragment]) -> bool:
+    for fragment in fragments:
+        if fragment.data:
+            return "assistant_first" in fragment.traits
+    return False

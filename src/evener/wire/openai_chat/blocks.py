@@ -340,6 +340,8 @@ def _spoken_part(page: Page, block: Block, lead: str) -> Part:
 
 def _in_order(page: Page, turns: list[Draft]) -> list[Draft]:
     """The messages that came back, with a filler or merged where the endpoint wants it."""
+    if len(turns) == 1:
+        return turns
     found: list[Draft] = []
     for turn in turns:
         before = found[-1] if found else None

@@ -30,6 +30,9 @@ Part = tuple[dict[str, object], str]
 
 Plain = TextBlock | ImageBlock | DocumentBlock | HostedBlock
 
+WORDS = frozenset(("type", "text"))
+"""The fields of a part that is words only."""
+
 FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
 FILES = ("file", "document_url", "input_file")
 IMAGES = ("image_url", "input_image")
@@ -38,7 +41,7 @@ MEDIA = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 def is_text(part: Part) -> bool:
     """Whether a part is words only, so that a text can stand for it."""
-    return not part[1] and part[0].keys() == {"type", "text"}
+    return not part[1] and part[0].keys() == WORDS
 
 
 def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
