@@ -136,7 +136,7 @@ class _Fold(msgspec.Struct, eq=False):
     held: list[Message]
     losses: list[Loss]
     seen: Growing
-    named: Growing
+    named: Grown
     used: Growing
     awaited: frozenset[str]
     hosted: bool
@@ -146,8 +146,8 @@ class _Fold(msgspec.Struct, eq=False):
 
     def state(self) -> Repair:
         said, back, held, losses = tuple(self.said), tuple(self.back), tuple(self.held), tuple(self.losses)
-        seen, named, used = self.seen.done(), self.named.done(), self.used.done()
-        return Repair(self.rules, said, back, held, losses, seen, named, used, self.awaited, self.hosted)
+        seen, used = self.seen.done(), self.used.done()
+        return Repair(self.rules, said, back, held, losses, seen, self.named, used, self.awaited, self.hosted)
 
     def finished(self) -> Exchange | None:
         """The open exchange as it would be sent now. The fold is of no use afterwards: take its state first."""
@@ -161,13 +161,17 @@ class _Fold(msgspec.Struct, eq=False):
         plain = _is_plain(message)
         cleaned = message if self.seen.add(message.id, message) else self._once(message, losses)
         if cleaned is not None and not plain:
-            cleaned = _cleaned(cleaned, self.named, losses)
+            named = Growing(self.named)
+            cleaned = _cleaned(cleaned, named, losses)
+            self.named = named.done()
         if cleaned is not None and cleaned.role == "user" and _has_result(cleaned):
             cleaned = self._awaited(cleaned, losses)
         if cleaned is not None:
             self._take(cleaned)
-            self.hosted = self.hosted or (not plain and _has_hosted(cleaned))
-        self.losses += losses
+            if not plain and _has_hosted(cleaned):
+                self.hosted = True
+        if losses:
+            self.losses += losses
         self.known = None
 
     def _take(self, message: Message) -> None:
@@ -266,7 +270,7 @@ def _folding(state: Repair, known: Exchange | None) -> _Fold:
         [*state.held],
         [*state.losses],
         Growing(state.seen),
-        Growing(state.named),
+        state.named,
         Growing(state.used_ids),
         state.awaited,
         state.hosted,
@@ -288,7 +292,10 @@ def _has_hosted(message: Message) -> bool:
 
 
 def _has_result(message: Message) -> bool:
-    return ToolResult in map(type, message.blocks)
+    for block in message.blocks:  # noqa: SIM110 - a generator for each message costs more than all else here
+        if type(block) is ToolResult:
+            return True
+    return False
 
 
 def _is_plain(message: Message) -> bool:

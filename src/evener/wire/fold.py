@@ -13,7 +13,7 @@ from evener.transcript.loss import Loss
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "opened", "started", "with_marks"]
+__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "opened", "started"]
 
 Mark = tuple[int, str]
 """A place in a fragment where a cache mark may be put, and the lifetime asked for there (empty: none asked)."""
@@ -112,18 +112,6 @@ def opened(fold: Fold) -> Fragment | None:
 def chained(chain: bytes, data: bytes) -> bytes:
     """The chain with one more fragment."""
     return blake2b(data, digest_size=16, key=chain).digest() if data else chain
-
-
-def with_marks(data: bytes, marks: Sequence[Mark], write: Callable[[str], bytes]) -> bytes:
-    """A fragment with marks put in, each as it is written for its lifetime. Places must rise."""
-    pieces: list[bytes] = []
-    before = 0
-    for place, ttl in marks:
-        pieces.append(data[before:place])
-        pieces.append(write(ttl))
-        before = place
-    pieces.append(data[before:])
-    return b"".join(pieces)
 
 
 def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:

@@ -7,12 +7,13 @@ its own is stable up to there: what comes after it may change, and gets none.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss
-from evener.wire.fold import Fragment, with_marks
+from evener.wire.fold import Fragment
 from evener.wire.quirks import Quirks
 from evener.wire.text import dumps
 
@@ -33,14 +34,15 @@ Place = tuple[str, int, int, str]
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """Lifetimes by place: number of the tool, number of the system part, or number of the fragment with offsets."""
+    """Lifetimes by place: number of the tool, number of the system part; and, in order, fragment, offset and lifetime."""
 
     tools: dict[int, str] = {}
     system: dict[int, str] = {}
-    fragments: dict[int, list[tuple[int, str]]] = {}
+    fragments: list[tuple[int, int, str]] = []
 
 
 NO_MARKS = Marks()
+_data: Callable[[Fragment], bytes] = attrgetter("data")
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -117,7 +119,7 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
             if asked != ttl:
                 losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
         if section == "fragments":
-            marks.fragments.setdefault(number, []).append((offset, ttl))
+            marks.fragments.append((number, offset, ttl))
         elif section == "system":
             marks.system[number] = ttl
         else:
@@ -127,9 +129,10 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
 
 def drawn(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
     """The bytes of the fragments that have some, with their marks put in."""
-    found = [fragment.data for fragment in fragments]
-    for number, places in marks.fragments.items():
-        found[number] = with_marks(found[number], places, mark)
+    found = list(map(_data, fragments))
+    for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
+        data = found[number]
+        found[number] = b"".join((data[:place], mark(ttl), data[place:]))
     return found if all(found) else [data for data in found if data]
 
 

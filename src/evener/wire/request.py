@@ -82,9 +82,21 @@ class Kept(Generic[F]):
         """What is fixed for this ask."""
         settings = ask.settings
         source: Source = (
-            *(quirks, ask.target, ask.tools, ask.transcript.system_blocks, ask.choice, settings, ask.reasoning),
-            *(type(settings.temperature), type(settings.top_p)),  # 1 and 1.0 are equal, but not written alike
-            *(ask.output, ask.cache, ask.state, ask.stream, ask.extra, ask.foreign_reasoning),
+            quirks,
+            ask.target,
+            ask.tools,
+            ask.transcript.system_blocks,
+            ask.choice,
+            settings,
+            type(settings.temperature),  # 1 and 1.0 are equal, but not written alike
+            type(settings.top_p),
+            ask.reasoning,
+            ask.output,
+            ask.cache,
+            ask.state,
+            ask.stream,
+            ask.extra,
+            ask.foreign_reasoning,
         )
         if prior is not None:
             found = prior.fixed
