@@ -37,10 +37,15 @@ class Grown(msgspec.Struct, frozen=True, eq=False):
         if not size:  # the empty one is everybody's, so it is never grown itself
             shared, claims = {}, {}
         elif claims.setdefault(size, token := object()) is not token:  # to set is one step: of two threads one is the first
-            shared, claims = {name: found for name, found in tuple(shared.items()) if found[0] < size}, {}
+            shared, claims = self._copied(), {}
         for name, value in names.items():
-            shared.setdefault(name, (len(shared), value))
-        return Grown(shared, len(shared), claims)
+            if name not in shared:
+                shared[name] = (size, value)
+                size += 1
+        return Grown(shared, size, claims)
+
+    def _copied(self) -> dict[Hashable, tuple[int, object]]:
+        return {name: found for name, found in tuple(self._shared.items()) if found[0] < self._size}
 
     def __iter__(self) -> Iterator[Hashable]:
         return (name for name, found in tuple(self._shared.items()) if found[0] < self._size)

@@ -7,7 +7,6 @@ its own is stable up to there: what comes after it may change, and gets none.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import attrgetter
 
 import msgspec
 
@@ -42,7 +41,6 @@ class Marks(msgspec.Struct, frozen=True):
 
 
 NO_MARKS = Marks()
-_data: Callable[[Fragment], bytes] = attrgetter("data")
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -97,7 +95,7 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
             number += 1
         if marked:
             inside.sort()
-    places, room = [*wanted.places, *inside], wanted.room
+    places, room = [*wanted.places, *inside] if wanted.places else inside, wanted.room
     if places and room <= 0:
         losses.append(Loss("dropped", "cache marks", "this endpoint takes none"))
         return NO_MARKS
@@ -129,10 +127,13 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
 
 def drawn(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
     """The bytes of the fragments that have some, with their marks put in."""
-    found = list(map(_data, fragments))
-    for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
-        data = found[number]
-        found[number] = b"".join((data[:place], mark(ttl), data[place:]))
+    found: list[bytes] = []
+    for fragment in fragments:
+        found.append(fragment.data)
+    if marks.fragments:
+        for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
+            data = found[number]
+            found[number] = b"".join((data[:place], mark(ttl), data[place:]))
     return found if all(found) else [data for data in found if data]
 
 
