@@ -96,7 +96,7 @@ def extended(prior: Fold | None, start: Fold, transcript: Transcript, render: Re
         if not fragment.traits <= traits:
             traits |= fragment.traits
         fresh.append(fragment)
-    fragments = (*prior.fragments, *fresh)
+    fragments = (*prior.fragments, *fresh) if fresh else prior.fragments
     if last is None:
         return Fold(key, state, chain, chain, transcript.head, fragments, marked, lossy, traits)
     draft = render(last, chain)

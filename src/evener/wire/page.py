@@ -119,7 +119,7 @@ class Page(msgspec.Struct, eq=False):
             self._note_said(said, back)
         if _is_asking(back):
             self.traits.add("asks")
-        losses = (*exchange.losses, *self.losses)
+        losses = (*exchange.losses, *self.losses) if self.losses else exchange.losses
         return Fragment(b"".join(self.pieces), tuple(marks), losses, lean, first.id if first else "", frozenset(self.traits))
 
     def _note_said(self, said: Message, back: Sequence[Message]) -> None:
