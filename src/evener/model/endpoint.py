@@ -35,15 +35,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Endpoint {self.facts.provider.name}:{self.facts.model} at {self.url}>"
 
 
-class Signed:
+class Signed(msgspec.Struct, eq=False):
     """A transport that puts the credentials on each try, and remembers which values they were: to keep them out of errors."""
 
-    __slots__ = ("_auth", "_transport", "_tries")
-
-    def __init__(self, transport: Transport, auth: Auth) -> None:
-        self._transport = transport
-        self._auth = auth
-        self._tries: list[tuple[Request, Request]] = []
+    _transport: Transport
+    _auth: Auth
+    _tries: list[tuple[Request, Request]] = []
 
     async def send(self, request: Request) -> Response:
         signed = self._auth(request)

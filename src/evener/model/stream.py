@@ -151,8 +151,11 @@ class Stream:
             raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
         if deltas:
             deltas = self._added(deltas)
-        if self._ended:
-            await self._finish(response)
+        if self._ended:  # the wire's terminal mark has come: what is left to read is of no interest
+            if not (isinstance(response, HttpResponse) and response.ended):
+                await self._drain(response)
+            self._answer = self._answered()
+            await self.aclose()
         return deltas
 
     async def _open(self) -> Response:
@@ -220,7 +223,8 @@ class Stream:
             self._raw.append(content)
         deltas = self._added(list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks))))
         if self._ended:
-            await self._finish(None)
+            self._answer = self._answered()
+            await self.aclose()
         return deltas
 
     def _added(self, deltas: list[Delta]) -> list[Delta]:
@@ -242,13 +246,6 @@ class Stream:
         if type(last) is Stopped:
             self._ended = perf_counter()
         return deltas
-
-    async def _finish(self, response: Response | None) -> None:
-        """The wire's terminal mark has come: what is left to read is of no interest."""
-        if response is not None and not (isinstance(response, HttpResponse) and response.ended):
-            await self._drain(response)
-        self._answer = self._answered()
-        await self.aclose()
 
     async def _drain(self, response: Response) -> None:
         """Read what is left, so that the connection can be used again. A server that does not end it loses it instead."""

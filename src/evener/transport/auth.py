@@ -1,7 +1,6 @@
 """How credentials get onto a request. Applied to each try, so that a fresh token or signature is made for a retry."""
 
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from evener.transport.secrets import note_secret
 
 __all__ = ["Auth", "bearer", "header", "query"]
 
+Headers = tuple[tuple[str, str], ...]
 Auth = Callable[[Request], Request | Awaitable[Request]]
 """Gives the request with credentials. May look at all of it: a signature covers method, address, headers and body."""
 
@@ -25,13 +25,15 @@ def header(name: str, value: str) -> Auth:
     lower = name.lower()
     note_secret(value.rpartition(" ")[2])
 
-    @lru_cache(4)  # one endpoint's requests have the same ones
-    def signed(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        return (*(pair for pair in headers if pair[0].lower() != lower), (name, value))
+    last: tuple[Headers, Headers] = ((), ((name, value),))
 
     def sign(request: Request) -> Request:
-        headers = signed(tuple(request.headers))  # they may come as a list
-        return Request(request.url, headers, request.body, request.method, request.deadlines)
+        nonlocal last
+        before, after = last
+        if request.headers != before:  # one endpoint's requests have the same ones
+            after = (*(pair for pair in request.headers if pair[0].lower() != lower), (name, value))
+            last = (tuple(request.headers), after)  # they may come as a list
+        return Request(request.url, after, request.body, request.method, request.deadlines)
 
     return sign
 

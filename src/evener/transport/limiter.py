@@ -185,27 +185,25 @@ class Limiter:
             self._queue.popleft()
 
 
-class Slot:
+class Slot(msgspec.Struct, eq=False):
     """One call's place. `async with limiter.slot(tokens=500) as slot: ...; slot.settle(612)`.
 
     `at` is when it began. It is `counted` while it is in the window.
     """
 
-    __slots__ = ("_held", "_limiter", "_within", "at", "counted", "tokens")
-
-    def __init__(self, limiter: Limiter, tokens: int, within: float) -> None:
-        self._limiter = limiter
-        self._within = within
-        self._held = False
-        self.tokens = tokens
-        self.at = 0.0
-        self.counted = False
+    _limiter: Limiter
+    tokens: int
+    _within: float
+    at: float = 0.0
+    counted: bool = False
+    _held: bool = False
 
     def entered(self) -> bool:
         """Take the turn if it is ours at once."""
-        begun = self._limiter._begin(self)
-        self._held = self._held or begun
-        return begun
+        if self._limiter._begin(self):
+            self._held = True
+            return True
+        return False
 
     async def enter(self) -> "Slot":
         """Wait for the turn."""
@@ -234,9 +232,7 @@ class Slot:
 
     def _past(self) -> "Slot":
         """The call so far, for one that begins anew."""
-        past = Slot(self._limiter, self.tokens, self._within)
-        past.at, past.counted = self.at, True
-        return past
+        return Slot(self._limiter, self.tokens, self._within, self.at, True)
 
 
 class _Waiter:
