@@ -122,7 +122,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             if type(block) is HostedBlock:
                 said.append(block if block.provider else replace(block, provider=origin.provider))
             elif block.seal is not None and type(block) is not ToolResult:
-                said.append(replace(block, seal=Seal(block.seal.data, origin, binding, block.seal.id)))
+                said.append(_stamped(block, block.seal, origin, binding))
             elif type(block) is not ReasoningBlock or block.text:
                 said.append(block)
         return cls("assistant", tuple(said) or (TextBlock(""),), origin=origin, usage=reply.usage)
@@ -144,6 +144,18 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 def _led_by(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:
     return (reasoning, *blocks) if reasoning else tuple(blocks)
+
+
+def _stamped(block: Block, seal: Seal, origin: Origin, binding: str) -> Block:
+    """The block, its seal stamped. Both are copied: what they hold beside that was checked when they were made."""
+    check_type(origin, (Origin,), "Seal.origin")
+    check_text(binding, "Seal.binding")
+    stamped: Seal = seal.__copy__()  # type: ignore[attr-defined]
+    force_setattr(stamped, "origin", origin)
+    force_setattr(stamped, "binding", binding)
+    made: Block = block.__copy__()  # type: ignore[union-attr]
+    force_setattr(made, "seal", stamped)
+    return made
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -46,6 +46,9 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     def __post_init__(self) -> None:
         check_object(self.data, "Seal.data")
-        check_type(self.origin, (Origin,), "Seal.origin")
-        check_text(self.binding, "Seal.binding")
-        check_text(self.id, "Seal.id")
+        if type(self.origin) is not Origin:
+            check_type(self.origin, (Origin,), "Seal.origin")
+        if self.binding != "":
+            check_text(self.binding, "Seal.binding")
+        if self.id != "":
+            check_text(self.id, "Seal.id")
