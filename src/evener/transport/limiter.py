@@ -81,14 +81,6 @@ class Limiter:
             self._rate = self._rate.tightened(rate)
             self._unlimited = self._rate == Rate()
 
-    def _begin(self, slot: "Slot") -> bool:
-        """Let it begin at once, if there is room and nobody waits."""
-        with self._lock:
-            if self._unlimited and not self._paused_until:
-                self._active += 1
-                return True
-            return not self._queue and self._look(slot) is None
-
     async def _enter(self, slot: "Slot", within: float) -> None:
         with self._lock:
             waiter = _Waiter(slot)
@@ -111,12 +103,6 @@ class Limiter:
             with self._lock:
                 if waiter in self._queue:
                     self._queue.remove(waiter)
-                self._wake()
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._active -= 1
-            if self._queue:
                 self._wake()
 
     def _settle(self, slot: "Slot", tokens: int) -> None:
@@ -199,11 +185,15 @@ class Slot(msgspec.Struct, eq=False):
     _held: bool = False
 
     def entered(self) -> bool:
-        """Take the turn if it is ours at once."""
-        if self._limiter._begin(self):
-            self._held = True
-            return True
-        return False
+        """Take the turn if it is ours at once: there is room, and nobody waits."""
+        limiter = self._limiter
+        with limiter._lock:
+            if limiter._unlimited and not limiter._paused_until:
+                limiter._active += 1
+            elif limiter._queue or limiter._look(self) is not None:
+                return False
+        self._held = True
+        return True
 
     async def enter(self) -> "Slot":
         """Wait for the turn."""
@@ -216,7 +206,11 @@ class Slot(msgspec.Struct, eq=False):
         """The call is over. More than once does no harm."""
         if self._held:
             self._held = False
-            self._limiter._leave()
+            limiter = self._limiter
+            with limiter._lock:
+                limiter._active -= 1
+                if limiter._queue:
+                    limiter._wake()
 
     async def __aenter__(self) -> "Slot":
         return await self.enter()

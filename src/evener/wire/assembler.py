@@ -101,10 +101,11 @@ class Assembler(msgspec.Struct):
         """The whole answer."""
         if self._stop is None:
             raise WireError("The answer has no end. Feed the decoder's `close()` and check for a truncated stream.")
+        parts, started = self._parts, self._started
         blocks: list[Block] = []
-        for index in sorted(self._parts):
-            blocks.append(_block(self._parts[index]))
-        return Reply(tuple(blocks), self._stop, self._usage, self._started.id, self._started.model, tuple(self._notices))
+        for index in sorted(parts) if len(parts) > 1 else parts:
+            blocks.append(_block(parts[index]))
+        return Reply(tuple(blocks), self._stop, self._usage, started.id, started.model, tuple(self._notices))
 
     def _part(self, index: int, kind: str) -> _Part:
         part = self._parts.get(index)
