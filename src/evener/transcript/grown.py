@@ -31,18 +31,21 @@ class Grown(msgspec.Struct, frozen=True, eq=False):
 
     def plus(self, names: Mapping[Name, object]) -> "Grown":
         """It with more names. Those that are there already stay what they are."""
-        if not names:
-            return self
+        growing = Growing(self)
+        for name, value in names.items():
+            growing.add(name, value)
+        return growing.done()
+
+    def _with(self, new: dict[Hashable, tuple[int, object]]) -> "Grown":
+        """It with names that are not in it, numbered from its size on."""
         size, shared, claims = self._size, self._shared, self._claims
         if not size:  # the empty one is everybody's, so it is never grown itself
-            shared, claims = {}, {}
-        elif claims.setdefault(size, token := object()) is not token:  # to set is one step: of two threads one is the first
-            shared, claims = self._copied(), {}
-        for name, value in names.items():
-            if name not in shared:
-                shared[name] = (size, value)
-                size += 1
-        return Grown(shared, size, claims)
+            return Grown(new, len(new))
+        if claims.setdefault(size, token := object()) is token:  # to set is one step: of two threads one is the first
+            shared.update(new)
+        else:
+            shared, claims = self._copied() | new, {}
+        return Grown(shared, size + len(new), claims)
 
     def _copied(self) -> dict[Hashable, tuple[int, object]]:
         return {name: found for name, found in tuple(self._shared.items()) if found[0] < self._size}
@@ -65,26 +68,27 @@ class Growing(msgspec.Struct, eq=False):
     """A Grown while names are added."""
 
     base: Grown
-    new: dict[Hashable, object] = {}
+    new: dict[Hashable, tuple[int, object]] = {}
 
     def __contains__(self, name: Hashable) -> bool:
-        if name in self.new:
-            return True
-        found = self.base._shared.get(name)
-        return found is not None and found[0] < self.base._size
+        return name in self.new or name in self.base
 
     def get(self, name: Hashable) -> object:
-        return self.new[name] if name in self.new else self.base.get(name)
+        return self.new[name][1] if name in self.new else self.base.get(name)
 
     def add(self, name: Hashable, value: object = True) -> bool:
         """Whether the name is a new one. One that is there already stays what it is."""
-        base = self.base
-        found = base._shared.get(name)
-        if name in self.new or (found is not None and found[0] < base._size):
+        base, new = self.base, self.new
+        if name in new:
             return False
-        self.new[name] = value
+        found = base._shared.get(name)
+        if found is not None and found[0] < base._size:
+            return False
+        new[name] = (base._size + len(new), value)
         return True
 
     def done(self) -> Grown:
-        """All there is now."""
-        return self.base.plus(self.new) if self.new else self.base
+        """All there is now. What is added later is not in it."""
+        if self.new:
+            self.base, self.new = self.base._with(self.new), {}
+        return self.base

@@ -18,6 +18,7 @@ BOM = b"\xef\xbb\xbf"
 LF = 10
 CR = 13  # as numbers: looking for one byte is much cheaper than looking for a string
 BLANK = b"\n\n"
+CRLFS = b"\r\n\r\n"
 DATA = b"data: "
 NAME = b"event: "
 NAMED_DATA = b"\n" + DATA
@@ -28,7 +29,7 @@ class SseReader(msgspec.Struct):
     """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data.
 
     Nearly all events of a stream open with the same lines, up to `data: `. Splitting at a blank line and that opening gives
-    their data at once; only pieces that still hold a line end are taken apart line by line.
+    their data at once, unless a line end is left in it: then they are taken apart one by one.
     """
 
     max_frame: int = MAX_FRAME
@@ -37,35 +38,24 @@ class SseReader(msgspec.Struct):
     _cr: bool = False
     _begun: bool = False
     _opening: bytes = DATA
-    _next: bytes = BLANK + DATA
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of every event that these bytes complete."""
-        if self._cr or CR in data:
-            data = self._with_plain_lines(data)
         if not self._begun:
             data = self._first(data)
-        if self._held or data[-2:] != BLANK or len(data) > self.max_frame:
-            data = self._completed(data)
+        blank = CRLFS if data[-4:] == CRLFS else BLANK
+        if self._held or self._cr or data[-len(blank) :] != blank or len(data) > self.max_frame:
+            data, blank = self._completed(data), BLANK
             if not data:
                 return []
         opening = self._opening
         start = len(opening)
-        if data[:start] != opening:
-            return self._learned(data)
-        rest = data[start:-2]
-        if LF not in rest:
-            return [rest]
-        pieces = rest.split(self._next)
-        if LF not in b"".join(pieces):
-            return pieces
-        found: list[bytes] = []
-        for piece in pieces:
-            if LF in piece:
-                found += taken_apart(opening + piece)
-            else:
-                found.append(piece)
-        return found
+        if data[:start] == opening:
+            pieces = data[start : -len(blank)].split(blank + opening)
+            told = b"".join(pieces)
+            if LF not in told and CR not in told:
+                return pieces
+        return self._learned(data)
 
     def close(self) -> list[bytes]:
         """The data of an event that was not ended by a blank line."""
@@ -88,6 +78,8 @@ class SseReader(msgspec.Struct):
 
     def _completed(self, data: bytes) -> bytes:
         """What is held and these bytes, up to the last blank line; the rest is held. Empty when there is no blank line."""
+        if self._cr or CR in data:
+            data = self._with_plain_lines(data)
         buffer = self._held
         if not isinstance(buffer, bytearray):
             buffer = self._held = bytearray(buffer)
@@ -107,6 +99,8 @@ class SseReader(msgspec.Struct):
 
     def _learned(self, text: bytes) -> list[bytes]:
         """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
+        if CR in text:
+            text = self._with_plain_lines(text)
         start = len(NAME) if text[: len(NAME)] == NAME else 0
         events = text[start:-2].split(NEXT_NAME)
         found = [] if start else taken_apart(events.pop(0))
@@ -119,7 +113,6 @@ class SseReader(msgspec.Struct):
                 found.append(data)
                 last = name
         self._opening = NAME + last + NAMED_DATA if last else DATA
-        self._next = BLANK + self._opening
         return found
 
     def _with_plain_lines(self, data: bytes) -> bytes:
@@ -129,11 +122,7 @@ class SseReader(msgspec.Struct):
         self._cr = data[-1:] == b"\r"
         if self._cr:
             data = data[:-1]
-        events = BLANK.join(data.split(b"\r\n\r\n"))
-        if CR not in events:
-            return events  # each is of one line, as most are
-        data = data.replace(b"\r\n", b"\n")
-        return data.replace(b"\r", b"\n")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def too_large(limit: int) -> WireError:

@@ -1,11 +1,13 @@
 """What an answer looks like, whole or in chunks, in every dialect: typed, and never stricter than it must be. Pure."""
 
+from typing import Literal
+
 import msgspec
 
 from evener.wire.openai_chat.counts import Counts
 from evener.wire.reading import Items
 
-__all__ = ["ODD", "Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening"]
+__all__ = ["ODD", "Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening", "read_words"]
 
 Object = dict[str, msgspec.Raw] | None
 Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
@@ -81,10 +83,38 @@ class Opening(Chunk, gc=False):
     object: str | None = None
 
 
+class _Words(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str | None = None
+    role: str | None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    tool_calls: None = None
+
+
+class _Speaking(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _Words
+    index: Literal[0] | None = None
+    logprobs: None = None
+    finish_reason: str | None = None
+    native_finish_reason: str | None = None
+
+
+class Words(msgspec.Struct, gc=False):
+    """A chunk that is more words, or their end, and nothing else. Any other field in its choice makes it another form of chunk."""
+
+    choices: tuple[_Speaking]
+    usage: None = None
+    error: None = None
+    moderation: None = None
+    prompt_filter_results: None = None
+
+
 ODD = Counts()
 """Stands for token counts of a form that nobody knows."""
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_opening = msgspec.json.Decoder(Opening).decode
+read_words = msgspec.json.Decoder(Words).decode
 
 
 def is_there(raw: msgspec.Raw) -> bool:

@@ -11,10 +11,11 @@ import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
+from evener.transcript.delta import TextDelta
 from evener.transcript.reply import Reply
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
-from evener.wire.openai_chat.chunks import ODD, Choice, Chunk, is_there, read_chunk, read_opening
+from evener.wire.openai_chat.chunks import ODD, Choice, Chunk, is_there, read_chunk, read_opening, read_words
 from evener.wire.openai_chat.counts import Counts, read_counts, usage_of
 from evener.wire.openai_chat.tags import Tags
 from evener.wire.openai_chat.turn import Turn
@@ -27,6 +28,7 @@ __all__ = ["decode", "decoder"]
 
 END = b"[DONE]"
 UNCOUNTED = Counts()
+NOWHERE = -1
 
 
 class _RawChoice(msgspec.Struct):
@@ -65,15 +67,22 @@ def decoder(quirks: Quirks) -> StreamDecoder:
 
 
 class _Events(msgspec.Struct):
+    """`plain`: a chunk may be words and nothing else, as far as the dialect goes. `words` is the place of the text that the
+    next chunk most likely adds to; NOWHERE while there is none, or once a chunk was of another form."""
+
     quirks: Quirks
     turn: Turn
     whole: bool = False
+    plain: bool = True
+    words: int = NOWHERE
     answered: bool = False
     started: bool = False
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Chunks; the end mark and errors are the last."""
         for frame in frames:
+            if self.words >= 0 and self._spoken(frame, found):
+                continue
             try:
                 chunk = None if frame == END else read_chunk(frame) if self.started else self._open(frame, found)
             except msgspec.DecodeError:
@@ -89,6 +98,21 @@ class _Events(msgspec.Struct):
             if chunk.usage or self.quirks.usage_path or chunk.moderation or chunk.prompt_filter_results:
                 self._beside(chunk, frame, found)
         return False
+
+    def _spoken(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """Whether a chunk is words and nothing else, or the end of them; if so they are added."""
+        try:
+            (choice,) = read_words(frame).choices
+        except msgspec.DecodeError:
+            self.words, self.plain = NOWHERE, False
+            return False
+        text = choice.delta.content
+        if text:
+            found.append(TextDelta(self.words, text))
+        if choice.finish_reason:
+            self.words = NOWHERE
+            self.turn.ended(choice.finish_reason, choice.native_finish_reason or "")
+        return True
 
     def end(self) -> list[d.Delta] | None:
         """A turn that has said why it ended is complete, also without the end mark."""
@@ -132,6 +156,8 @@ class _Events(msgspec.Struct):
                 self._keep(frame)
             if (choice.usage or choice.logprobs or choice.error) and self._beside_choice(choice, found):
                 return True
+        if self.plain and turn.kind == "text":
+            self.words = turn.place
         return False
 
     def _beside_choice(self, choice: Choice, found: list[d.Delta]) -> bool:
@@ -198,7 +224,8 @@ class _Events(msgspec.Struct):
 
 
 def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
-    return _Events(quirks, Turn(Tags() if quirks.think_tags else None), whole)
+    plain = not (whole or quirks.think_tags or quirks.answer_fields or quirks.usage_path)
+    return _Events(quirks, Turn(Tags() if quirks.think_tags else None), whole, plain)
 
 
 def _failed(frame: bytes) -> d.Failed:

@@ -63,8 +63,8 @@ class Turn(msgspec.Struct):
     fields: dict[str, msgspec.Raw] = {}  # of the message, to go back
     calls: list[_Call] = []
     _by_index: dict[int, _Call] = {}
-    _place: int = CONTENT - 1
-    _kind: str = ""
+    place: int = CONTENT - 1  # of the content that came last, and its kind
+    kind: str = ""
     _kinds: dict[int, str] = {}  # of every slot that takes a seal, but calls
     _seals: dict[int, dict[str, msgspec.Raw]] = {}
     _details: Details | None = None
@@ -84,8 +84,8 @@ class Turn(msgspec.Struct):
             found.append(ReasoningDelta(REASONING, thought))
         text = said.content
         if text:
-            if self._kind == "text" and self._tags is None and type(text) is str:
-                found.append(TextDelta(self._place, text))
+            if self.kind == "text" and self._tags is None and type(text) is str:
+                found.append(TextDelta(self.place, text))
             else:
                 self._content(text, found)
         if said.tool_calls:
@@ -159,12 +159,12 @@ class Turn(msgspec.Struct):
 
     def _slot(self, kind: str) -> int:
         """The place of content of this kind: a new one when the kind changes."""
-        if kind != self._kind:
-            self._kind = kind
-            self._place += 1
+        if kind != self.kind:
+            self.kind = kind
+            self.place += 1
             if kind != "hosted":
-                self._kinds[self._place] = kind
-        return self._place
+                self._kinds[self.place] = kind
+        return self.place
 
     def _content(self, content: str | list[msgspec.Raw], found: list[d.Delta]) -> None:
         if isinstance(content, list):
@@ -190,7 +190,7 @@ class Turn(msgspec.Struct):
                 inner = msgspec.json.decode(own.pop("thinking", b"[]"), type=list[msgspec.Raw])
                 kind, text = "reasoning", "".join(text_in(fields(one).get("text")) for one in inner)
             case _:
-                self._kind = ""
+                self.kind = ""
                 found.append(d.HostedAdded(self._slot("hosted"), hosted_block(raw.copy())))
                 return
         slot = self._slot(kind)
