@@ -1,5 +1,7 @@
 """What one model call gave: the reply, the message to append, and what it cost. The price is looked up when it is asked for."""
 
+from datetime import datetime
+
 import msgspec
 from msgspec.structs import replace
 
@@ -9,6 +11,7 @@ from evener.observe.cost import Cost, price
 from evener.transcript.ask import OutputForm, State
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
+from evener.transcript.mint import now
 from evener.transcript.reply import Reply
 from evener.transcript.usage import Usage
 from evener.wire import Encoded
@@ -31,13 +34,12 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One finished model call. `message` is ready to append to the transcript. `tries` counts requests that were sent.
+    """One finished model call, `at` that time. `tries` counts requests that were sent.
 
     `raw` holds the bytes of the answer's body when they were asked for. `noted` is what was lost before the request was made.
     """
 
     reply: Reply
-    message: Message
     sent: Sent
     timing: Timing
     provider: str
@@ -46,6 +48,18 @@ class Answer(msgspec.Struct, frozen=True):
     tries: int = 1
     raw: bytes | None = None
     noted: tuple[Loss, ...] = ()
+    at: datetime = msgspec.field(default_factory=now)
+    _made: dict[str, Message] = {}
+
+    @property
+    def message(self) -> Message:
+        """What was said, ready to append to the transcript. Always the same one; it is made when it is first asked for."""
+        made = self._made.get("message")
+        if made is None:
+            target, binding = self.sent.prepared.ask.target, self.sent.encoded.binding
+            made = Message.from_assistant_response(self.reply, origin=target, binding=binding, at=self.at)
+            made = self._made.setdefault("message", made)  # to set is one step: of two threads one is the first
+        return made
 
     @property
     def text(self) -> str:

@@ -1,5 +1,6 @@
 """Whom a model call goes to, and how: row, codec, address, credentials, transport, deadlines. Shared by all calls."""
 
+from collections.abc import Awaitable, Coroutine
 from functools import lru_cache
 
 import msgspec
@@ -42,15 +43,19 @@ class Signed(msgspec.Struct, eq=False):
     _auth: Auth
     _tries: list[tuple[Request, Request]] = []
 
-    async def send(self, request: Request) -> Response:
+    def send(self, request: Request) -> Coroutine[object, None, Response]:
         signed = self._auth(request)
-        if not isinstance(signed, Request):
-            signed = await signed
+        return self._sent(request, signed) if isinstance(signed, Request) else self._signed(request, signed)
+
+    async def _signed(self, request: Request, coming: Awaitable[Request]) -> Response:
+        return await self._sent(request, await coming)
+
+    def _sent(self, request: Request, signed: Request) -> Coroutine[object, None, Response]:
         for secret in _put_on(request.headers, tuple(signed.headers)):  # somebody's own `auth` may have made a list of them
             if secret not in known_secrets():
                 note_secret(secret)  # to be kept out of the store
         self._tries.append((request, signed))
-        return await self._transport.send(signed)
+        return self._transport.send(signed)
 
     @property
     def secrets(self) -> set[str]:

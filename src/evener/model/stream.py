@@ -16,7 +16,6 @@ from evener.model.endpoint import Endpoint, Signed
 from evener.transcript.ask import Ask, OutputForm
 from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, Failed, ReasoningDelta, Stopped, TextDelta
 from evener.transcript.loss import Loss
-from evener.transcript.message import Message
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.failures import place_of
 from evener.transport.http import read_all
@@ -93,7 +92,18 @@ class Stream:
             while not self._over:
                 if self._failure is not None:
                     raise self._failure
-                deltas = await self._next()
+                response = self._response
+                if response is None:
+                    response = await self._open()
+                if self._decoder is None:
+                    deltas = self._added(await self._whole(response))
+                else:
+                    deltas = self._decoded(self._decoder, self._ahead or await response.read())
+                if self._ended:
+                    if self._decoder is not None and not (isinstance(response, HttpResponse) and response.ended):
+                        await self._drain(response)  # what is left to read is of no interest
+                    self._answer = self._answered()
+                    await self.aclose()
                 if deltas:
                     return deltas
         except EvenerError as error:
@@ -120,7 +130,9 @@ class Stream:
         self._over = True
         response, self._response = self._response, None
         try:
-            if response is not None:
+            if isinstance(response, HttpResponse):
+                response.close()
+            elif response is not None:
                 await response.aclose()
         finally:
             if self._slot is not None:
@@ -136,26 +148,16 @@ class Stream:
 
     # What happens in between.
 
-    async def _next(self) -> list[Delta]:
-        response = self._response
-        if response is None:
-            response = await self._open()
-        if self._decoder is None:
-            return await self._whole(response)
-        data = self._ahead or await response.read()
+    def _decoded(self, decoder: Decoder, data: bytes) -> list[Delta]:
+        """The deltas of the next bytes, or those at their end."""
         self._ahead = b""
         if self._raw is not None:
             self._raw.append(data)
-        deltas = self._decoder.feed(data) if data else self._decoder.close()
-        if not data and not deltas:
-            raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
+        deltas = decoder.feed(data) if data else decoder.close()
         if deltas:
-            deltas = self._added(deltas)
-        if self._ended:  # the wire's terminal mark has come: what is left to read is of no interest
-            if not (isinstance(response, HttpResponse) and response.ended):
-                await self._drain(response)
-            self._answer = self._answered()
-            await self.aclose()
+            return self._added(deltas)
+        if not data:
+            raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
         return deltas
 
     async def _open(self) -> Response:
@@ -221,11 +223,7 @@ class Stream:
         content = self._ahead + await read_all(response, self._endpoint.caps.body)
         if self._raw is not None:
             self._raw.append(content)
-        deltas = self._added(list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks))))
-        if self._ended:
-            self._answer = self._answered()
-            await self.aclose()
-        return deltas
+        return list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks)))
 
     def _added(self, deltas: list[Delta]) -> list[Delta]:
         """The deltas as the caller sees them, folded into the reply."""
@@ -266,12 +264,10 @@ class Stream:
             reply = restored(reply, sent.encoded)
         if self._slot is not None and self._slot.counted and (used := reply.usage.total):
             self._slot.settle(used)
-        message = Message.from_assistant_response(reply, origin=sent.prepared.ask.target, binding=sent.encoded.binding)
         timing = Timing(ended - self._began, (self._first or ended) - self._began)
         raw = b"".join(self._raw) if self._raw is not None else None
-        return Answer(
-            reply, message, sent, timing, to.facts.provider.name, to.facts.model, to.url, self._tries, raw, self._noted
-        )
+        facts = to.facts
+        return Answer(reply, sent, timing, facts.provider.name, facts.model, to.url, self._tries, raw, self._noted)
 
     def _renamed(self, delta: Delta) -> Delta:
         if isinstance(delta, CallStarted) and delta.name in self._names:

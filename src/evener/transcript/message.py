@@ -111,10 +111,13 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return cls("user", (ToolResult(call_id, content, is_error),))  # type: ignore[arg-type] # it takes a str, too
 
     @classmethod
-    def from_assistant_response(cls, reply: Reply, *, origin: Origin | None = None, binding: str = "") -> "Message":
+    def from_assistant_response(
+        cls, reply: Reply, *, origin: Origin | None = None, binding: str = "", at: datetime | None = None
+    ) -> "Message":
         """The reply as a message: all its blocks in order, seals stamped with who made them and under which prefix.
 
-        Reasoning with neither text nor seal is nothing and is left out; an empty reply is one empty text.
+        Reasoning with neither text nor seal is nothing and is left out; an empty reply is one empty text. `at` is when it was
+        given; now, if that is not said.
         """
         origin = origin or Origin()
         said: list[Block] = []
@@ -125,7 +128,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
                 said.append(_stamped(block, block.seal, origin, binding))
             elif type(block) is not ReasoningBlock or block.text:
                 said.append(block)
-        return cls("assistant", tuple(said) or (TextBlock(""),), origin=origin, usage=reply.usage)
+        blocks = tuple(said) or (TextBlock(""),)
+        return cls("assistant", blocks, created_at=at or now(), origin=origin, usage=reply.usage)
 
     @property
     def text(self) -> str:

@@ -43,7 +43,7 @@ class HttpResponse:
 
     async def aclose(self) -> None:
         """Let go of the connection; see `Response`. More than once does no harm."""
-        self._close()
+        self.close()
 
     def __repr__(self) -> str:
         return f"HttpResponse({self.status} from {self._place})"
@@ -58,7 +58,7 @@ class HttpResponse:
                 inflater.feed(fed)
         except (TruncatedStream, WireError) as error:
             self._failure = error
-            self._close()
+            self.close()
             raise
         return piece
 
@@ -72,13 +72,13 @@ class HttpResponse:
             raise
         except EvenerError as error:
             self._failure = error
-            self._close()
+            self.close()
             raise
         except BaseException:
-            self._close()
+            self.close()
             raise
         if not piece:
-            self._close()
+            self.close()
         return piece
 
     def _over(self) -> bytes:
@@ -89,7 +89,8 @@ class HttpResponse:
             raise UsageError("This answer was closed before its end, so no more can be read from it. Read first, then close.")
         return b""
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """`aclose`, which has nothing to wait for here."""
         if not self._closed:
             self._closed = True
             self._ended = self._connection.ended

@@ -156,21 +156,28 @@ class _Turn(msgspec.Struct):
     index: int = -1
     open: str = ""  # the kind of the block that more text may be added to
     called: bool = False
-    said: list[tuple[int, str]] = []  # all text, with the number of its block
+    said: list[TextDelta] = []
 
     def part(self, part: _Part, found: list[d.Delta]) -> None:
         """A part that is text or a call."""
+        if part.functionCall or part.thoughtSignature or part.thought:
+            self._marked(part, found)
+        elif part.text:
+            if self.open != "text":
+                self._next("text")
+            self._say(part.text, found)
+
+    def _marked(self, part: _Part, found: list[d.Delta]) -> None:
+        """A call, a thought, or a part that is signed."""
         if part.functionCall:
             self._call(part.functionCall, _call_seal(part.functionCall, part), found)
         elif part.thoughtSignature:
             beside = {"thought": True, SIGNATURE: part.thoughtSignature} if part.thought else {SIGNATURE: part.thoughtSignature}
             self._sealed("reasoning" if part.thought else "text", part.text or "", dumps(beside).decode(), found)
-        elif part.text and part.thought:
+        elif part.text:
             if self.open != "reasoning":
                 found.append(d.SealAdded(self._next("reasoning"), "reasoning", THOUGHT))
             found.append(ReasoningDelta(self.index, part.text))
-        elif part.text:
-            self._say(part.text, self.index if self.open == "text" else self._next("text"), found)
 
     def any_part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """A part of any kind. What nobody here knows is kept as it is."""
@@ -210,15 +217,16 @@ class _Turn(msgspec.Struct):
         self.open = kind
         return self.index
 
-    def _say(self, text: str, index: int, found: list[d.Delta]) -> None:
-        found.append(TextDelta(index, text))
-        self.said.append((index, text))
+    def _say(self, text: str, found: list[d.Delta]) -> None:
+        delta = TextDelta(self.index, text)
+        found.append(delta)
+        self.said.append(delta)
 
     def _sealed(self, kind: Literal["text", "reasoning"], text: str, seal: str, found: list[d.Delta]) -> None:
         """Text with fields of its own: a block that nothing is added to."""
         index = self._next("")
         if text and kind == "text":
-            self._say(text, index, found)
+            self._say(text, found)
         elif text:
             found.append(ReasoningDelta(index, text))
         found.append(d.SealAdded(index, kind, seal))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from evener.transcript.blocks import Citation
-from evener.transcript.delta import CitationAdded
+from evener.transcript.delta import CitationAdded, TextDelta
 
 __all__ = ["citations"]
 
@@ -59,8 +59,8 @@ class _Citations(msgspec.Struct):
 _groundings = msgspec.json.Decoder(_Grounding)
 _citations = msgspec.json.Decoder(_Citations)
 
-Said = Sequence[tuple[int, str]]
-"""All text of the answer so far, piece by piece, each with the number of its block."""
+Said = Sequence[TextDelta]
+"""All text of the answer so far, piece by piece."""
 
 
 STRIDE = 4096
@@ -73,15 +73,15 @@ class _Ruler:
 
     def __init__(self, said: Said) -> None:
         self.said = said
-        self.bytes = "".join(text for _, text in said).encode()
+        self.bytes = "".join(piece.text for piece in said).encode()
         self.counts = [0]  # characters before each stride
         for start in range(0, len(self.bytes), STRIDE):
             self.counts.append(self.counts[-1] + _characters(self.bytes[start : start + STRIDE]))
         begins: dict[int, int] = {}
         place = 0
-        for index, text in said:
-            begins.setdefault(index, place)
-            place += len(text)
+        for piece in said:
+            begins.setdefault(piece.index, place)
+            place += len(piece.text)
         self.blocks, self.begins = list(begins), list(begins.values())
 
     def located(self, start: int, end: int, quote: str) -> tuple[int, int, int]:
@@ -89,7 +89,7 @@ class _Ruler:
         first, last = self._character(start), self._character(end)
         meant = not quote or (end - start == len(quote.encode()) and self.bytes[start:end].decode(errors="replace") == quote)
         if first < 0 or last <= first or not meant:
-            return self.said[-1][0], -1, -1
+            return self.said[-1].index, -1, -1
         number = bisect_right(self.begins, first) - 1
         return self.blocks[number], first - self.begins[number], last - self.begins[number]
 

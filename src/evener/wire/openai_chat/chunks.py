@@ -101,7 +101,7 @@ class _Speaking(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Words(msgspec.Struct, gc=False):
-    """A chunk that is more words, or their end, and nothing else. Any other field in its choice makes it another form of chunk."""
+    """A chunk that is more words, or their end, and nothing else: with any other field its choice is of another form."""
 
     choices: tuple[_Speaking]
     usage: None = None
