@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
     optional: Mapping[str, frozenset[str]] = {}
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """One model call as the codec gets it. Give it back as `prior` for the next call of the same conversation.
 
     `form` is how a structured answer was asked for, empty when none was. `seed` is what the ids of calls are made from.

@@ -9,6 +9,7 @@ from evener.encodings import Prepared, output_text
 from evener.model.bound import writes_for_an_hour
 from evener.observe.cost import Cost, price
 from evener.transcript.ask import OutputForm, State
+from evener.transcript.blocks import HostedBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.mint import now
@@ -19,21 +20,21 @@ from evener.wire import Encoded
 __all__ = ["Answer", "Sent", "Timing"]
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """The request as it went out. Given back with the next ask of the same conversation, it makes that one cheap."""
 
     prepared: Prepared
     encoded: Encoded
 
 
-class Timing(msgspec.Struct, frozen=True):
+class Timing(msgspec.Struct, frozen=True, gc=False):
     """Seconds from the first try: to the end of the answer, and to its first piece (text, reasoning or a call)."""
 
     latency: float
     first: float
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """One finished model call, `at` that time. `tries` counts requests that were sent.
 
     `raw` holds the bytes of the answer's body when they were asked for. `noted` is what was lost before the request was made.
@@ -56,8 +57,10 @@ class Answer(msgspec.Struct, frozen=True):
         """What was said, ready to append to the transcript. Always the same one; it is made when it is first asked for."""
         made = self._made.get("message")
         if made is None:
-            target, binding = self.sent.prepared.ask.target, self.sent.encoded.binding
-            made = Message.from_assistant_response(self.reply, origin=target, binding=binding, at=self.at)
+            reply, target = self.reply, self.sent.prepared.ask.target
+            sealed = any([type(block) is not HostedBlock and block.seal for block in reply.blocks])
+            binding = self.sent.encoded.binding if sealed else ""
+            made = Message.from_assistant_response(reply, origin=target, binding=binding, at=self.at)
             made = self._made.setdefault("message", made)  # to set is one step: of two threads one is the first
         return made
 

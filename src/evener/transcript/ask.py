@@ -245,7 +245,7 @@ class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         return self.wire == wire and self.provider in ("", provider)
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """One model call. `target` says who is asked: seals made by others stay behind."""
 
     transcript: Transcript
@@ -262,8 +262,9 @@ class Ask(msgspec.Struct, frozen=True):
     foreign_reasoning: Literal["drop", "text"] = "drop"
 
     def __post_init__(self) -> None:
-        check_type(self.transcript, (Transcript,), "Ask.transcript")
-        check_type(self.target, (Origin,), "Ask.target")
+        if type(self.transcript) is not Transcript or type(self.target) is not Origin:
+            check_type(self.transcript, (Transcript,), "Ask.transcript")
+            check_type(self.target, (Origin,), "Ask.target")
         if type(self.tools) is not tuple:
             force_setattr(self, "tools", as_tuple(self.tools, "Ask.tools"))
         for tool in self.tools:

@@ -60,7 +60,9 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         check_type(self.end, (int,), "Citation.end")
 
 
-class TextBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbid_unknown_fields=True, omit_defaults=True):
+class TextBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """Words. Citations ride on them."""
 
     text: str
@@ -133,7 +135,9 @@ Source = Inline | Remote | Stored | Uploaded
 SOURCES: tuple[type, ...] = get_args(Source)
 
 
-class ImageBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="image", forbid_unknown_fields=True, omit_defaults=True):
+class ImageBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="image", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """A picture. `detail` is the resolution the model should look at, where a wire knows such a thing."""
 
     source: Source
@@ -154,7 +158,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="image", for
 
 
 class DocumentBlock(
-    msgspec.Struct, frozen=True, tag_field="kind", tag="document", forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct, frozen=True, tag_field="kind", tag="document", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """A file of any other type (PDF, plain text, audio, video): the media type decides."""
 
@@ -176,7 +180,7 @@ class DocumentBlock(
 
 
 class ReasoningBlock(
-    msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker."""
 
@@ -197,7 +201,9 @@ class ReasoningBlock(
         return json_object(self.seal.data, "The seal of a reasoning block") if self.seal else {}
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True):
+class ToolCall(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """The model asks for a tool. `raw` is the JSON text of the arguments as the model wrote it; a mapping is taken, too.
 
     Arguments that do not parse are kept as they are: `args` then raises, `parses` tells. `redacted`: they are not all that the
@@ -247,7 +253,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", f
 
 
 class ToolResult(
-    msgspec.Struct, frozen=True, tag_field="kind", tag="tool_result", forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct, frozen=True, tag_field="kind", tag="tool_result", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """What a tool gave back for one call. Content is always blocks inside; a str is taken as one text block."""
 
@@ -286,7 +292,9 @@ HOSTED_ROLES: tuple[str, ...] = get_args(HostedRole)
 
 
 @final
-class HostedBlock(msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True):
+class HostedBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """What a provider's own tools did, or anything else only its wire understands: verbatim there, one line elsewhere.
 
     `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires. `role` says

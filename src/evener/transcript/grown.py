@@ -13,7 +13,7 @@ __all__ = ["Growing", "Grown"]
 Name = TypeVar("Name", bound=Hashable)
 
 
-class Grown(msgspec.Struct, frozen=True, eq=False):
+class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What there is: the first `size` of the names that are shared, each with what it stands for."""
 
     _shared: dict[Hashable, tuple[int, object]] = {}
@@ -64,7 +64,7 @@ class Grown(msgspec.Struct, frozen=True, eq=False):
         return f"<Grown: {self._size} names>"
 
 
-class Growing(msgspec.Struct, eq=False):
+class Growing(msgspec.Struct, eq=False, gc=False):
     """A Grown while names are added."""
 
     base: Grown

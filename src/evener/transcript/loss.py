@@ -15,7 +15,7 @@ LossKind = Literal[
 ]
 
 
-class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One difference between what the caller has and what the provider gets.
 
     `what` names the thing (`reasoning`, `tool_result`, `setting temperature`); `why` is a sentence;

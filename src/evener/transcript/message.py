@@ -32,7 +32,7 @@ ORIGINS = (Origin, type(None))
 USAGES = (Usage, type(None))
 
 
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One turn's contribution. Tool results live in a user message; adapters remap (the block's kind is the meaning).
 
     `id` names the message for ever, also after compaction has dropped it. `parent_id` is the message before it, set when it

@@ -7,7 +7,7 @@ from evener.transcript.checks import check_object, check_text, check_type
 __all__ = ["Origin", "Seal"]
 
 
-class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Who made something, or who is asked: the same five facts.
 
     `account` is a fingerprint of the credential's account, never the credential.
@@ -31,7 +31,7 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return wire == self.wire and provider in ("", self.provider)
 
 
-class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A provider's own fields on one block (signature, encrypted content, item id, phase): replayed verbatim or not at all.
 
     `data` is the JSON text of an object. `binding` is the fingerprint of the prefix the block was made under, cache marks

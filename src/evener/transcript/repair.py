@@ -60,7 +60,7 @@ class RepairRules(msgspec.Struct, frozen=True):
     in_flight: bool = False
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, frozen=True, gc=False):
     """What the assistant said (None at the start of a history), and what came back: user and system messages in order.
 
     Results for the assistant's calls stand first in `back`, one for each, in call order.
@@ -71,7 +71,7 @@ class Exchange(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
 
 
-class Repair(msgspec.Struct, frozen=True):
+class Repair(msgspec.Struct, frozen=True, gc=False):
     """The state of the fold between two messages: the exchange that is still open, and what is known of those before it.
 
     `said` and `back` are the open exchange, the assistant's messages and all others; `hosted`: a hosted block stands in it.
@@ -124,7 +124,7 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
     return tuple(legal), tuple(loss for exchange in exchanges for loss in exchange.losses)
 
 
-class _Fold(msgspec.Struct, eq=False):
+class _Fold(msgspec.Struct, eq=False, gc=False):
     """A Repair while messages are folded in.
 
     `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once somebody asks.
@@ -300,11 +300,11 @@ def _has_result(message: Message) -> bool:
 
 def _is_plain(message: Message) -> bool:
     """Whether nothing in a message may have to be changed: each block may stand here, says something, has no seal."""
-    allowed = ALLOWED[message.role]
     for block in message.blocks:
-        if type(block) is HostedBlock or type(block) not in allowed or block.seal is not None:
-            return False
-        if type(block) is TextBlock and not block.text.strip():
+        if type(block) is TextBlock:  # which may stand anywhere
+            if block.seal is not None or not block.text.strip():
+                return False
+        elif type(block) is HostedBlock or type(block) not in ALLOWED[message.role] or block.seal is not None:
             return False
     return bool(message.blocks)
 

@@ -24,7 +24,7 @@ StopReason = Literal[
 ]
 
 
-class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Why the model stopped: our word, the provider's word, and the provider's explanation if it gave one."""
 
     reason: StopReason
@@ -32,7 +32,7 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     detail: str = ""
 
 
-class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One answer. Text, reasoning and several calls may stand together, in the order they came.
 
     `notices` are events nobody here knows, as (name, JSON text): kept, never raised.

@@ -11,7 +11,7 @@ WHOLE = {int}
 """The types of all counts."""
 
 
-class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Tokens of one model call, or of many.
 
     input_total = uncached + cache_read + cache_write (when the provider states them);

@@ -26,7 +26,7 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     error: int = 256 * 1024
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One HTTP request, credentials included: never shown, logged or stored as it is."""
 
     url: str

@@ -32,7 +32,7 @@ PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"
 """Nearly all deltas of a stream, and what a block is that begins with one."""
 
 
-class _Part(msgspec.Struct):
+class _Part(msgspec.Struct, gc=False):
     """A block under construction."""
 
     kind: str
@@ -44,7 +44,7 @@ class _Part(msgspec.Struct):
     block: HostedBlock | None = None
 
 
-class Assembler(msgspec.Struct):
+class Assembler(msgspec.Struct, gc=False):
     """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped has no reply."""
 
     _parts: dict[int, _Part] = {}

@@ -31,25 +31,30 @@ class Frame(msgspec.Struct, frozen=True):
     seed: bytes = b""
 
 
-class Encoded(msgspec.Struct, frozen=True):
+class Encoded(msgspec.Struct, frozen=True, gc=False):
     """A request, ready to send. Give it back as `prior` for the next call of the same conversation.
 
-    `binding` is the fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the
-    reply's message. `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will
-    hold the conversation from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of
-    all but the messages; only the wire itself reads it.
+    `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will hold the conversation
+    from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of all but the messages;
+    only the wire itself reads it. `resumed`: a part of what a reply rests on is with the provider.
     """
 
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     losses: tuple[Loss, ...]
-    binding: str
     names: tuple[tuple[str, str], ...]
     frame: Frame
     fold: Fold
     keeps: str = ""
     fixed: object = None
+    resumed: bool = False
+
+    @property
+    def binding(self) -> str:
+        """The fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the reply's
+        message. Empty when not all of it is known."""
+        return "" if self.resumed else self.fold.tip.hex()
 
 
 class Decoder(Protocol):

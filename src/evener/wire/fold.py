@@ -19,7 +19,7 @@ Mark = tuple[int, str]
 """A place in a fragment where a cache mark may be put, and the lifetime asked for there (empty: none asked)."""
 
 
-class Fragment(msgspec.Struct, frozen=True):
+class Fragment(msgspec.Struct, frozen=True, gc=False):
     """One exchange on the wire.
 
     `marks` lists, in order, where a mark may stand. `lean` is the same exchange without its thinking, for rows that replay
@@ -48,17 +48,16 @@ Render = Callable[[Exchange, bytes], Fragment]
 """A wire's way to write one exchange, given the chain before it."""
 
 
-class Fold(msgspec.Struct, frozen=True):
+class Fold(msgspec.Struct, frozen=True, gc=False):
     """The encoded past of one transcript, up to `node`.
 
-    `open` is the exchange that is not settled yet, as it goes out now; `chain` ends before it, `tip` with it. `marked` numbers
-    the settled fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them.
+    `open` is the exchange that is not settled yet, as it goes out now; `chain` ends before it. `marked` numbers the settled
+    fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them.
     """
 
     key: Key
     repair: Repair
     chain: bytes
-    tip: bytes
     node: Node | None = None
     fragments: tuple[Fragment, ...] = ()
     marked: tuple[int, ...] = ()
@@ -66,10 +65,15 @@ class Fold(msgspec.Struct, frozen=True):
     traits: frozenset[str] = frozenset()
     open: tuple[Exchange, Fragment] | None = None
 
+    @property
+    def tip(self) -> bytes:
+        """The chain with the open exchange: what an answer rests on. Few ask for it."""
+        return chained(self.chain, self.open[1].data) if self.open else self.chain
+
 
 def started(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Fold:
     """The fold of no messages at all."""
-    return Fold(Key(parts, rules, seed), Repair(rules), seed, seed)
+    return Fold(Key(parts, rules, seed), Repair(rules), seed)
 
 
 def extended(prior: Fold | None, start: Fold, transcript: Transcript, render: Render) -> Fold:
@@ -98,10 +102,8 @@ def extended(prior: Fold | None, start: Fold, transcript: Transcript, render: Re
         fresh.append(fragment)
     fragments = (*prior.fragments, *fresh) if fresh else prior.fragments
     if last is None:
-        return Fold(key, state, chain, chain, transcript.head, fragments, marked, lossy, traits)
-    draft = render(last, chain)
-    tip = chained(chain, draft.data)
-    return Fold(key, state, chain, tip, transcript.head, fragments, marked, lossy, traits, (last, draft))
+        return Fold(key, state, chain, transcript.head, fragments, marked, lossy, traits)
+    return Fold(key, state, chain, transcript.head, fragments, marked, lossy, traits, (last, render(last, chain)))
 
 
 def opened(fold: Fold) -> Fragment | None:

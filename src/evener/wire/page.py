@@ -22,7 +22,7 @@ CITED = ("annotations", "citations")
 """What a seal calls the citations, which have a report of their own."""
 
 
-class Page(msgspec.Struct, eq=False):
+class Page(msgspec.Struct, eq=False, gc=False):
     """The bytes of an exchange while it is written."""
 
     ask: Ask

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from evener.errors import BadValue
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
@@ -81,23 +81,8 @@ class Kept(Generic[F]):
     def of(self, ask: Ask, quirks: Quirks, prior: Encoded | None) -> F:
         """What is fixed for this ask."""
         settings = ask.settings
-        source: Source = (
-            quirks,
-            ask.target,
-            ask.tools,
-            ask.transcript.system_blocks,
-            ask.choice,
-            settings,
-            type(settings.temperature),  # 1 and 1.0 are equal, but not written alike
-            type(settings.top_p),
-            ask.reasoning,
-            ask.output,
-            ask.cache,
-            ask.state,
-            ask.stream,
-            ask.extra,
-            ask.foreign_reasoning,
-        )
+        written = (type(settings.temperature), type(settings.top_p))  # 1 and 1.0 are equal, but not written alike
+        source: Source = (quirks, ask.transcript.system_blocks, written, astuple(ask)[1:])  # all but the transcript
         if prior is not None:
             found = prior.fixed
             if isinstance(found, self._kind) and found.source == source:

@@ -25,7 +25,7 @@ NAMED_DATA = b"\n" + DATA
 NEXT_NAME = BLANK + NAME
 
 
-class SseReader(msgspec.Struct):
+class SseReader(msgspec.Struct, gc=False):
     """Feed bytes, get the data of each complete event. Event names are dropped: all four wires repeat them in the data.
 
     Nearly all events of a stream open with the same lines, up to `data: `. Splitting at a blank line and that opening gives

@@ -32,7 +32,7 @@ class Events(Protocol):
         ...
 
 
-class StreamDecoder(msgspec.Struct):
+class StreamDecoder(msgspec.Struct, gc=False):
     """Feed bytes, cut anywhere; get deltas. An error is a `Failed` delta, the last one."""
 
     _events: Events

@@ -77,7 +77,7 @@ Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     id: str = ""
     model: str = ""
     type: str = ""
@@ -89,7 +89,7 @@ class _Message(msgspec.Struct):
     error: msgspec.Raw = NOTHING
 
 
-class _Refusal(msgspec.Struct):
+class _Refusal(msgspec.Struct, gc=False):
     category: str | None = None
     explanation: str | None = None
 
@@ -98,7 +98,7 @@ _messages = msgspec.json.Decoder(_Message)
 _refusals = msgspec.json.Decoder(_Refusal | None)
 
 
-class _Open(msgspec.Struct):
+class _Open(msgspec.Struct, gc=False):
     """A block that has begun: what is kept of it (all, if it has no neutral word), and what was added since."""
 
     kind: str
@@ -108,7 +108,7 @@ class _Open(msgspec.Struct):
     citations: Items = []
 
 
-class _Turn(msgspec.Struct):
+class _Turn(msgspec.Struct, gc=False):
     """What is known of the answer so far; turns its events and its blocks into deltas."""
 
     open: dict[int, _Open] = {}

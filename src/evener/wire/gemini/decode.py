@@ -149,7 +149,7 @@ _calls = msgspec.json.Decoder(_AnyCall)
 _blobs = msgspec.json.Decoder(_Blob)
 
 
-class _Turn(msgspec.Struct):
+class _Turn(msgspec.Struct, gc=False):
     """What is known of the answer so far; turns its parts into deltas."""
 
     id: str = ""
@@ -295,7 +295,7 @@ def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's de
     return StreamDecoder(_Events(_Turn()), SseReader())
 
 
-class _Events(msgspec.Struct):
+class _Events(msgspec.Struct, gc=False):
     turn: _Turn
     begun: bool = False
     _stop: d.Stopped | None = None

@@ -70,7 +70,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
     body = joined(fixed.heads[circulated], _contents(fragments, losses), b"]}")
-    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, "", fixed)
+    return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
@@ -150,7 +150,7 @@ def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
 def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
     """The contents: there is at least one, and the first is the user's (sheet 2)."""
     contents = [fragment.data for fragment in fragments if fragment.data]
-    if not contents or _is_begun_by_model(fragments):
+    if not contents or ("assistant_first" in fragments[0].traits if fragments[0].data else _is_begun_by_model(fragments)):
         losses.append(Loss("added", "user message", "a conversation must begin with the user; an empty text stands for it"))
         contents.insert(0, NOTHING_SAID)
     return contents

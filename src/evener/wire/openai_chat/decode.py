@@ -66,7 +66,7 @@ def decoder(quirks: Quirks) -> StreamDecoder:
     return StreamDecoder(_events(quirks), SseReader())
 
 
-class _Events(msgspec.Struct):
+class _Events(msgspec.Struct, gc=False):
     """`plain`: a chunk may be words and nothing else, as far as the dialect goes. `words` is the place of the text that the
     next chunk most likely adds to; NOWHERE while there is none, or once a chunk was of another form."""
 

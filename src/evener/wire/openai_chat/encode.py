@@ -93,7 +93,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
     body = joined(opening, [*system, *messages], b"]}")
-    return Encoded(path, headers, body, tuple(losses), fold.tip.hex(), names, fixed.frame, fold, "", fixed)
+    return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:

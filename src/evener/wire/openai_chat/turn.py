@@ -42,7 +42,7 @@ STOPS: dict[str, StopReason] = {
 }
 
 
-class _Call(msgspec.Struct):
+class _Call(msgspec.Struct, gc=False):
     """A call that has begun."""
 
     slot: int
@@ -53,7 +53,7 @@ class _Call(msgspec.Struct):
     own: dict[str, msgspec.Raw] = {}
 
 
-class Turn(msgspec.Struct):
+class Turn(msgspec.Struct, gc=False):
     """One answer."""
 
     _tags: Tags | None = None

@@ -90,7 +90,7 @@ ROOM = 1000
 """Numbers kept free for the parts of one item."""
 
 
-class _Turn(msgspec.Struct):
+class _Turn(msgspec.Struct, gc=False):
     """What is known of the answer so far; turns its events and its items into deltas."""
 
     started: bool = False

@@ -82,8 +82,8 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
         losses.append(Loss("added", "user message", "an empty conversation is rejected; an empty message stands for it"))
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body, binding = joined(fixed.opening, items, b"]}"), "" if out.resumed else fold.tip.hex()
-    return Encoded(path, headers, body, tuple(losses), binding, names, fixed.frame, fold, out.keeps, fixed)
+    body = joined(fixed.opening, items, b"]}")
+    return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, out.keeps, fixed, out.resumed)
 
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
