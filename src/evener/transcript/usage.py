@@ -1,14 +1,10 @@
 """Exact, additive token counts. Who includes what in what is the codecs' business, not ours. Pure values."""
 
 import msgspec
-from msgspec.structs import astuple
 
 from evener.transcript.checks import check_type
 
 __all__ = ["Usage"]
-
-WHOLE = {int}
-"""The types of all counts."""
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -26,10 +22,16 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     reasoning: int = 0
 
     def __post_init__(self) -> None:
-        counts = astuple(self)
-        if set(map(type, counts)) != WHOLE:
-            for name, count in zip(self.__struct_fields__, counts, strict=True):
-                check_type(count, (int,), f"Usage.{name}")
+        if type(self.input_total) is type(self.uncached) is type(self.cache_read) is type(self.cache_write) is int and (
+            type(self.output_total) is type(self.reasoning) is int
+        ):
+            return  # at a glance: a usage is made for every sum
+        check_type(self.input_total, (int,), "Usage.input_total")
+        check_type(self.uncached, (int,), "Usage.uncached")
+        check_type(self.cache_read, (int,), "Usage.cache_read")
+        check_type(self.cache_write, (int,), "Usage.cache_write")
+        check_type(self.output_total, (int,), "Usage.output_total")
+        check_type(self.reasoning, (int,), "Usage.reasoning")
 
     def __add__(self, other: "Usage") -> "Usage":
         if not isinstance(other, Usage):
