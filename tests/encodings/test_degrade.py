@@ -5,11 +5,13 @@ Each row has its twin: where the model can, the same ask costs nothing.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from evener.encodings import prepare
+from evener.errors import BadValue
 from evener.testing import check_request
 from evener.transcript import (
     Ask,
@@ -218,3 +220,9 @@ def test_a_choice_that_thinking_forbids_is_told_in_words(reasoning: Reasoning) -
     quirks = Quirks(forced_choice_thinking=False)
     assert [loss.what for loss in prepare(ask, quirks).losses] == ["tool choice"]
     assert prepare(replace(ask, reasoning=Reasoning(effort="off")), quirks).losses == ()
+
+
+def test_an_encoding_that_is_not_there_is_refused() -> None:
+    encoding: Any = "yaml"
+    with pytest.raises(BadValue, match="There is no encoding 'yaml'"):
+        prepare(asked(), Quirks(), encoding=encoding)

@@ -4,6 +4,8 @@ Where there is nothing to change the ask goes on as it is, at once. Else what do
 is kept from turn to turn, and the history is rewritten only where it is new.
 """
 
+from typing import get_args
+
 from msgspec.structs import replace
 
 from evener.encodings.degrade import chosen_encoding, chosen_form, has, told_choice
@@ -12,6 +14,7 @@ from evener.encodings.history import continued
 from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, Style
 from evener.encodings.schemas import alternatives, final_of, is_object, optional_arguments, wrapped_schema
 from evener.encodings.words import format_words, json_words, output_words, tool_words
+from evener.errors import BadValue
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import CacheTtl, TextBlock
 from evener.transcript.loss import Loss
@@ -21,11 +24,14 @@ __all__ = ["prepare"]
 
 OBSERVATION = "Observation:"
 MOST_STOPS = 4
+ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
 def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, prior: Prepared | None = None) -> Prepared:
     """The ask as its codec should get it. `prior` is the last one of this conversation: it makes this one cheaper, no more."""
     wanted = encoding or quirks.tool_encoding
+    if wanted not in ENCODINGS:
+        raise BadValue(f"There is no encoding {wanted!r}. Known are {', '.join(ENCODINGS)}.")
     if wanted == "native" and ask.output is None and quirks.tools and (not ask.tools or _is_plain(ask.choice)):
         return Prepared(ask, (), "native", "")
     source = (
