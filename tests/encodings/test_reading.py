@@ -1,10 +1,16 @@
 """One table for all encodings: what a model writes, cut anywhere, becomes the same texts, calls and notices."""
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
 from evener.encodings import EncodingName, prepare, reader
+from evener.encodings.fences import bare
+from evener.encodings.json_reader import JsonReader
+from evener.encodings.react_reader import ReactReader
+from evener.encodings.tape import MOST, State, Tape
+from evener.encodings.xml_reader import XmlReader
 from evener.errors import TruncatedStream
 from evener.transcript import Choice, OutputSchema, TextBlock
 from evener.transcript.ask import ChoiceMode
@@ -112,6 +118,17 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
     ("json_schema", "a key of its own"): ('{"tool":"add","why":{"x":1},"arguments":{}}', [("add", "{}")], ["unread_field"]),
     ("json_schema", "no arguments"): ('{"tool": "ping"}', [("ping", "{}")], []),
     ("json_schema", "one after the other"): ('{"tool":"ping"}\n{"tool":"ping"}', [("ping", "{}"), ("ping", "{}")], []),
+    ("json_schema", "an answer beside a call"): (
+        '{"tool":"add","arguments":{"a":1},"answer":"hi"}',
+        [("add", '{"a":1}'), "hi"],
+        [],
+    ),
+    ("json_schema", "an answer within a call"): ('{"tool":"add","answer":"hi","arguments":{}}', [("add", "{}"), "hi"], []),
+    ("json_schema", "two names"): (
+        '{"arguments":{"a":1},"tool":"add","tool":"ping"}',
+        [("add", '{"a":1}'), ("ping", "{}")],
+        [],
+    ),
     ("xml", "unclosed"): ('<tool_call name="add">{"a": 1', [("add", '{"a": 1')], []),
     ("xml", "unclosed at once"): ('<tool_call name="add">', [("add", '<tool_call name="add">')], []),
     ("xml", "half a tag"): ('so <tool_call name="a', ['so <tool_call name="a'], ["malformed_call"]),
@@ -133,6 +150,13 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
     ("react", "no name"): ("Action:\nso", ["Action:\nso"], ["malformed_call"]),
     ("react", "no input"): ("Action: ping", [("ping", "{}")], []),
     ("react", "empty input"): ("Action: ping\nAction Input:", [("ping", "{}")], []),
+    ("react", "a label for input"): ("Action: ping\nAction Input:\nFinal Answer: 4", [("ping", "{}"), "4"], []),
+    ("react", "a made up result for input"): (
+        "Action: ping\nAction Input:\n  Observation: pong",
+        [("ping", "{}")],
+        ["invented_result"],
+    ),
+    ("react", "words before the answer"): ("Well.\nFinal Answer: 4", ["Well.\n4"], []),
     ("react", "words for input"): ("Action: look\nAction Input: the sea\n", [("look", "the sea")], []),
     ("react", "input without an action"): ("Action Input: {}", ["Action Input: {}"], []),
     ("react", "a label in a line"): ("The Action: is good", ["The Action: is good"], []),
@@ -151,6 +175,50 @@ def test_what_is_malformed_is_kept_and_told(encoding: EncodingName, case: str) -
     reply = read(ready(encoding), text)
     assert said(reply) == expected
     assert noticed(reply) == notices
+
+
+BLOCK = "See:\n```python\nx = 1\n```"
+
+
+@table
+def test_a_code_block_before_a_call_keeps_its_end(encoding: EncodingName) -> None:
+    written = call(encoding, "ping", "{}")
+    assert said(read(ready(encoding), f"{BLOCK}\n{written}")) == [BLOCK, ("ping", "{}")]
+    assert said(read(ready(encoding), f"{BLOCK}\n```\n{written}\n```")) == [BLOCK, ("ping", "{}")]
+
+
+def test_a_whole_turn_may_stand_in_a_fence() -> None:
+    assert said(read(ready("react"), "```\nThought: so\nFinal Answer: 4\n```\n")) == ["4"]
+    assert said(read(ready("react"), f"```\nThought: so\nFinal Answer: {BLOCK}")) == [BLOCK]
+
+
+def test_thoughts_stay_apart() -> None:
+    assert read(ready("react"), "Thought: one.\nThought: two.\nFinal Answer: 4").reasoning_text == "one.\ntwo."
+
+
+READERS: dict[EncodingName, Callable[[Tape], State]] = {
+    "json_schema": lambda tape: JsonReader(tape).start,
+    "xml": lambda tape: XmlReader(tape).start,
+    "react": lambda tape: ReactReader(tape).start,
+}
+
+
+@table
+@pytest.mark.parametrize("lead", ["", "\n", "{", "```json\n", "```", '<tool_call name="ping">', "Action: ping\nAction Input:"])
+@pytest.mark.parametrize("blank", [" ", "\n"])
+def test_blanks_without_end_are_not_held_back(encoding: EncodingName, lead: str, blank: str) -> None:
+    """Small models write them until they are stopped; each is looked at a few times, not as often as there are others."""
+    tape = Tape()
+    state = READERS[encoding](tape)
+    for char in lead + blank * 3000:
+        tape.held += char
+        state = tape.run(state)
+        tape.pieces()
+    assert len(tape.held) <= 2 * MOST
+
+
+def test_a_fence_around_many_blanks_is_taken_off() -> None:
+    assert bare("```\n" + " " * 200_000 + "x\n```") == "x"
 
 
 def test_a_thought_is_reasoning_and_the_final_answer_is_the_text() -> None:

@@ -4,10 +4,13 @@ import re
 
 __all__ = ["bare"]
 
-FENCED = re.compile(r"\s*```[^\n`]*\n(.*?)\s*(?:```\s*)?\Z", re.DOTALL)
+FENCE = "```"
+OPENING = re.compile(rf"\s*{FENCE}[^\n`]*\n")
 
 
 def bare(text: str) -> str:
     """The text without white space and without a fence around it."""
-    found = FENCED.match(text)
-    return (found[1] if found else text).strip()
+    found = OPENING.match(text)
+    if not found:
+        return text.strip()
+    return text[found.end() :].strip().removesuffix(FENCE).rstrip()

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE, arguments_of
-from evener.encodings.tape import FENCE, LINE, State, Tape, marker
+from evener.encodings.tape import FENCE, LINE, MOST, State, Tape, marker
 from evener.encodings.walk import Span, unescaped
 from evener.wire.text import text_in
 
@@ -38,9 +38,9 @@ class JsonReader:
         self._tape = tape
         self._wrapped = wrapped
         self._texts = texts
-        lead = rf'\{{\s*"{VALUE}"\s*:\s*' if wrapped else ""
+        lead = rf'\{{\s{{0,{MOST}}}"{VALUE}"\s{{0,{MOST}}}:\s{{0,{MOST}}}' if wrapped else ""
         keys = "|".join(KEYS)
-        self._whole = re.compile(rf'[ \t]*{FENCE}?(?:{lead})?\{{\s*(?="(?:{keys})"\s*:)')
+        self._whole = re.compile(rf'[ \t]*{FENCE}?(?:{lead})?\{{\s{{0,{MOST}}}(?="(?:{keys})"\s{{0,{MOST}}}:)')
         self._begun = re.compile(_prefixes(wrapped=wrapped))
         self._reset()
 
@@ -168,6 +168,8 @@ class JsonReader:
         return collect
 
     def _named(self, raw: str) -> None:
+        if self._name or self._open:  # a second name begins a second call
+            self._end_call(cut=False)
         try:
             self._name = text_in(msgspec.Raw(raw.encode()))
         except (msgspec.MsgspecError, UnicodeEncodeError):
@@ -256,8 +258,9 @@ class JsonReader:
 def _prefixes(*, wrapped: bool) -> str:
     """A pattern for all that may still become an envelope, if more comes."""
     words = "|".join(sorted({key[:size] for key in KEYS for size in range(1, len(key) + 1)}, key=len, reverse=True))
-    key = rf'\{{\s*(?:"(?:(?:{words})(?:"\s*)?)?)?'
+    blank = rf"\s{{0,{MOST}}}"
+    key = rf'\{{{blank}(?:"(?:(?:{words})(?:"{blank})?)?)?'
     if wrapped:
         starts = "|".join(VALUE[:size] for size in range(len(VALUE), 0, -1))
-        key = rf'(?:{key}|\{{\s*(?:"(?:(?:{starts})(?:"\s*(?::\s*(?:{key})?)?)?)?)?)'
+        key = rf'(?:{key}|\{{{blank}(?:"(?:(?:{starts})(?:"{blank}(?::{blank}(?:{key})?)?)?)?)?)'
     return rf"[ \t]*{FENCE}?{key}\Z"

@@ -19,8 +19,12 @@ INPUT = re.compile(r"\s*Action Input[ \t]*:")
 BEGUN_INPUT = re.compile(
     r"\s*(?:" + "|".join("Action Input"[:size] for size in range(len("Action Input"), 0, -1)) + r")?[ \t]*\Z"
 )
-LEAD = re.compile(r"\s*(?:```\w*[ \t]*\r?\n\s*)?(?=[^\s`])")
-BEGUN_LEAD = re.compile(r"\s*(?:`{1,2}|```\w*[ \t]*\r?(?:\n\s*)?)?\Z")
+EMPTY = re.compile(r"(?:" + "|".join(LABELS) + r")[ \t]{0,40}:")
+BEGUN_EMPTY = re.compile(
+    r"(?:" + "|".join(label[:size] for label in LABELS for size in range(len(label), 0, -1)) + r")[ \t]{0,40}\Z"
+)
+LEAD = re.compile(r"(?:```\w*[ \t]*\r?\n\s*)?(?=[^\s`])")
+BEGUN_LEAD = re.compile(r"(?:`{1,2}|```\w*[ \t]*\r?(?:\n\s*)?)?\Z")
 TRAIL = re.compile(r"\s*```")
 BEGUN_TRAIL = re.compile(r"\s*`{0,2}\Z")
 NEXT = re.compile(r"\n[ \t]{0,40}(?:" + "|".join(LABELS) + r")[ \t]{0,40}:")
@@ -38,13 +42,18 @@ class ReactReader:
         self._body: list[str] = []
         self._looked = 0  # where in the held text no label stands
         self._invented: list[str] = []
+        self._fenced = False  # a label stood behind the start of a code fence
+        self._below = False  # the arguments do not stand in the line of their label
 
     def start(self) -> State | None:
         """Text or a thought, up to the next label."""
         tape = self._tape
+        if tape.ended and self._fenced and not tape.in_fence and tape.held.strip() == "```":
+            tape.take(len(tape.held))
         found = tape.say_until(LABEL, self._kind)
         if found is None:
             return None
+        self._fenced = self._fenced or bool(found["fence"])
         word = found["word"]
         if word == "Action Input" or (word == "Observation" and not tape.calls):  # it answers nothing: text
             tape.say(tape.take(found.end() - found.start()), self._kind)
@@ -77,7 +86,7 @@ class ReactReader:
             return self.start
         tape.take(len(line))
         tape.call(name)
-        self._kind, self._span, self._body, self._looked = "text", Span(), [], 0
+        self._kind, self._span, self._body, self._looked, self._below = "text", Span(), [], 0, False
         return self._input
 
     def _input(self) -> State | None:
@@ -92,8 +101,16 @@ class ReactReader:
         return self.start
 
     def _lead(self) -> State | None:
-        """White space and a fence before the arguments."""
+        """White space and a fence before the arguments; where a label stands in their place there are none."""
         tape = self._tape
+        space = tape.take(len(tape.held) - len(tape.held.lstrip()))
+        self._below = self._below or "\n" in space
+        if self._below and EMPTY.match(tape.held):
+            tape.seen = "\n"
+            tape.finish("{}")
+            return self.start
+        if self._below and BEGUN_EMPTY.match(tape.held) and not tape.ended:
+            return None
         found = LEAD.match(tape.held)
         if not found and not tape.ended and BEGUN_LEAD.match(tape.held):
             return None
@@ -138,4 +155,5 @@ class ReactReader:
         if not found and not tape.ended and BEGUN_TRAIL.match(tape.held):
             return None
         tape.take(found.end() if found else 0)
+        self._fenced = self._fenced and not found
         return self.start

@@ -57,6 +57,7 @@ class _Text:
         self.state = _start(self.tape, plan)
         self.slot = -1  # of the block that is open
         self.kind = ""
+        self.call = -1  # the block of the last call: text may come before that call is over
         self.hung: list[SealAdded | CitationAdded] = []
 
     def feed(self, text: str) -> list[Piece]:
@@ -146,12 +147,13 @@ class Reader:
                 case Called(name):
                     id = made_id(self._seed, len(self._called))
                     self._called.append(name)
-                    found.append(CallStarted(base + block.place("call"), id, name))
+                    block.call = block.place("call")
+                    found.append(CallStarted(base + block.call, id, name))
                 case Given(text):
-                    found.append(ArgumentsDelta(base + block.slot, text))
+                    found.append(ArgumentsDelta(base + block.call, text))
                 case Finished(raw):
                     optional = self._plan.optional.get(self._called[-1])
-                    found.append(CallEnded(base + block.slot, without_nulls(raw, optional) if optional else raw))
+                    found.append(CallEnded(base + block.call, without_nulls(raw, optional) if optional else raw))
                 case Noted(name, text):
                     found.append(Notice(name, dumps({"text": text}).decode()))
 

@@ -49,10 +49,13 @@ Piece = Said | Called | Given | Finished | Noted
 State = Callable[[], "State | None"]
 """One step over the tape: the state to go on with, or None when it waits for more text (or has seen the last)."""
 
-FENCE = r"(?:```\w*[ \t]*\r?\n\s*)"
-BEGUN_FENCE = r"(?:`{1,2}|```\w*[ \t]*\r?(?:\n\s*)?)"
-LINE = r"(?:\A|(?<=\n)|(?<=</think>))[ \t]*"
+MOST = 200
+"""Blanks in a row that are waited through: with more of them nothing begins, and what is held stays small."""
+FENCE = rf"(?:(?P<fence>```\w{{0,40}}[ \t]{{0,40}}\r?\n)\s{{0,{MOST}}})"
+BEGUN_FENCE = rf"(?:`{{1,2}}|```\w{{0,40}}[ \t]{{0,40}}\r?(?:\n\s{{0,{MOST}}})?)"
+LINE = rf"(?:\A|(?<=\n)|(?<=</think>))[ \t]{{0,{MOST}}}"
 """Where a line begins."""
+TICKS = re.compile("`+")
 SEEN = 8  # characters that a look back needs
 
 
@@ -70,7 +73,7 @@ def marker(place: str, words: Iterable[str], *, after: str = "") -> Marker:
     any_word, any_start = ("|".join(map(re.escape, texts)) for texts in (given, starts))
     return Marker(
         re.compile(rf"{place}{FENCE}?(?P<word>{any_word}){after}"),
-        re.compile(rf"{place}(?:{BEGUN_FENCE}|{FENCE}?(?:{any_start})[ \t]*)?\Z"),
+        re.compile(rf"{place}(?:{BEGUN_FENCE}|{FENCE}?(?:{any_start})[ \t]{{0,{MOST}}})?\Z"),
     )
 
 
@@ -86,6 +89,9 @@ class Tape:
         self._found: list[Piece] = []
         self._gap = ""  # white space that may turn out to stand next to a call
         self._fresh = False  # nothing was said since the last call or label
+        self._last = ""  # the kind of what was said last, if no call came after it
+        self._ticks = 0  # how many backticks what was said ends in
+        self.in_fence = False  # a code fence in what was said is still open
 
     def run(self, state: State) -> State:
         """Go on from a state as far as the text reaches."""
@@ -114,17 +120,29 @@ class Tape:
             self.say(self.take((begun.start() if begun else len(text)) - before), kind)
             return None
         self.say(self.take(found.start() - before), kind)
+        if self.in_fence and found["fence"] and found["fence"].strip() == "```":  # it closes a block of the text
+            self.say(self.take(found.end("fence") - found.start()), kind)
+            return self.say_until(sign, kind)
         return found
 
     def say(self, text: str, kind: Literal["text", "thought"] = "text") -> None:
-        """More text."""
+        """More text. Behind a label it goes on in a line of its own."""
+        self._count(text)
         text = self._gap + text
         said = text.rstrip()
         self._gap = text[len(said) :]
         said = said.lstrip() if self._fresh else said
         if said:
-            self._fresh = False
+            said = f"\n{said}" if self._fresh and self._last == kind else said
+            self._fresh, self._last = False, kind
             self._found.append(Said(said, kind))
+
+    def _count(self, text: str) -> None:
+        for found in TICKS.finditer(text):
+            before = 0 if found.start() else self._ticks
+            self._ticks = before + len(found[0])
+            self.in_fence ^= before < 3 <= self._ticks
+        self._ticks = self._ticks if text.endswith("`") else 0 if text else self._ticks
 
     def label(self) -> None:
         """Something that is neither text nor a call was taken: white space around it goes."""
@@ -132,6 +150,7 @@ class Tape:
 
     def call(self, name: str) -> None:
         self.label()
+        self._last = ""
         self.calls += 1
         self._found.append(Called(name))
 

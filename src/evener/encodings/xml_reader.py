@@ -11,7 +11,7 @@ from html import unescape
 
 from evener.encodings.envelope import named_arguments
 from evener.encodings.fences import bare
-from evener.encodings.tape import State, Tape, marker
+from evener.encodings.tape import MOST, State, Tape, marker
 
 __all__ = ["XmlReader"]
 
@@ -20,7 +20,9 @@ CLOSE = "</tool_call>"
 NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>/]+))""")
 OUTSIDE = re.compile(rf'"|{CLOSE}')
 INSIDE = re.compile(r'\\.|"', re.DOTALL)
-TRAIL = re.compile(r"(?:\s|`)*(?:" + "|".join(re.escape(CLOSE[:size]) for size in range(len(CLOSE) - 1, 0, -1)) + r")?\Z")
+TRAIL = re.compile(
+    rf"(?:\s|`){{0,{MOST}}}(?:" + "|".join(re.escape(CLOSE[:size]) for size in range(len(CLOSE) - 1, 0, -1)) + r")?\Z"
+)
 LEAD = re.compile(r"\s*(?:```\w*[ \t]*\r?\n)?\s*")
 
 
@@ -85,7 +87,7 @@ class XmlReader:
     def _keep(self, text: str) -> None:
         """More of the arguments. Where they begin, white space and a fence are not theirs."""
         self._body.append(text)
-        if not self._name:
+        if not self._name or (not self._given and not text.strip()):
             return
         if not self._given:
             text = LEAD.sub("", "".join(self._body), count=1)
