@@ -116,6 +116,15 @@ def test_a_key_file_that_is_open_to_others_is_a_problem_with_the_exact_fix(home:
     assert f"chmod 600 {home.keys}" in finding["fix"]
 
 
+def test_a_key_file_that_is_not_understood_is_not_mended_by_its_mode(home: Home) -> None:
+    home.run("keys", "set", "openai", stdin=SENTINEL.encode())
+    home.keys.write_text("broken [")
+    assert f"rm {home.keys}" in findings(home.run("doctor", "--offline", "--json"))["key file"]["fix"]
+    home.keys.unlink()
+    home.keys.mkdir()
+    assert f"mv {home.keys}" in findings(home.run("doctor", "--offline", "--json"))["key file"]["fix"]
+
+
 def test_a_key_that_needs_more_is_noted(home: Home) -> None:
     found = findings(home.run("doctor", "--offline", "--json", ANTHROPIC_AWS_API_KEY=SENTINEL))
     assert found["key of claude-aws"]["state"] == "note"

@@ -52,6 +52,11 @@ def test_a_text_in_single_characters_is_cleaned_alike(text: str) -> None:
     assert in_pieces(list(text)) == CLEANED[text]
 
 
+def test_a_sequence_within_another_is_cleaned_alike_wherever_it_is_cut() -> None:
+    text = "\x1b[\x1b[31mm"
+    assert {in_pieces([text[:cut], text[cut:]]) for cut in range(len(text))} == {clean(text)}
+
+
 @given(PIECES)
 def test_any_cutting_gives_the_same_text(pieces: list[str]) -> None:
     whole = "".join(pieces)

@@ -190,6 +190,26 @@ def test_a_file_of_another_user_is_refused(file: Path) -> None:
         read_keys(file)
 
 
+def test_a_folder_that_cannot_be_looked_into_is_told(tmp_path: Path) -> None:
+    file = tmp_path / ("x" * 300) / "keys.toml"
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_keys(file)
+    assert remove_keys(file, [NAME]) == ()
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_with_the_command_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**where: object) -> None:
+        raise PermissionError(13, "Permission denied", str(where["dir"]))
+
+    file = tmp_path / "a folder" / "keys.toml"
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(UsageError, match=f"Permission denied.*chmod 700 '{file.parent}'") as caught:
+        store_key(file, NAME, SENTINEL)
+    assert "sentinel" not in str(caught.value)
+
+
 def test_links_are_refused(file: Path, tmp_path: Path) -> None:
     store_key(file, NAME, SENTINEL)
     real = tmp_path / "real.toml"

@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE
     except OSError as error:
         _forget_output()
-        print(f"evener: {error.strerror or error}", file=sys.stderr)
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error.strerror or error
+        print(f"evener: {what}", file=sys.stderr)
         return FAILED
     return code
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 import msgspec
@@ -104,26 +105,42 @@ def _variable_findings(config: Config, environ: Mapping[str, str]) -> Iterator[F
 def _file_findings(file: Path | None) -> Iterator[Finding]:
     if file is None:
         yield Finding("key file", "note", "there is no home folder to keep one in", "Set HOME or XDG_CONFIG_HOME")
-    elif not os.path.lexists(file):
+        return
+    try:
+        count = len(read_keys(file))
+    except UsageError as error:
+        yield Finding("key file", "problem", str(error), _mending(file))
+        return
+    if not os.path.lexists(file):
         yield Finding("key file", "ok", f"none yet; it would be {file}")
     else:
-        try:
-            count = len(read_keys(file))
-        except UsageError as error:
-            yield Finding("key file", "problem", str(error), _mending(file))
-            return
         yield Finding("key file", "ok", f"{file}, mode {stat.S_IMODE(file.stat().st_mode):04o}, {count} values")
         mode = stat.S_IMODE(file.parent.stat().st_mode)
         if mode & 0o077:
             yield Finding(
-                "key folder", "note", f"others may look into {file.parent} (mode {mode:04o})", f"chmod 700 {file.parent}"
+                "key folder",
+                "note",
+                f"others may look into {file.parent} (mode {mode:04o})",
+                f"chmod 700 {quote(str(file.parent))}",
             )
 
 
 def _mending(file: Path) -> str:
-    if file.is_symlink() or file.parent.is_symlink():
-        return f"Replace the link {file if file.is_symlink() else file.parent} by what it points to"
-    return f"chmod 700 {file.parent}; chmod 600 {file}"
+    for path in (file, file.parent):
+        if os.path.islink(path):
+            return f"Replace the link {path} by what it points to"
+    names = quote(str(file.parent)), quote(str(file))
+    try:
+        folder, found = file.parent.stat(), file.stat()
+    except OSError:
+        return f"chmod 700 {names[0]}"
+    if not stat.S_ISREG(found.st_mode):
+        return f"mv {names[1]} {names[1]}.old, and store the keys again with: evener keys set NAME"
+    if (folder.st_uid, found.st_uid) != (os.geteuid(), os.geteuid()):
+        return f"chown {os.geteuid()} {names[0]} {names[1]}"
+    if stat.S_IMODE(folder.st_mode) & 0o722 != 0o700 or stat.S_IMODE(found.st_mode) & 0o477 != 0o400:
+        return f"chmod 700 {names[0]}; chmod 600 {names[1]}"
+    return f"Mend it in an editor, or: rm {names[1]}, and store the keys again with: evener keys set NAME"
 
 
 def keyed(config: Config, environ: Mapping[str, str]) -> list[tuple[Provider, Key]]:

@@ -36,11 +36,11 @@ class Cleaner:
 
     def feed(self, text: str) -> str:
         """What can be printed so far. The start of a sequence is held back until it is known what it is."""
-        whole = SEQUENCE.sub("", self._held + text)
+        whole = self._held + text
         begun = BEGUN.search(whole)
         cut = begun.start() if begun else len(whole)
         self._held = whole[cut:]
-        return ACTIVE.sub("", whole[:cut])
+        return clean(whole[:cut])
 
     def close(self) -> str:
         """What was held back."""

@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 
 from evener.errors import UsageError
 from evener.providers.config import config_folder
@@ -160,7 +161,7 @@ def read_keys(file: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        if file.is_symlink():
+        if os.path.islink(file):
             raise _link(file) from None
         raise UsageError(f"The key file {file} cannot be read: {error.strerror}. Mend that, or set the variables.") from None
     try:
@@ -183,7 +184,7 @@ def store_key(file: Path, variable: str, secret: str) -> None:
 
 def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
     """Forget these; the ones that were there."""
-    if not file.parent.is_dir():
+    if not os.path.isdir(file.parent):
         return ()
     with _locked(file):
         stored = read_keys(file)
@@ -218,7 +219,7 @@ def _check_file(file: Path, found: os.stat_result) -> None:
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise UsageError(
             f"The key file {file} is open to others (mode {stat.S_IMODE(found.st_mode):04o}), so it is not used. "
-            f"Run: chmod 600 {file} (and think about new keys)."
+            f"Run: chmod 600 {quote(str(file))} (and think about new keys)."
         )
 
 
@@ -231,7 +232,7 @@ def _check_folder(folder: Path) -> None:
     if stat.S_IMODE(found.st_mode) & 0o022:
         raise UsageError(
             f"Others may write to the folder of the key file, {folder} (mode {stat.S_IMODE(found.st_mode):04o}), so it is not "
-            f"used. Run: chmod 700 {folder}."
+            f"used. Run: chmod 700 {quote(str(folder))}."
         )
 
 
@@ -239,12 +240,19 @@ def _check_owner(what: str, path: Path, found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise UsageError(
             f"The {what}, {path}, belongs to another user (id {found.st_uid}), so it is not used. "
-            f"Run as that user, or: chown {os.geteuid()} {path}."
+            f"Run as that user, or: chown {os.geteuid()} {quote(str(path))}."
         )
 
 
 def _link(path: Path) -> UsageError:
     return UsageError(f"{path} is a symbolic link, and keys are not kept behind one. Replace it by what it points to.")
+
+
+def _closed(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"Nothing can be written into the folder of the key file, {folder}: {error.strerror}. Make it writable for you, as "
+        f"with chmod 700 {quote(str(folder))}, or set XDG_CONFIG_HOME."
+    )
 
 
 @contextmanager
@@ -258,7 +266,10 @@ def _locked(file: Path) -> Iterator[None]:
     except OSError as error:
         raise UsageError(f"The folder {folder} cannot be made: {error.strerror}. Make it, or set XDG_CONFIG_HOME.") from None
     _check_folder(folder)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _closed(folder, error) from None
     try:
         _lock(descriptor, folder)
         yield
@@ -283,7 +294,10 @@ def _lock(descriptor: int, folder: Path) -> None:
 def _write(file: Path, values: Mapping[str, str]) -> None:
     """A new file beside the old one, readable by us alone from its first moment, then in its place in one step."""
     lines = (f"{name} = {_quoted(value)}\n" for name, value in sorted(values.items()))
-    descriptor, made = tempfile.mkstemp(prefix=".keys-", dir=file.parent)
+    try:
+        descriptor, made = tempfile.mkstemp(prefix=".keys-", dir=file.parent)
+    except OSError as error:
+        raise _closed(file.parent, error) from None
     try:
         with open(descriptor, "w", encoding="ascii") as opened:
             opened.write(HEAD + "".join(lines))
