@@ -1,6 +1,7 @@
 """`evener translate`: the request on stdout, the losses on stderr, and an exit code that tells."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,15 @@ def test_json_puts_both_into_one_object() -> None:
     assert both["request"]["instructions"] == "Be brief."
     assert both["losses"][0]["what"] == "reasoning"
     assert done.stderr == b""
+
+
+def test_what_a_request_says_cannot_steer_a_terminal() -> None:
+    field, text = "\x1b[31mred\x9b31m", "\x9b2J \u202e"
+    asked = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": text}], field: 1}
+    done = evener(*WORDS, "--model", "gpt-5.1", stdin=json.dumps(asked, ensure_ascii=False).encode())
+    assert b"dropped field red:" in done.stderr
+    assert json.loads(done.stdout)["input"][0]["content"] == text
+    assert not re.search("[\x1b\x9b\u202e]", (done.stdout + done.stderr).decode())
 
 
 def test_a_model_name_that_is_kept_is_a_loss() -> None:

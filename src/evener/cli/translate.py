@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from evener.cli.terminal import escape_json, say
 from evener.errors import UsageError
 from evener.providers.rows import load_rows
 from evener.translate import translate
@@ -24,7 +25,7 @@ def run(request: str, source: str, target: str, *, model: str, rows: Sequence[st
         return 0
     _print(encoded.body)
     for loss in encoded.losses:
-        print(loss, file=sys.stderr)
+        say(str(loss))
     return 0
 
 
@@ -43,5 +44,5 @@ def _body(request: str) -> bytes:
 
 
 def _print(body: bytes) -> None:
-    sys.stdout.buffer.write(msgspec.json.format(body, indent=2) + b"\n")
+    sys.stdout.buffer.write(escape_json(msgspec.json.format(body, indent=2)) + b"\n")
     sys.stdout.buffer.flush()
