@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from evener.errors import UsageError
+from evener.testing import ScriptedModel
 from evener.testing.scripted import ScriptedCompleter
 from evener.transcript import Message, ReasoningBlock, Reply, Stop, TextBlock, ToolCall, ToolSpec, Transcript, Usage
 from evener.transcript.completer import Completer
@@ -40,3 +41,8 @@ def test_a_script_that_runs_out_says_so() -> None:
     model = ScriptedCompleter([])
     with pytest.raises(UsageError, match="has 0 replies"):
         asyncio.run(model.complete(Transcript()))
+
+
+def test_a_text_is_no_script() -> None:
+    with pytest.raises(UsageError, match="Put the text into a list"):
+        ScriptedModel("Hello.")

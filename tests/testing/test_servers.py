@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,6 +222,12 @@ def test_when_the_script_is_at_its_end_the_server_says_so(wire: str) -> None:
         assert "script of the fake server is exhausted" in message_of(wire, heard.json)
         server.add("One more.")
         assert ask(server, wire).status == 200
+
+
+@pytest.mark.parametrize("script", ["Hello.", b"Hello.", [3], ["Hello.", None], [(lambda _received: True, 3)]])
+def test_what_is_no_script_is_refused_before_anything_is_asked(script: Any) -> None:
+    with pytest.raises(UsageError, match="script"):
+        FakeServer("openai_chat", script)
 
 
 def test_a_script_can_be_a_function_of_the_request() -> None:

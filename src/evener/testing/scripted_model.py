@@ -67,6 +67,8 @@ class ScriptedModel:
     """
 
     def __init__(self, script: Script, *, name: str = "scripted:model", price: Decimal | None = None) -> None:
+        if isinstance(script, str):
+            raise UsageError("A script is a list of lines, or a function. Put the text into a list.")
         self._script = script
         self._name = name
         self._price = _Price() if price is None else _Price(price)

@@ -24,9 +24,13 @@ class Scripted:
     """A script and how far it has been played."""
 
     def __init__(self, script: Script) -> None:
+        if isinstance(script, str | bytes):
+            raise UsageError("A script is a list of entries, rules, or a function. Put the text into a list.")
         self._chooser: Callable[[Received], Entry | None] = script if callable(script) else self._next
         self._entries: list[Entry | Rule] = [] if callable(script) else list(script)
         self._played = 0
+        for entry in self._entries:
+            _read(entry[-1] if isinstance(entry, tuple) and entry else entry)
         if any(isinstance(entry, tuple) for entry in self._entries):
             self._chooser = self._match
             if not all(isinstance(entry, tuple) for entry in self._entries):
@@ -39,6 +43,8 @@ class Scripted:
 
     def add(self, *entries: Entry) -> None:
         """More entries at the end."""
+        for entry in entries:
+            _read(entry)
         self._entries += entries
 
     def choose(self, received: Received) -> Turn | status.Instead | None:
@@ -58,7 +64,7 @@ class Scripted:
         return next((entry for matches, entry in rules if matches(received)), None)
 
 
-def _read(entry: Entry) -> Turn | status.Instead:
+def _read(entry: object) -> Turn | status.Instead:
     match entry:
         case Turn() | status.Status() | status.Html() | status.Empty() | status.Redirect() | status.Raw():
             return entry
@@ -66,5 +72,9 @@ def _read(entry: Entry) -> Turn | status.Instead:
             return Turn(parts=(Text(entry),))
         case Text() | Thinking() | Call() | Refusal() | Native():
             return Turn(parts=(entry,))
-        case fault:
-            return Turn(parts=(_FILLER,), faults=(fault,))
+        case _ if isinstance(entry, faults.Fault):
+            return Turn(parts=(_FILLER,), faults=(entry,))
+        case _:
+            raise UsageError(
+                f"{entry!r:.80} is no entry of a script. Write a text, a turn or a part of one, a fault, or a Status."
+            )
