@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from evener.encodings import prepare
+from evener.encodings.schemas import wrapped_schema
 from evener.testing import check_request
 from evener.transcript import Choice, OutputSchema, ToolSpec
 from evener.wire import CODECS, Quirks
@@ -38,6 +39,16 @@ def names(schema: Any) -> list[str]:
         tool = way["properties"].get("tool")
         found.append(tool["enum"][0] if tool else next(iter(way["properties"])))
     return found
+
+
+def test_a_property_may_be_called_like_a_word_of_json_schema() -> None:
+    kind = {"$ref": "#/$defs/Kind"}
+    properties = {"default": kind, "enum": kind, "$ref": kind, "x": {"default": {"$ref": "#/$defs/Kind"}}}
+    shape = {"type": "array", "items": {"properties": properties}, "$defs": {"Kind": {"type": "string"}}}
+    found = json.loads(wrapped_schema(json.dumps(shape)))
+    moved = found["properties"]["value"]["items"]["properties"]
+    assert list(found["$defs"]) == ["value_Kind"]
+    assert moved == {**{name: {"$ref": "#/$defs/value_Kind"} for name in ("default", "enum", "$ref")}, "x": properties["x"]}
 
 
 def test_a_call_is_one_flat_object_with_the_tool_first() -> None:

@@ -17,6 +17,8 @@ __all__ = ["alternatives", "final_of", "is_object", "optional_arguments", "wrapp
 Node = dict[str, object]
 LITERAL = ("const", "default", "enum", "example", "examples")
 DEFINITIONS = ("$defs", "definitions")
+NAMED = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
+"""Hold schemas under names that are the user's own, and may be words of JSON Schema, too."""
 
 
 def is_object(schema: str) -> bool:
@@ -117,9 +119,14 @@ class _Embedder:
             return [self._moved(child, prefix) for child in node]
         if not isinstance(node, dict):
             return node
-        moved = {key: child if key in LITERAL else self._moved(child, prefix) for key, child in node.items()}
+        moved = {key: self._part(key, child, prefix) for key, child in node.items()}
         target = node.get("$ref")
         return {**moved, "$ref": _reference(target, prefix)} if isinstance(target, str) else moved
+
+    def _part(self, key: str, child: object, prefix: str) -> object:
+        if key in NAMED and isinstance(child, dict):
+            return {name: self._moved(part, prefix) for name, part in child.items()}
+        return child if key in LITERAL else self._moved(child, prefix)
 
     def with_definitions(self, root: Node) -> Node:
         return {**root, "$defs": self._definitions} if self._definitions else root
