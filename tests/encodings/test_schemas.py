@@ -152,3 +152,10 @@ def test_react_stops_before_a_result_is_made_up_where_it_can() -> None:
     stops = {wire: prepare(asked(wire), FLAT, encoding="react").ask.settings.stop for wire in WIRES}
     assert stops.pop("openai_responses") == ()
     assert set(stops.values()) == {("Observation:",)}
+
+
+@pytest.mark.parametrize("further", [{"type": "integer"}, True])
+def test_arguments_of_any_name_are_told(further: object) -> None:
+    schema = json.dumps({"type": "object", "properties": {}, "additionalProperties": further}, separators=(",", ":"))
+    blocks = prepare(asked(tools=(ToolSpec("count", schema=schema),)), FLAT, encoding="xml").ask.transcript.system_blocks
+    assert schema in blocks[1].text

@@ -45,7 +45,8 @@ def _arguments(schema: str) -> str:
     """The properties alone where that says it all; else the whole schema."""
     root = msgspec.json.decode(schema, type=dict[str, object])
     properties = root.get("properties", {})
-    if not isinstance(properties, dict) or root.get("type") != "object" or root.keys() - PLAIN:
+    free = root.get("additionalProperties", False) is not False
+    if not isinstance(properties, dict) or root.get("type") != "object" or root.keys() - PLAIN or free:
         return dumps(root).decode()
     required = root.get("required")
     optional = [name for name in properties if not isinstance(required, list) or name not in required]
