@@ -131,6 +131,15 @@ def test_a_key_that_needs_more_is_noted(home: Home) -> None:
     assert "AWS_REGION" in found["key of claude-aws"]["fix"]
 
 
+@pytest.mark.parametrize("model", ["local:nope", "local-anthropic:nope.gguf"])
+def test_a_local_model_that_is_not_there_is_a_problem(model: str, home: Home) -> None:
+    pytest.importorskip("xllamacpp")
+    home.configure(f'model = "{model}"')
+    done = home.run("doctor", "--offline", "--json")
+    problems = [finding for finding in json.loads(done.stdout) if finding["state"] == "problem"]
+    assert (done.returncode, [finding["about"] for finding in problems]) == (1, [model])
+
+
 def test_the_local_model_is_looked_for(home: Home) -> None:
     found = findings(home.run("doctor", "--offline", "--json"))
     if found["xllamacpp"]["state"] == "ok":

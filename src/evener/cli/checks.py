@@ -183,6 +183,20 @@ def _model_findings(config: Config, environ: Mapping[str, str], file: Path | Non
         yield Finding("model", "ok", str(name))
 
 
+def _unloadable(config: Config) -> str:
+    """Why the configured model cannot run inside Evener; empty if it can, or runs elsewhere."""
+    from evener.local import locate_weights
+
+    name = parse_model(config.model, rows=config.rows, aliases=config.aliases) if config.model else None
+    if name is None or config.rows.provider(name.provider).vendor != LOCAL:
+        return ""
+    try:
+        weights = locate_weights(name.model)
+    except UsageError as error:
+        return str(error)
+    return "" if weights.bundle or weights.path.is_file() else f"there is no file {weights.path}"
+
+
 def local_findings(config: Config) -> Iterator[Finding]:
     """Whether the model inside Evener can run, and whether its weights are here."""
     if not _version("xllamacpp"):
@@ -197,10 +211,8 @@ def local_findings(config: Config) -> Iterator[Finding]:
             size = f"{bundle.size / 1e6:.0f} MB"
             fix = f"They are fetched when it is first asked: evener complete local:{bundle.name} Hello"
             yield Finding(f"local:{bundle.name}", "note", f"weights not fetched yet ({size})", fix)
-    if config.model.startswith(f"{LOCAL}:") and config.model.endswith(".gguf"):
-        file = locate_weights(config.model.partition(":")[2]).path
-        if not file.is_file():
-            yield Finding(config.model, "problem", f"there is no file {file}", "Mend `model` in the config file")
+    if problem := _unloadable(config):
+        yield Finding(config.model, "problem", problem, "Mend `model` in the config file")
     free = shutil.disk_usage(Path.home()).free
     if free < 500e6:
         yield Finding("disk", "note", f"{free / 1e6:.0f} MB are free", "Free some space before weights are fetched")
