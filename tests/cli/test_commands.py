@@ -134,3 +134,12 @@ def test_a_full_disk_is_an_error_and_no_traceback(home: Home) -> None:
             command("models"), env=home.environ, cwd=home.folder, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
         )
     assert (done.returncode, b"No space left" in done.stderr, b"Traceback" in done.stderr) == (1, True, False)
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "code"), [(">&-", "models --json", 0), ("2>&-", "models", 0), ("<&-", "keys set openai", 2)]
+)
+def test_a_stream_that_is_closed_is_no_traceback(closed: str, words: str, code: int, home: Home) -> None:
+    shell = ["/bin/sh", "-c", f'"$@" {closed}', "sh", *command(*words.split())]
+    done = subprocess.run(shell, env=home.environ, cwd=home.folder, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (code, False)

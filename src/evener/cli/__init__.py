@@ -54,9 +54,13 @@ def _code(error: Exception) -> int:
 
 
 def _be_tolerant() -> None:
-    """A character that the terminal's encoding lacks is shown by its number, and is no reason to fail."""
+    """A character that the terminal's encoding lacks is shown by its number, and a stream that is closed leads nowhere."""
+    import os
     from io import TextIOWrapper
 
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
