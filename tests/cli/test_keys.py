@@ -51,6 +51,17 @@ def test_a_variable_can_be_named_itself(home: Home) -> None:
     assert home.run("keys", "remove", "AZURE_OPENAI_RESOURCE").returncode == 0
 
 
+def test_a_key_whose_row_is_gone_is_still_listed_and_can_be_removed(home: Home) -> None:
+    home.configure('[providers.lab]\nlike = "vllm"\nbase_url = "https://lab.example/v1"\nkey_env = ["LAB_KEY"]\n')
+    assert home.run("keys", "set", "lab", stdin=SENTINEL.encode()).returncode == 0
+    home.configure("")
+    (only,) = json.loads(home.run("keys", "list", "--json").stdout)
+    assert (only["variable"], only["source"], only["providers"]) == ("LAB_KEY", "key file", [])
+    assert b"LAB_KEY" in home.run("keys", "list").stdout
+    assert home.run("keys", "remove", "LAB_KEY").returncode == 0
+    assert SENTINEL not in home.keys.read_text()
+
+
 def test_the_path_is_told(home: Home) -> None:
     assert home.run("keys", "path").stdout.decode().strip() == str(home.keys)
     assert home.run("keys", "path", XDG_CONFIG_HOME="/elsewhere").stdout == b"/elsewhere/evener/keys.toml\n"

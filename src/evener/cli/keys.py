@@ -11,7 +11,7 @@ import msgspec
 from evener.cli.terminal import escape_json, print_table, say
 from evener.errors import UsageError
 from evener.providers.config import load_config
-from evener.providers.keys import check_secret, find_value, key_file, remove_keys, store_key
+from evener.providers.keys import check_secret, find_value, key_file, read_keys, remove_keys, store_key
 from evener.providers.rows import Rows
 
 __all__ = ["path", "remove", "show", "store"]
@@ -58,8 +58,9 @@ def show(*, as_json: bool) -> int:
 
 def remove(name: str) -> int:
     """Forget what is stored under this name."""
-    variables = _variables(name, load_config(environ=os.environ).rows)
     file = _file()
+    rows = load_config(environ=os.environ).rows
+    variables = (name,) if name in read_keys(file) else _variables(name, rows)
     gone = remove_keys(file, variables)
     if not gone:
         say(f"There is nothing to remove: {file} has no {' or '.join(variables)}.")
@@ -117,7 +118,9 @@ def _users(variable: str, rows: Rows) -> list[str]:
 
 
 def _found(rows: Rows, file: Path | None) -> Iterator[Stored]:
-    for variable, providers in _all_variables(rows).items():
+    known = _all_variables(rows)
+    left = {variable: list[str]() for variable in (read_keys(file) if file else ()) if variable not in known}
+    for variable, providers in {**known, **left}.items():
         key = find_value([variable], environ=os.environ, file=file)
         if key is not None:
             yield Stored(variable, key.source, _fingerprint(key.secret), tuple(providers))
