@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from evener.cli.prompt import picture_kind
 from evener.testing.servers import Call, FakeServer, Refusal, Status, Text, Thinking, Tokens, faults, turn
 from evener.testing.servers.script import Entry
 from tests.cli.run import Home, command
@@ -166,6 +167,23 @@ def test_an_answer_that_is_no_json_is_a_failure(home: Home, claude: FakeServer) 
 
 
 # What goes wrong, and the code that tells.
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a\x01", "image/gif"),
+        (b"RIFF\n\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", ""),
+        (b"GIF8 is no picture", ""),
+        (b"", ""),
+    ],
+)
+def test_a_picture_is_known_by_how_it_begins(content: bytes, kind: str) -> None:
+    assert picture_kind(content) == kind
+
 
 WRONG = {
     "no prompt": (("anthropic:claude-opus-4-5",), 2, b"There is no prompt"),

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 
-__all__ = ["conversation", "output_schema", "split_words"]
+__all__ = ["conversation", "output_schema", "picture_kind", "split_words"]
 
 MOST = 32 * 1024 * 1024
 PATIENCE = 3.0
@@ -25,10 +26,10 @@ PATIENCE = 3.0
 
 # How pictures begin, so that a wrong ending cannot mislabel one.
 PICTURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),  # sound and video begin with RIFF, too
 )
 
 
@@ -92,9 +93,14 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"Cannot read {path}: {error.strerror}. Give the path of a file.") from None
 
 
+def picture_kind(content: bytes) -> str:
+    """The media type of a picture, by how it begins; empty for anything else."""
+    return next((kind for start, kind in PICTURES if start.match(content)), "")
+
+
 def _picture(path: Path) -> ImageBlock:
     content = _content(path)
-    kind = next((kind for start, kind in PICTURES if content.startswith(start)), "")
+    kind = picture_kind(content)
     if not kind or len(content) > MOST:
         raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP picture of at most {MOST} bytes. Convert it first.")
     return ImageBlock(Inline(base64.b64encode(content).decode()), kind)

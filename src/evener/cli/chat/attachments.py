@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from evener.cli.chat.draft import Draft
-from evener.cli.prompt import MOST, PICTURES
+from evener.cli.prompt import MOST, picture_kind
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 
 __all__ = ["Attached", "as_picture", "attach"]
@@ -81,7 +81,7 @@ def _read(name: str, folder: Path) -> tuple[Block | None, str]:
             content = file.read(MOST + 1)
     except OSError as error:
         return None, f"{name} cannot be read ({error.strerror}); it was sent as a word."
-    kind = next((kind for start, kind in PICTURES if content.startswith(start)), "")
+    kind = picture_kind(content)
     if kind:
         return _picture(name, content, kind)
     return _text(name, content, os.path.getsize(path))
