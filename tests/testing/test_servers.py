@@ -230,6 +230,15 @@ def test_what_is_no_script_is_refused_before_anything_is_asked(script: Any) -> N
         FakeServer("openai_chat", script)
 
 
+WRONG: list[dict[str, Any]] = [{"dialect": "nobody"}, {"models": "gpt-5.1"}]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_a_server_cannot_be_is_refused_before_anything_is_asked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"Known are azure|models=\['gpt-5.1'\]"):
+        FakeServer("openai_chat", ["Hello."], **wrong)
+
+
 def test_a_script_can_be_a_function_of_the_request() -> None:
     def answer(received: Received) -> str | None:
         said: str = received.json["messages"][-1]["content"]

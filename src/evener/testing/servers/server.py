@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from evener.errors import UsageError
+from evener.testing.check import DIALECTS
 from evener.testing.servers.http import converse
 from evener.testing.servers.provider import WIRES, Provider
 from evener.testing.servers.received import Received, Rejected
@@ -51,6 +52,11 @@ class FakeServer:
     ) -> None:
         if wire not in WIRES:
             raise UsageError(f"There is no fake server for the wire {wire!r}. There is one for each of {', '.join(WIRES)}.")
+        if dialect and dialect not in DIALECTS.get(wire, ()):
+            known = ", ".join(sorted(DIALECTS.get(wire, ()))) or "none"
+            raise UsageError(f"The fake of the wire {wire!r} has no dialect {dialect!r}. Known are {known}.")
+        if isinstance(models, str):
+            raise UsageError(f"The models of a fake server are a list. Write models=[{models!r}].")
         settings = Settings(
             models=tuple(models),
             dialect=dialect,
