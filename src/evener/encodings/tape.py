@@ -138,11 +138,13 @@ class Tape:
             self._found.append(Said(said, kind))
 
     def _count(self, text: str) -> None:
+        """Keep up with the fences that what is said opens and closes."""
         for found in TICKS.finditer(text):
             before = 0 if found.start() else self._ticks
             self._ticks = before + len(found[0])
             self.in_fence ^= before < 3 <= self._ticks
-        self._ticks = self._ticks if text.endswith("`") else 0 if text else self._ticks
+        if text and not text.endswith("`"):
+            self._ticks = 0
 
     def label(self) -> None:
         """Something that is neither text nor a call was taken: white space around it goes."""
