@@ -263,6 +263,8 @@ def test_files_that_are_named_come_along_and_pastes_are_not_looked_into(tmp_path
     assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the picture tea.png ({len(PNG)} bytes).")
     missing = attach(Draft(("see @nots.txt",)), folder=tmp_path)
     assert missing.remarks == ("There is no file nots.txt; it was sent as a word.",)
+    stranger = attach(Draft(("see @~nobody-of-this-name/x.txt",)), folder=tmp_path)
+    assert stranger.remarks == ("There is no file ~nobody-of-this-name/x.txt; it was sent as a word.",)
     cut = attach(Draft(("@long.txt",)), folder=tmp_path)
     assert sum(len(block.text) for block in cut.blocks if isinstance(block, TextBlock)) < 201_000
     assert "cut after 200,000 characters" in cut.remarks[0]
@@ -276,5 +278,5 @@ def test_a_pasted_path_of_a_picture_is_recognised(tmp_path: Path) -> None:
     escaped = str(path).replace(" ", "\\ ")
     for pasted in (str(path), f"'{path}'", f"{escaped}\n", path.as_uri()):
         assert as_picture(pasted, folder=tmp_path) == f'@"{path}" '
-    for other in ("my tea.txt", "nowhere.png", "two\nlines.png", "", "x" * 5000):
+    for other in ("my tea.txt", "nowhere.png", "two\nlines.png", "~nobody-of-this-name/x.png", "", "x" * 5000):
         assert as_picture(other, folder=tmp_path) == ""

@@ -76,6 +76,7 @@ def test_a_name_means_ours_and_a_path_means_yours(home: Path) -> None:
     yours = locate_weights("models/some.gguf")
     assert (yours.name, yours.path, yours.bundle) == ("some.gguf", Path.cwd() / "models/some.gguf", None)
     assert locate_weights("~/some.GGUF").path == Path.home() / "some.GGUF"
+    assert locate_weights("~nobody-of-this-name/some.gguf").path == Path.cwd() / "~nobody-of-this-name/some.gguf"
 
 
 def test_an_unknown_name_is_told_what_there_is() -> None:

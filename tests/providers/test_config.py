@@ -88,6 +88,13 @@ def test_a_file_named_by_the_environment_is_the_only_one(tmp_path: Path, write: 
     assert config.rows.provider("lab").key_env == ("LAB_KEY",)
 
 
+def test_a_named_file_may_begin_at_home(tmp_path: Path, write: Write) -> None:
+    write("mine.toml", 'model = "groq:x"')
+    assert load(tmp_path, EVENER_CONFIG="~/mine.toml").model == "groq:x"
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(tmp_path, EVENER_CONFIG="~nobody-of-this-name/mine.toml")
+
+
 def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadRow, match=r"none\.toml.*cannot be read"):
         load(tmp_path, EVENER_CONFIG=str(tmp_path / "none.toml"))
@@ -148,6 +155,8 @@ WRONG = {
     "a model without a provider": ("model = 'gpt-5.1'", "Write openai:gpt-5.1"),
     "a secret in a row": ("[providers.openai]\napi_key = 'sk-sentinel'", "a row never holds a secret"),
     "trust in a text": ("trusted = '~/p'", "expected a list of texts"),
+    "trust with a zero byte": ('trusted = ["a\\u0000b"]', "expected a list of texts"),
+    "too much": ("#" * 2_000_000, "it has more than"),
     "too deep": ("x = " + "[" * 100_000, "config.toml"),
 }
 

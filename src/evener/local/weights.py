@@ -70,7 +70,7 @@ def locate_weights(model: str) -> Weights:
     """The weights that a model's name means. Looks at no file and fetches nothing."""
     if bundle := BUNDLES.get(model):
         return _kept(bundle)
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     if path.suffix.lower() != ".gguf" and len(path.parts) < 2:
         raise UsageError(
             f"There is no local model {model!r}. Known are {', '.join(map(repr, BUNDLES))}; "

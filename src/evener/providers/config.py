@@ -35,6 +35,7 @@ SECTIONS = ("aliases", "providers", "models", "model", "policy", "policy_default
 LEFT = ("harness", "agents")
 """What other parts of Evener read: accepted here, and not looked into."""
 
+MOST = 1024 * 1024
 ALIAS = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 WHERETO = ("base_url", "url_env", "key_env", "auth_header", "auth_prefix", "header_env")
 """The fields of a row that decide who gets the request, the key, or another value of the environment."""
@@ -84,7 +85,7 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     named = environ.get("EVENER_CONFIG", "")
     root = _folder(start)
     if named:
-        return _config([_sheet(Path(named).expanduser(), root)])
+        return _config([_sheet(_expanded(named, _home(environ)), root)])
     sheets = []
     folder = config_folder(environ)
     own = folder / "config.toml" if folder else None
@@ -143,7 +144,11 @@ def _sheet(path: Path, root: Path | None) -> Sheet:
 
 def _document(place: Place, path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        with path.open("rb") as file:
+            content = file.read(MOST + 1)
+        if len(content) > MOST:
+            raise place.bad(f"it has more than {MOST} bytes", "Name a config file, which is a short text")
+        return tomllib.loads(content.decode())
     except OSError as error:
         raise place.bad(f"it cannot be read: {error.strerror}", "Mend that, or take EVENER_CONFIG away") from None
     except UnicodeDecodeError:
@@ -176,7 +181,7 @@ def _model(place: Place, document: Table) -> str:
 
 def _trusted(place: Place, document: Table) -> tuple[str, ...]:
     value = document.get("trusted", [])
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
         raise place.at("trusted").bad("expected a list of texts", 'Write trusted = ["/path/to/a/folder"]')
     return tuple(value)
 

@@ -53,7 +53,7 @@ def as_picture(pasted: str, *, folder: Path) -> str:
         path = path[1:-1]
     else:
         path = re.sub(r"\\(.)", r"\1", path)
-    if not path.lower().endswith(PICTURE_NAMES) or not _is_file(folder / Path(path).expanduser()):
+    if not path.lower().endswith(PICTURE_NAMES) or not _is_file(folder / os.path.expanduser(path)):
         return ""
     return f'@"{path}" ' if re.search(r"\s", path) else f"@{path} "
 
@@ -73,7 +73,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(name: str, folder: Path) -> tuple[Block | None, str]:
-    path = folder / Path(name).expanduser()
+    path = folder / os.path.expanduser(name)
     if not _is_file(path):
         return None, f"There is no file {name}; it was sent as a word." if "/" in name or "." in name else ""
     try:

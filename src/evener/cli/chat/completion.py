@@ -52,7 +52,7 @@ def _shared(choices: list[str]) -> str:
 def _files(typed: str, folder: Path) -> list[str]:
     """Paths that begin like this; folders end in a slash. Hidden ones only when they are asked for."""
     head, _, start = typed.rpartition("/")
-    where = Path(head or "/").expanduser() if "/" in typed else folder
+    where = Path(os.path.expanduser(head or "/")) if "/" in typed else folder
     try:
         with os.scandir(folder / where) as found:
             names = [entry.name + ("/" if entry.is_dir() else "") for entry in found if entry.name.startswith(start)]

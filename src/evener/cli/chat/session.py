@@ -1,5 +1,6 @@
 """The conversation behind a chat: harness, thread, what was used. Switches models and branches. Shows nothing."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from decimal import Decimal
@@ -192,7 +193,7 @@ class Session:
         store = self._harness.store
         if not isinstance(store, SqliteStore | MemoryStore):
             raise UsageError("Threads of a store of another kind cannot be exported from here.")
-        path = self.folder / Path(name or f"{self._thread.log[:8]}.jsonl").expanduser()
+        path = self.folder / os.path.expanduser(name or f"{self._thread.log[:8]}.jsonl")
         await written(store, self._thread.log, path)
         return path
 
