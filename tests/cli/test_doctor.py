@@ -140,6 +140,11 @@ def test_a_local_model_that_is_not_there_is_a_problem(model: str, home: Home) ->
     assert (done.returncode, [finding["about"] for finding in problems]) == (1, [model])
 
 
+def test_a_home_that_is_not_there_is_no_reason_to_fail(home: Home) -> None:
+    done = home.run("doctor", "--offline", "--json", HOME="/nonexistent")
+    assert (done.returncode, findings(done)["key file"]["state"]) == (0, "ok")
+
+
 def test_the_local_model_is_looked_for(home: Home) -> None:
     found = findings(home.run("doctor", "--offline", "--json"))
     if found["xllamacpp"]["state"] == "ok":

@@ -194,7 +194,7 @@ def _unloadable(config: Config) -> str:
         weights = locate_weights(name.model)
     except UsageError as error:
         return str(error)
-    return "" if weights.bundle or weights.path.is_file() else f"there is no file {weights.path}"
+    return "" if weights.bundle or os.path.isfile(weights.path) else f"there is no file {weights.path}"
 
 
 def local_findings(config: Config) -> Iterator[Finding]:
@@ -202,10 +202,11 @@ def local_findings(config: Config) -> Iterator[Finding]:
     if not _version("xllamacpp"):
         return  # said among the versions
     from evener.local import BUNDLES, locate_weights
+    from evener.local.weights import weights_folder
 
     for bundle in BUNDLES.values():
         weights = locate_weights(bundle.name)
-        if weights.path.is_file():
+        if os.path.isfile(weights.path):
             yield Finding(f"local:{bundle.name}", "ok", f"weights in {weights.path}")
         else:
             size = f"{bundle.size / 1e6:.0f} MB"
@@ -213,6 +214,7 @@ def local_findings(config: Config) -> Iterator[Finding]:
             yield Finding(f"local:{bundle.name}", "note", f"weights not fetched yet ({size})", fix)
     if problem := _unloadable(config):
         yield Finding(config.model, "problem", problem, "Mend `model` in the config file")
-    free = shutil.disk_usage(Path.home()).free
+    folder = weights_folder()
+    free = next(shutil.disk_usage(place).free for place in (folder, *folder.absolute().parents) if os.path.isdir(place))
     if free < 500e6:
         yield Finding("disk", "note", f"{free / 1e6:.0f} MB are free", "Free some space before weights are fetched")
