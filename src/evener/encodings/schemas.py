@@ -9,6 +9,7 @@ import msgspec
 
 from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
 from evener.encodings.prepared import Final
+from evener.errors import BadValue
 from evener.transcript.ask import Choice, OutputSchema, ToolSpec
 from evener.wire.text import dict_of, dumps
 
@@ -101,6 +102,12 @@ class _Embedder:
         self._definitions: Node = {}
 
     def embedded(self, schema: str, prefix: str) -> Node:
+        try:
+            return self._embedded(schema, prefix)
+        except RecursionError:
+            raise BadValue("A schema is nested too deeply to be put into another. Make it flatter.") from None
+
+    def _embedded(self, schema: str, prefix: str) -> Node:
         root = _decoded(schema)
         root.pop("$schema", None)
         if '"$ref"' not in schema:
