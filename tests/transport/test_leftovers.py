@@ -5,8 +5,10 @@ import gc
 import logging
 import os
 import threading
+import time
 import warnings
 from contextlib import suppress
+from queue import Queue
 
 import pytest
 
@@ -82,6 +84,53 @@ def test_closed_while_others_send_and_read_a_transport_leaves_nothing() -> None:
 
     asyncio.run(main())
     gc.collect()
+
+
+UNASKED = {
+    "an answer": whole(b"unasked"),
+    "a farewell": whole(b"", 408, "connection: close"),
+    "junk": b"\x15\x03\x01",
+    "an end": b"",
+}
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("unasked", UNASKED)
+def test_what_came_while_the_loop_was_busy_is_no_answer(unasked: str, secure: bool, certificates: Certificates) -> None:
+    """A tool that computes holds the loop up: it has not told of what came before the next request was sent."""
+    context = certificates.server if secure else None
+    port, sent, over = Queue[int](), threading.Event(), threading.Event()
+
+    async def script(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(whole(received.body))
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.write(UNASKED[unasked])
+        if not UNASKED[unasked]:
+            writer.close()
+        sent.set()
+
+    async def serve() -> None:
+        async with serving(script, secure=context) as served:
+            port.put(served.port)
+            while not over.is_set():
+                await asyncio.sleep(0.01)
+
+    async def main() -> list[bytes]:
+        async with HttpTransport(ca_file=certificates.ca_file) as http:
+            url = f"{'https' if secure else 'http'}://localhost:{port.get(timeout=5)}"
+            first = await read_all(await http.send(post(url, body=b"first")), 99)
+            assert sent.wait(5)
+            time.sleep(0.02)  # the loop is held up
+            return [first, await read_all(await http.send(post(url, body=b"second")), 99)]
+
+    server = threading.Thread(target=asyncio.run, args=(serve(),))
+    server.start()
+    try:
+        assert asyncio.run(main()) == [b"first", b"second"]
+    finally:
+        over.set()
+        server.join(10)
 
 
 def test_no_more_connections_are_kept_than_may_be_used() -> None:

@@ -11,6 +11,7 @@ from evener.errors import EvenerError, UsageError
 from evener.transport.exchange import Deadlines
 from evener.transport.failures import broken_off, closed_early, cut_head, malformed, not_http, timed_out
 from evener.transport.framing import Framing, NotHttp
+from evener.transport.sockets import has_news
 
 __all__ = ["PIECE", "Connection", "Terms"]
 
@@ -130,6 +131,11 @@ class Connection(asyncio.BufferedProtocol):
     def lost(self) -> bool:
         """Whether it is gone."""
         return self._lost
+
+    @property
+    def fit(self) -> bool:
+        """Whether an exchange may begin. What came while the loop was busy was not told yet: it would be read as an answer."""
+        return not self._lost and self._transport is not None and not has_news(self._transport.get_extra_info("socket"))
 
     def abort(self) -> None:
         """Cut it."""

@@ -78,7 +78,7 @@ class Pool:
         oldest = self._loop.time() - KEPT_SECONDS
         while idle:
             found = idle.pop()
-            if not found.lost and found.idle_since > oldest:
+            if found.idle_since > oldest and found.fit:
                 return found
             self.drop(found)
         return None

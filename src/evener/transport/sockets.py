@@ -5,14 +5,16 @@ ends waits for them: a name server that does not answer would hold up both.
 """
 
 import asyncio
+import select
 import socket
+import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH
 from threading import Thread
 
-__all__ = ["connected"]
+__all__ = ["connected", "has_news"]
 
 Place = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Place]
@@ -50,6 +52,15 @@ async def connected(host: str, port: int) -> socket.socket:
         for task in tried:
             task.cancel()
             task.add_done_callback(_unwanted)
+
+
+def has_news(found: socket.socket) -> bool:
+    """Whether something has come, an end included, that the event loop may not have told yet."""
+    if sys.platform == "win32":
+        return bool(select.select((found,), (), (), 0)[0])
+    looking = select.poll()
+    looking.register(found, select.POLLIN)
+    return bool(looking.poll(0))
 
 
 def _says_little(error: BaseException) -> bool:
