@@ -77,6 +77,7 @@ FAULTS: dict[str, tuple[Script, Deadlines | None, type[EvenerError], str]] = {
     "a reset body": (raw(CHUNKED, chunk(b"xx"), 0.1, end="reset"), None, TruncatedStream, "in the middle"),
     "a reset body of no length": (raw(b"HTTP/1.1 200 OK\r\n\r\nxx", 0.1, end="reset"), None, TruncatedStream, "in the middle"),
     "a bad chunk": (raw(CHUNKED, b"zz\r\nxx\r\n", end="hang"), None, WireError, "HTTP"),
+    "a bad chunk right behind the head": (raw(CHUNKED + b"zz\r\nxx\r\n", end="hang"), None, WireError, "rules of HTTP"),
     "a bad later chunk": (raw(CHUNKED, chunk(b"xx"), 0.05, b"zz\r\nxx\r\n", end="hang"), None, WireError, "rules of HTTP"),
     "cut gzip": (raw(GZIP, chunk(PACKED[:-20]), b"0\r\n\r\n"), None, TruncatedStream, "stopped in the middle"),
     "damaged gzip": (raw(GZIP, chunk(PACKED[:500] + b"\xff" * 500 + PACKED[1000:]), b"0\r\n\r\n"), None, WireError, "damaged"),

@@ -191,11 +191,11 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()  # nobody asked: what comes now would be taken for an answer to what is asked next
             return
         self._since = self._loop.time()
-        headless = not self.answer.status
         try:
             pieces = self.answer.feed(bytes(self._room[:nbytes]))
         except NotHttp:
-            self.fail(not_http(self._terms.place) if headless else malformed(self._terms.place))
+            begun = self.answer.status and not self.answer.ended
+            self.fail(malformed(self._terms.place) if begun else not_http(self._terms.place))
             return
         if pieces:
             self._pieces += pieces

@@ -126,10 +126,8 @@ def broken_off(place: str) -> TruncatedStream:
 
 
 def malformed(place: str) -> WireError:
-    """A body whose framing is wrong."""
-    return WireError(
-        f"The answer of {place} breaks the rules of HTTP in its middle, so it does not count. Send the request again."
-    )
+    """An answer whose framing is wrong."""
+    return WireError(f"The answer of {place} breaks the rules of HTTP, so it does not count. Send the request again.")
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
