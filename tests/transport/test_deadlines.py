@@ -3,13 +3,14 @@
 import asyncio
 import socket
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
 
 from evener.errors import EvenerError, TimedOut
-from evener.transport.exchange import Deadlines
+from evener.transport.exchange import Deadlines, Response
 from evener.transport.http import HttpTransport, read_all
 from tests.transport.servers import SECRET, Received, Spoken, listening, post, raw, receive, serving, whole
 
@@ -174,3 +175,46 @@ def test_a_kept_connection_keeps_to_the_deadlines_of_each_exchange() -> None:
     took, connections = asyncio.run(main())
     assert 0.15 < took < 1.5
     assert connections == 1
+
+
+def test_a_body_that_grows_without_bound_holds_up_neither_its_deadline_nor_others() -> None:
+    """64 KiB on the wire become 64 MiB: reading them takes a while, and nothing in it is waited for."""
+    packer = zlib.compressobj(wbits=31)
+    start, more = packer.compress(b"\n") + packer.flush(zlib.Z_FULL_FLUSH), packer.compress(bytes(32 << 20))
+    more += packer.flush(zlib.Z_FULL_FLUSH)
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n"
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await receive(reader)
+        writer.write(head + start)
+        while True:
+            writer.write(more)
+            await writer.drain()
+
+    async def main() -> tuple[float, float]:
+        late = 0.0
+
+        async def others() -> None:
+            nonlocal late
+            while True:
+                before = time.monotonic()
+                await asyncio.sleep(0.01)
+                late = max(late, time.monotonic() - before - 0.01)
+
+        async def read(response: Response) -> None:
+            while piece := await response.read():
+                time.sleep(len(piece) / 10e6)  # whoever reads it takes their time
+
+        async with listening(speak) as served, HttpTransport() as http:
+            waiting = asyncio.create_task(others())
+            began = time.monotonic()
+            response = await http.send(post(served.url, TOTAL))
+            for _ in range(2):  # and when it is asked again
+                with pytest.raises(TimedOut, match="total"):
+                    await read(response)
+            waiting.cancel()
+            return time.monotonic() - began, late
+
+    took, late = asyncio.run(main())
+    assert took < 1.5
+    assert late < 0.5

@@ -203,3 +203,19 @@ def test_an_error_body_that_stops_does_not_hide_the_status() -> None:
     error = asyncio.run(main())
     assert error.message == "bad model"
     assert SECRET not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("packing", ["br", "zstd", "gzip, gzip"])
+def test_an_error_body_that_cannot_be_unpacked_does_not_hide_the_status(packing: str) -> None:
+    async def main() -> tuple[bytes, int]:
+        statuses = iter((503, 429, 200))
+
+        async def script(_: Received, writer: asyncio.StreamWriter) -> None:
+            status = next(statuses)
+            writer.write(whole(b"{}", status, *([] if status == 200 else [f"content-encoding: {packing}"])))
+
+        async with serving(script) as served, HttpTransport() as http:
+            response = await send_retrying(http, post(served.url), retries=Retries(base=0.01), fault=fault)
+            return await read_all(response, 10), len(served.requests)
+
+    assert asyncio.run(main()) == (b"{}", 3)
