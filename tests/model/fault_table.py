@@ -152,6 +152,8 @@ NOT_TRIED_AGAIN = (
     Fault("key repeated in an error", (Status(401, "The key {key} is not valid."),), e.AuthFailed, says="[secret]"),
     Fault("key repeated in what is no text", (sent_as("application/json", b'{"type": "{key} \xff"}'),), e.WireError),
     Fault("key repeated in a page", (Status(400, "<b>{key}</b>"),), e.InvalidRequest, says="[secret]"),
+    Fault("key at the end of what is quoted", (Raw(b"=" * 470 + b"{key}", 400),), e.InvalidRequest, says="[secret]"),
+    Fault("key where no JSON is", (sent_as("application/json", b"=" * 29 + b"{key}"),), e.WireError, says="[secret]"),
     Fault("500 not to be tried again", (Status(500, headers={"x-should-retry": "false"}),), e.ServerError),
 )
 TRIED_AGAIN = (

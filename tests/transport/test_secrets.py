@@ -44,6 +44,22 @@ def test_every_form_is_found(secret: str, form: object) -> None:
     assert secret not in text
 
 
+LONG = "sk-ant-api03-Abc123DEF456ghi789JKL012mno345PQR678"
+
+
+@pytest.mark.parametrize("shown", [LONG[:-1], LONG[:16], LONG.lower(), LONG.upper()[:20], f"{LONG[:18]}***{LONG[-4:]}"])
+def test_a_secret_that_was_cut_short_is_found(shown: str) -> None:
+    """A page of an error is quoted up to some length, and the key may stand there."""
+    text = scrub(f"It begins with '{{{shown}', and {shown}", [LONG, f"Bearer {LONG}"])
+    rest = shown.partition("*")
+    assert text == f"It begins with '{{{REDACTED}{''.join(rest[1:])}', and {REDACTED}{''.join(rest[1:])}"
+
+
+def test_what_the_keys_of_a_provider_have_in_common_stays() -> None:
+    said = "A key begins with sk-ant-api03-, and this one with sk-ant-api03-Xy."
+    assert scrub(said, [LONG]) == said
+
+
 def test_the_longer_secret_goes_first_and_the_rest_stays() -> None:
     assert scrub("a secret-key and a secret-key-2", ["secret-key", "secret-key-2"]) == f"a {REDACTED} and a {REDACTED}"
 

@@ -8,6 +8,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import takewhile
 from threading import Lock
 from urllib.parse import quote, quote_plus
 
@@ -27,6 +28,9 @@ REDACTED = "[secret]"
 SHORTEST = 6
 """A shorter text is in so many places by chance that hiding it would tell more than it hides."""
 
+BEGINNING = 16
+"""Characters: so much of the beginning of a secret is no longer what the keys of a provider have in common."""
+
 MOST_KNOWN = 64
 STAND_IN = re.compile(r"[a-z]+(?:[-_][a-z]+)*")
 LONGEST_STAND_IN = 15
@@ -43,15 +47,20 @@ def fingerprint(secret: str) -> str:
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets: as they are, and as they look in an address, in JSON and in base64.
+    """The text without the secrets: as they are, and as they look in an address, in JSON and in base64, in either case.
 
+    A quotation may end in the middle of one: 16 characters of its beginning are hidden, too, with what follows of it.
     Secrets of fewer than 6 characters are left alone.
     """
     forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
     if not forms:
         return text
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
-    return re.sub("|".join(re.escape(form) for form in longest_first), REDACTED, text)
+    text = re.sub("|".join(re.escape(form) for form in longest_first), REDACTED, text, flags=re.IGNORECASE)
+    for form in longest_first:
+        if len(form) > BEGINNING:
+            text = _without_beginning(text, form.lower())
+    return text
 
 
 def note_secret(*secrets: str) -> None:
@@ -95,6 +104,18 @@ def forms_of(secret: str) -> set[str]:
     escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     slashed = {form.replace("/", "\\/") for form in escaped}
     return {secret} | quoted | lower | escaped | slashed | set(_encoded(content))
+
+
+def _without_beginning(text: str, form: str) -> str:
+    """The text without what it has of the beginning of this secret, wherever that is long enough."""
+    pieces, at = [], 0
+    for found in re.finditer(re.escape(form[:BEGINNING]), text, re.IGNORECASE):
+        start = found.start()
+        if start >= at:
+            pieces += [text[at:start], REDACTED]
+            pairs = zip(text[start : start + len(form)].lower(), form, strict=False)
+            at = start + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return "".join(pieces) + text[at:]
 
 
 def _encoded(content: bytes) -> Iterable[str]:
