@@ -113,6 +113,26 @@ def test_each_try_has_a_fresh_token(later: bool) -> None:
     assert len(set(sent)) == 3
 
 
+@pytest.mark.parametrize(("seconds", "tried"), [(30.0, 0), (0.8, 1)], ids=["no token", "a late token"])
+def test_waiting_for_a_token_is_part_of_the_total_deadline(seconds: float, tried: int) -> None:
+    async def sign(request: Request) -> Request:
+        await asyncio.sleep(seconds)
+        return bearer("token-SENTINEL-do-not-show")(request)  # type: ignore[return-value]
+
+    async def play(url: str) -> float:
+        async with watched() as watch:
+            most = Deadlines(connect=5, idle=5, total=1.0)
+            model = open_model(MODELS[FIRST], environ=NOWHERE, transport=watch, auth=sign, base_url=url, deadlines=most)
+            began = monotonic()
+            with pytest.raises(TimedOut, match="The total deadline passed"):
+                await model.complete(asking(model))
+            return monotonic() - began
+
+    with FakeServer(FIRST, [turn(Text("Hi."), faults=[faults.Slow(head=5.0)])]) as server:
+        assert run(play(server.url)) < 1.5
+        assert len(server.requests) == tried
+
+
 def test_a_signature_may_cover_the_body_and_stands_in_no_error() -> None:
     def sign(request: Request) -> Request:
         return replace(request, url=f"{request.url}?signature=SENTINEL-{len(request.body)}-do-not-show")

@@ -1,14 +1,20 @@
 """Whom a model call goes to, and how: row, codec, address, credentials, transport, deadlines. Shared by all calls."""
 
+import asyncio
 from collections.abc import Awaitable, Coroutine
 from functools import lru_cache
+from inspect import isawaitable
+from time import monotonic
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.encodings import EncodingName
+from evener.errors import TimedOut, UsageError
 from evener.providers.rows import Facts
 from evener.transport.auth import Auth
 from evener.transport.exchange import Caps, Deadlines, Request, Response, Transport
+from evener.transport.failures import place_of
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
 from evener.transport.secrets import credential, is_secret, known_secrets, note_secret
@@ -48,7 +54,7 @@ class Signed(msgspec.Struct, eq=False, gc=False):
         return self._sent(request, signed) if isinstance(signed, Request) else self._signed(request, signed)
 
     async def _signed(self, request: Request, coming: Awaitable[Request]) -> Response:
-        return await self._sent(request, await coming)
+        return await self._sent(request, await _fetched(coming, request))
 
     def _sent(self, request: Request, signed: Request) -> Coroutine[object, None, Response]:
         for secret in _put_on(request.headers, tuple(signed.headers)):  # somebody's own `auth` may have made a list of them
@@ -67,6 +73,27 @@ class Signed(msgspec.Struct, eq=False, gc=False):
             if signed.url != request.url:
                 found |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
         return found
+
+
+async def _fetched(signing: Awaitable[Request], request: Request) -> Request:
+    """The request with credentials that are not at hand: what it takes to get them is part of the exchange's time."""
+    began, total = monotonic(), request.deadlines.total
+    try:
+        async with asyncio.timeout(total) as clock:
+            signed = await signing if isawaitable(signing) else signing
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        failure = TimedOut(
+            f"The total deadline passed: no credentials for {place_of(request.url)} came after {total:g} seconds. "
+            "Look at what `auth` waits for, or raise it with Deadlines(total=...)."
+        )
+    else:
+        if not isinstance(signed, Request):
+            raise UsageError(f"`auth` gave {type(signed).__name__}, not the request with credentials. Return it.")
+        left = max(0.0, total - (monotonic() - began))
+        return replace(signed, deadlines=replace(signed.deadlines, total=min(left, signed.deadlines.total)))
+    raise failure
 
 
 @lru_cache(16)
