@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evener.testing import Empty, FakeServer, Html, Status, Text, Thinking, faults, turn
+from evener.testing import Call, Empty, FakeServer, Html, Status, Text, Thinking, faults, turn
 from tests.testing.conversations import CONVERSATIONS, WIRES, Conversation, target
 from tests.testing.sdks import CLIENTS, PLAYERS, openai
 
@@ -129,6 +129,30 @@ def test_an_error_becomes_the_exception_that_the_sdk_has_for_it(wire: str, code:
     assert "What a pity." in str(error) or code == 502
 
 
+@pytest.mark.parametrize("script", [[Status(429)], [Status(500)], []], ids=["429", "500", "none"])
+@pytest.mark.parametrize("key", ["right", "wrong"])
+@pytest.mark.parametrize("wire", ["anthropic_messages", "openai_responses", "openai_chat"])
+def test_every_refusal_has_the_id_of_its_request(wire: str, key: str, script: list[Status]) -> None:
+    with FakeServer(wire, script, key="right") as server:
+        error: Any = failure(lambda: ask(wire, server, key=key))
+    assert error.request_id.startswith("req_")
+    if wire == "anthropic_messages":
+        assert error.body["request_id"] == error.request_id
+
+
+def test_a_stop_at_a_sequence_says_at_which() -> None:
+    options = {"model": "claude-opus-5-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}
+    with (
+        FakeServer("anthropic_messages", [turn("One, two", stop="stop_sequence")]) as server,
+        CLIENTS["anthropic_messages"](server.url) as client,
+        client.messages.stream(**options, stop_sequences=["three"]) as stream,
+    ):
+        early = [event.message.stop_sequence for event in stream if event.type == "message_start"]
+        answer = stream.get_final_message()
+    assert early == [None]
+    assert (answer.stop_reason, answer.stop_sequence) == ("stop_sequence", "three")
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_wrong_key_is_the_sdks_authentication_error(wire: str) -> None:
     with FakeServer(wire, ["Hello."], key="right") as server:
@@ -207,3 +231,13 @@ def test_the_sdk_lists_the_models(wire: str) -> None:
 def test_a_200_that_is_no_answer_is_no_answer(instead: Empty | Html) -> None:
     with FakeServer("anthropic_messages", [instead]) as server:
         failure(lambda: ask("anthropic_messages", server, streamed=True))
+
+
+@pytest.mark.parametrize("last", [Text("And so"), Call("f", {"x": 1})], ids=["text", "call"])
+@pytest.mark.parametrize("stop", ["", "length", "filter"])
+def test_what_an_incomplete_response_ends_with_is_incomplete(last: Text | Call, stop: str) -> None:
+    script = [turn(Text("Once."), last, stop=stop)]
+    with FakeServer("openai_responses", script) as server, CLIENTS["openai_responses"](server.url) as client:
+        answer = client.responses.create(model="gpt-5.5", input="Hi")
+    ended = "incomplete" if stop else "completed"
+    assert [answer.status, *(item.status for item in answer.output)] == [ended, "completed", ended]

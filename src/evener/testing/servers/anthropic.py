@@ -37,6 +37,7 @@ class AnthropicWire:
     """See `Wire`."""
 
     base = ""
+    stamp = "request-id"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -93,7 +94,7 @@ class AnthropicWire:
         hidden = fields(received.json.get("thinking")).get("display") == "omitted"
         made = blocks(turn, self._mint, hidden=hidden)
         self._remember(received.json, made)
-        reply = message(turn, made, model=route.model, name=self._mint.id("msg_"), tokens=turn.tokens(received.body))
+        reply = message(turn, made, received.json, name=self._mint.id("msg_"), tokens=turn.tokens(received.body))
         headers = (("request-id", self._mint.id("req_")),)
         if not route.streamed:
             return whole(200, reply, headers)

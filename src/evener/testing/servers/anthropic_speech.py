@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from evener.testing.check.shape import items
 from evener.testing.servers.answer import event, json_bytes
 from evener.testing.servers.mint import Mint
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
@@ -76,16 +77,18 @@ def _block(part: Part, mint: Mint, *, hidden: bool) -> Json:
             return dict(value)
 
 
-def message(turn: Turn, made: Sequence[Json], *, model: str, name: str, tokens: Tokens) -> Json:
-    """The whole answer."""
+def message(turn: Turn, made: Sequence[Json], body: Mapping[str, object], *, name: str, tokens: Tokens) -> Json:
+    """The whole answer. One that stops at a sequence says at which: the first that the request has."""
+    stop = _stop(turn)
+    sequences = items(body.get("stop_sequences")) if stop == "stop_sequence" else []
     return {
-        "model": model,
+        "model": body.get("model"),
         "id": name,
         "type": "message",
         "role": "assistant",
         "content": list(made),
-        "stop_reason": _stop(turn),
-        "stop_sequence": None,
+        "stop_reason": stop,
+        "stop_sequence": sequences[0] if sequences else None,
         "stop_details": _stop_details(turn),
         "usage": _usage(tokens),
     }
@@ -125,7 +128,8 @@ def events(turn: Turn, reply: Mapping[str, object], made: Sequence[Json]) -> lis
     usage = reply["usage"]
     assert isinstance(usage, dict)
     early = {name: value for name, value in usage.items() if name != "output_tokens_details"}
-    start = {**reply, "content": [], "stop_reason": None, "stop_details": None, "usage": {**early, "output_tokens": 1}}
+    unsaid = dict.fromkeys(("stop_reason", "stop_sequence", "stop_details"))
+    start = {**reply, **unsaid, "content": [], "usage": {**early, "output_tokens": 1}}
     found = [_event("message_start", message=start)]
     for index, (part, block) in enumerate(zip(turn.parts, made, strict=True)):
         opening, *rest = _block_events(index, part, block)

@@ -21,6 +21,7 @@ class ChatWire:
     """See `Wire`."""
 
     base = "/v1"
+    stamp = "x-request-id"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

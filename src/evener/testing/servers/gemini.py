@@ -31,6 +31,7 @@ class GeminiWire:
     """See `Wire`."""
 
     base = ""
+    stamp = ""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from evener.testing.servers.answer import Answer, sliced
 from evener.testing.servers.anthropic import AnthropicWire
 from evener.testing.servers.chat import ChatWire
 from evener.testing.servers.gemini import GeminiWire
+from evener.testing.servers.mint import Mint
 from evener.testing.servers.received import Received, Rejected, Route
 from evener.testing.servers.responses import ResponsesWire
 from evener.testing.servers.script import Scripted
@@ -33,10 +36,21 @@ class Provider:
         self.rejected: list[Rejected] = []
         self.script = script
         self.wire = WIRES[wire](settings)
+        self._mint = Mint(settings.seed and f"{settings.seed}:requests")
 
     def respond(self, received: Received) -> Answer:
         """The answer to one request."""
         self.requests.append(received)
+        return self._stamped(self._answer(received))
+
+    def _stamped(self, answer: Answer) -> Answer:
+        """With the id of the request in its head, refusals included; only a proxy's page has none."""
+        headers = dict(answer.headers)
+        if not self.wire.stamp or self.wire.stamp in headers or headers.get("content-type", "").startswith("text/html"):
+            return answer
+        return replace(answer, headers=(*answer.headers, (self.wire.stamp, self._mint.id("req_"))))
+
+    def _answer(self, received: Received) -> Answer:
         refused = self.wire.unlock(received)
         if refused is not None:
             return refused.answer

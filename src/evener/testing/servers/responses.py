@@ -34,6 +34,7 @@ class ResponsesWire:
     """See `Wire`."""
 
     base = "/v1"
+    stamp = "x-request-id"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -61,8 +61,11 @@ class ResponsesVoice(msgspec.Struct, frozen=True):
 
 
 def items_of(turn: Turn, mint: Mint) -> list[Json]:
-    """The output items, complete."""
-    return [_item(part, mint, last=part is turn.parts[-1]) for part in turn.parts]
+    """The output items, complete; but where the answer breaks off, the last of them is not."""
+    made = [_item(part, mint, last=part is turn.parts[-1]) for part in turn.parts]
+    if turn.stop and turn.parts and isinstance(turn.parts[-1], Text | Refusal | Call):
+        made[-1]["status"] = "incomplete"
+    return made
 
 
 def _item(part: Part, mint: Mint, *, last: bool) -> Json:

@@ -48,7 +48,8 @@ class Status(msgspec.Struct, frozen=True):
         wait = self.retry_after if isinstance(self.retry_after, int | float) else None
         body = voice.error(self.code, self.message or _REASONS.get(self.code, "Something went wrong."), wait=wait)
         kind = ("content-type", "application/json")
-        return Answer(status=self.code, headers=(kind, *headers), frames=(json_bytes(body),))
+        named = (("request-id", str(body["request_id"])),) if "request_id" in body else ()
+        return Answer(status=self.code, headers=(kind, *named, *headers), frames=(json_bytes(body),))
 
     def _wait(self) -> tuple[tuple[str, str], ...]:
         match self.retry_after:

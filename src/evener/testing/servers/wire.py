@@ -44,6 +44,11 @@ class Wire(Protocol):
         """What belongs to the base URL besides the host."""
         ...
 
+    @property
+    def stamp(self) -> str:
+        """The header with the id of the request that every answer has; empty where there is none."""
+        ...
+
     def voice(self, *, streamed: bool) -> Voice: ...
 
     def unlock(self, received: Received) -> Refused | None:
