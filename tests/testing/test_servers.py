@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,7 @@ def test_a_wait_is_told_in_seconds_or_as_a_date_and_a_502_is_a_page() -> None:
         short, dated, page = (ask(server, "gemini") for _ in range(3))
     assert (short.headers["retry-after"], short.json["error"]["details"][0]["retryDelay"]) == ("2", "2s")
     assert dated.headers["retry-after"] == "Wed, 02 Jan 2030 03:04:05 GMT"
+    assert abs(parsedate_to_datetime(dated.headers["date"]) - datetime.now(UTC)) < timedelta(minutes=1)
     assert page.headers["content-type"].startswith("text/html")
 
 
@@ -376,6 +378,20 @@ def test_the_fakes_know_nothing_of_our_codecs() -> None:
 
 def test_an_import_of_a_codec_would_be_caught() -> None:
     assert strangers({"evener.wire.sse", "httpx", "json"}) == ["evener.wire.sse", "httpx"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET //[ HTTP/1.1", b"POST /v1/messages HTTP/1.1\r\ncontent-length: " + b"9" * 5000, b"GET / HTTP/2"],
+    ids=["target", "length", "version"],
+)
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_request_is_refused(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with FakeServer("anthropic_messages") as server, connect(server) as link:
+        link.sendall(sent + b"\r\n\r\n")
+        heard = hear(link)
+    assert (heard.status, heard.end) == (400, "whole")
+    assert caplog.text == ""
 
 
 def test_importing_the_testing_tools_loads_no_event_loop() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 from evener.testing.servers.answer import Answer, whole
 from evener.testing.servers.performing import perform
@@ -17,6 +18,7 @@ __all__ = ["converse"]
 
 MOST_HEAD = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024
+MOST_DIGITS = 15
 
 
 class Ear(asyncio.StreamReader):
@@ -79,7 +81,7 @@ async def _receive(ear: Ear, writer: asyncio.StreamWriter) -> Received | None:
         raise _Unreadable(431, f"The head of the request is longer than {MOST_HEAD} bytes.") from None
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     pieces = first.split(" ")
-    if len(pieces) != 3 or not pieces[2].startswith("HTTP/1."):
+    if len(pieces) != 3 or not pieces[2].startswith("HTTP/1.") or not _is_target(pieces[1]):
         raise _Unreadable(400, "This is no HTTP/1.1 request.")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     if headers.get("expect", "").lower() == "100-continue":
@@ -88,11 +90,19 @@ async def _receive(ear: Ear, writer: asyncio.StreamWriter) -> Received | None:
     return Received(pieces[0], pieces[1], headers, body)
 
 
+def _is_target(text: str) -> bool:
+    try:
+        urlsplit(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _length(headers: dict[str, str]) -> int:
     if "transfer-encoding" in headers:
         raise _Unreadable(411, "The fake server takes bodies with a content-length only.")
     given = headers.get("content-length", "0")
-    if not given.isdecimal():
+    if not given.isdecimal() or len(given) > MOST_DIGITS:
         raise _Unreadable(400, "The content-length is no number.")
     if int(given) > MOST_BODY:
         raise _Unreadable(413, f"The body is longer than {MOST_BODY} bytes.")

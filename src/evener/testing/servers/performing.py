@@ -5,6 +5,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Iterator
+from email.utils import formatdate
 from http import HTTPStatus
 
 from evener.testing.servers.answer import Action, Answer, Filler, Hang, Pause, Repeat, Sever
@@ -117,6 +118,8 @@ def _head(answer: Answer, chunked: bool) -> bytes:
     except ValueError:
         reason = "Overloaded" if answer.status == 529 else "Unknown"
     lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in answer.headers)]
+    if not any(name.lower() == "date" for name, _ in answer.headers):
+        lines.append(f"date: {formatdate(usegmt=True)}")  # a moment to wait for is read against it
     if chunked:
         lines.append("transfer-encoding: chunked")
     else:
