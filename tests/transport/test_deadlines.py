@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from evener.errors import EvenerError, TimedOut
+from evener.errors import BadValue, EvenerError, TimedOut
 from evener.transport.exchange import Deadlines, Response
 from evener.transport.http import HttpTransport, read_all
 from tests.transport.servers import SECRET, Received, Spoken, listening, post, raw, receive, serving, whole
@@ -175,6 +175,12 @@ def test_a_kept_connection_keeps_to_the_deadlines_of_each_exchange() -> None:
     took, connections = asyncio.run(main())
     assert 0.15 < took < 1.5
     assert connections == 1
+
+
+@pytest.mark.parametrize("name", ["connect", "idle", "total"])
+def test_a_deadline_that_would_never_pass_is_refused(name: str) -> None:
+    with pytest.raises(BadValue, match="never passes"):
+        Deadlines(**{name: float("nan")})
 
 
 def test_a_body_that_grows_without_bound_holds_up_neither_its_deadline_nor_others() -> None:

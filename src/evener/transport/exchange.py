@@ -1,9 +1,12 @@
 """What crosses the seam to the network: one request, one response, one method. Values and protocols; no I/O."""
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Protocol
 
 import msgspec
+
+from evener.errors import BadValue
 
 __all__ = ["Caps", "Deadlines", "Request", "Response", "Transport"]
 
@@ -17,6 +20,10 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     connect: float = 10.0
     idle: float = 120.0
     total: float = 900.0
+
+    def __post_init__(self) -> None:
+        if isnan(self.connect) or isnan(self.idle) or isnan(self.total):
+            raise BadValue("A deadline that is not a number never passes. Give seconds; `inf` means that there is none.")
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
