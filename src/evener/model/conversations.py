@@ -12,18 +12,21 @@ from evener.errors import (
     TransportError,
     TruncatedStream,
 )
-from evener.model.endpoint import Endpoint
+from evener.model.endpoint import Endpoint, Signed
 from evener.transcript.ask import Ask, State
 from evener.transcript.loss import Loss
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import read_all
 from evener.transport.retry import Retries, send_retrying
+from evener.transport.secrets import scrub
 
 __all__ = ["ONCE", "Once", "has_conversations", "spoken_to"]
 
 WIRE = "openai_responses"
 PATH = "/conversations"
 ONCE = Retries(attempts=1)
+BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoders raise on bytes that are not what they should be."""
 REFUSALS = (InvalidRequest, ModelNotFound, PermissionDenied, StateExpired)
 """What an endpoint without conversations, or an account that may keep none, says."""
 
@@ -54,8 +57,9 @@ async def spoken_to(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple
             made = _made.decode(await read_all(response, endpoint.caps.body))
         finally:
             await response.aclose()
-    except (*REFUSALS, msgspec.MsgspecError) as error:
+    except (*REFUSALS, *BROKEN) as error:
         said = error.message if isinstance(error, ProviderError) else "the answer was not understood"
+        said = scrub(said, transport.secrets) if isinstance(transport, Signed) else said
         loss = Loss("degraded", "state mode conversation", f"none could be made: {said}; the whole conversation is sent")
         return replace(ask, state=State(sealed=ask.state.sealed)), (loss,)
     return replace(ask, state=replace(ask.state, id=made.id, store=True)), ()
