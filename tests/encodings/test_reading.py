@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import product
+from time import process_time
 
 import pytest
 
@@ -344,3 +345,16 @@ def test_an_answer_of_the_callers_shape_is_the_text() -> None:
     assert said(read(prepared, written("json_schema", [ADD]))) == [ADD]
     listed = ready("json_schema", output=OutputSchema('{"type":"array","items":{"type":"number"}}'))
     assert said(read(listed, '{"answer": [1, "]", 2]}')) == ['[1, "]", 2]']
+
+
+@table
+def test_many_calls_in_one_piece_take_no_longer_than_one_by_one(encoding: EncodingName) -> None:
+    """A server may send a whole answer at once: what is read of it must not be copied for each call."""
+    parts: list[Part] = [ADD] * 15_000
+    text = written(encoding, parts)
+    times = {}
+    for name, pieces in {"whole": [text], "cut": [text[at : at + 1000] for at in range(0, len(text), 1000)]}.items():
+        began = process_time()
+        assert said(assemble(streamed(ready(encoding), pieces))) == parts
+        times[name] = process_time() - began
+    assert times["whole"] < 2 * times["cut"] + 0.5

@@ -35,6 +35,9 @@ __all__ = ["Reader", "reader"]
 STRIDE = 1 << 20
 """How many blocks may come out of one."""
 
+AT_ONCE = 16 * 1024
+"""Characters that are put on the tape at once: each step takes from the front of what it holds, and copies the rest."""
+
 ENDS = ("done", "stop_sequence", "tools", "other")
 """Reasons to stop that are the model's own: only then is its answer held against the choice."""
 
@@ -61,8 +64,9 @@ class _Text:
         self.hung: list[SealAdded | CitationAdded] = []
 
     def feed(self, text: str) -> list[Piece]:
-        self.tape.held += text
-        self.state = self.tape.run(self.state)
+        for start in range(0, len(text), AT_ONCE):
+            self.tape.held += text[start : start + AT_ONCE]
+            self.state = self.tape.run(self.state)
         return self.tape.pieces()
 
     def close(self) -> list[Piece]:
