@@ -174,9 +174,10 @@ class ServerError(ProviderError):
 
 
 class TransportError(EvenerError):
-    """The bytes did not arrive."""
+    """The bytes did not arrive. `begun`: some of an answer had come, so that the request is not sent again by itself."""
 
     retryable = True
+    begun = False
 
 
 class ConnectFailed(TransportError):

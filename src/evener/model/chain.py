@@ -14,12 +14,13 @@ from evener.errors import (
 )
 from evener.model.answer import Answer
 from evener.model.model import Model
-from evener.model.stream import Stream
+from evener.model.stream import PIECES, Stream
 from evener.transcript.ask import Ask
-from evener.transcript.delta import Delta
+from evener.transcript.delta import Delta, Stopped
 
 __all__ = ["Chain", "ChainStream", "falls_back"]
 
+SHOWN = PIECES | {Stopped}
 ELSEWHERE = (AuthFailed, PermissionDenied, QuotaExceeded, ModelNotFound, ContextTooLong)
 """What the same provider would say again, and another need not."""
 
@@ -51,10 +52,13 @@ class Chain:
 
     async def complete(self, ask: Ask, *, keep_raw: bool = False) -> Answer:
         """The whole answer of the first model that gives one."""
-        async with self.stream(ask, keep_raw=keep_raw) as stream:
-            while await stream.read():
-                pass
-            return stream.answer
+        for model in self._models[:-1]:
+            try:
+                return await model.complete(ask, keep_raw=keep_raw)
+            except EvenerError as error:
+                if not falls_back(error):
+                    raise
+        return await self._models[-1].complete(ask, keep_raw=keep_raw)
 
 
 class ChainStream:
@@ -66,6 +70,7 @@ class ChainStream:
         self._left = list(models)
         self._stream: Stream | None = None
         self._shown = False
+        self._held: list[Delta] = []
         self.failures: list[tuple[str, EvenerError]] = []
 
     @property
@@ -89,9 +94,14 @@ class ChainStream:
                 self.failures.append((model.name, error))
                 self._left.pop(0)
                 self._stream = None
+                self._held = []
                 continue
-            self._shown = self._shown or bool(deltas)
-            return deltas
+            if self._shown or not deltas:
+                return deltas
+            self._held += deltas
+            if not SHOWN.isdisjoint(map(type, deltas)):  # until then another model may take over
+                self._shown = True
+                return self._held
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
         while deltas := await self.read():

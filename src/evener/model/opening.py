@@ -59,6 +59,10 @@ def open_model(
     chosen = _named(name, config)
     facts = config.rows.facts(chosen.provider, chosen.model)
     if base_url:
+        if "?" in base_url or "#" in base_url:
+            raise UsageError(
+                "base_url has a query or a fragment, but paths are added to its end. Leave it out; a query goes on with `auth`."
+            )
         facts = replace(facts, provider=replace(facts.provider, base_url=base_url.rstrip("/"), url_env=()))
     auth, account = _auth(facts, environ, key=key, auth=auth, elsewhere=bool(base_url))
     endpoint = Endpoint(
@@ -105,7 +109,7 @@ def _auth(facts: Facts, environ: Mapping[str, str], *, key: str, auth: Auth | No
         key = found.secret if found else ""
     if not key:
         return _unsigned, f"{provider.name}:none"
-    return header(provider.auth_header, provider.auth_prefix + key), f"{provider.name}:{fingerprint(key)}"
+    return header(provider.auth_header, provider.auth_prefix + key), f"{provider.vendor}:{fingerprint(key)}"
 
 
 def _unsigned(request: Request) -> Request:

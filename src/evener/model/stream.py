@@ -61,6 +61,7 @@ class Stream:
         self._slot: Slot | None = None
         self._response: Response | None = None
         self._ahead = b""
+        self._size = 0
         self._decoder: Decoder | None = None
         self._reader: Reader | None = None
         self._names: dict[str, str] = {}
@@ -125,6 +126,11 @@ class Stream:
             for delta in deltas:
                 yield delta
 
+    def __del__(self) -> None:
+        """One that was neither read to its end nor closed must not keep its place at the limiter."""
+        if not self._over and self._slot is not None:
+            self._slot.forget()
+
     async def aclose(self) -> None:
         """Let go of the connection. An answer that had not ended is given up."""
         self._over = True
@@ -151,6 +157,12 @@ class Stream:
     def _decoded(self, decoder: Decoder, data: bytes) -> list[Delta]:
         """The deltas of the next bytes, or those at their end."""
         self._ahead = b""
+        self._size += len(data)
+        if self._size > self._endpoint.caps.stream:
+            raise WireError(
+                f"The streamed answer is larger than {self._endpoint.caps.stream} bytes, and it has not ended. "
+                "If it may be that large, raise the cap with Caps(stream=...)."
+            )
         if self._raw is not None:
             self._raw.append(data)
         deltas = decoder.feed(data) if data else decoder.close()

@@ -149,9 +149,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How the model should think.
 
-    mode `auto` switches thinking on when `effort` or `budget` asks for it, `default` sends the effort and leaves the switch
-    as the model has it, `on`, `off` and `between_tools` set it. `show` asks for readable reasoning (`summary`, `concise`,
-    `detailed`) or none (`omitted`).
+    mode `auto` switches thinking on when `effort` or `budget` asks for it, and off for a budget of nothing; `default` sends
+    the effort and leaves the switch as the model has it; `on`, `off` and `between_tools` set it. `show` asks for readable
+    reasoning (`summary`, `concise`, `detailed`) or none (`omitted`).
     """
 
     effort: Effort | None = None
@@ -163,6 +163,8 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if self.effort is not None:
             check_choice(self.effort, EFFORTS, "Reasoning.effort")
         check_number(self.budget, "Reasoning.budget", least=0, whole=True)
+        if self.budget == 0 and self.mode == "auto":
+            force_setattr(self, "mode", "off")
         check_choice(self.mode, REASONING_MODES, "Reasoning.mode")
         check_choice(self.show, SHOWS, "Reasoning.show")
 

@@ -50,6 +50,8 @@ def open_cassette(
     Without `inner` the transport that all models share is recorded.
     `secrets` are texts that must not be stored, beyond the credentials of each request, which never are. Close it.
     """
+    if isinstance(secrets, str):
+        raise UsageError("The secrets of a cassette are several texts, but one was given. Write secrets=[...].")
     match mode:
         case "replay":
             return Player(path, secrets=secrets)

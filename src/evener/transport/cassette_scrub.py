@@ -113,9 +113,13 @@ def secret_pattern(secrets: Iterable[str]) -> re.Pattern[bytes] | None:
     wanted = sorted({secret for secret in secrets if secret}, key=lambda secret: (-len(secret), secret))
     if not wanted:
         return None
-    # The look behind keeps a long run of backslashes from being tried at each of them.
-    plain = [rb"(?<!\\)" + b"".join(map(_spellings, secret)) for secret in wanted]
+    plain = [_lead(secret) + b"".join(map(_spellings, secret)) for secret in wanted]
     return re.compile(b"|".join([*plain, *(found for secret in wanted for found in _within_base64(secret))]))
+
+
+def _lead(secret: str) -> bytes:
+    """Keeps a long run of backslashes from being tried at each of them, where a secret may begin with one."""
+    return b"" if secret[0].isascii() and secret[0].isalnum() else rb"(?<!\\)"
 
 
 def scrubbed(text: str, pattern: re.Pattern[bytes] | None) -> str:

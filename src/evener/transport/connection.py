@@ -270,7 +270,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pieces.clear()
             self.fail(timed_out("total", terms.deadlines.total, terms.place))
         elif now >= since + idle:
-            self.fail(timed_out("idle", idle, terms.place))
+            failure = timed_out("idle", idle, terms.place)
+            failure.begun = self.answer.begun
+            self.fail(failure)
         else:
             self._look_at(min(terms.end, since + idle))
 

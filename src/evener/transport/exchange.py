@@ -27,9 +27,12 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Bytes, after decompression. `body`: of a whole answer that is not streamed. `error`: of an error's body."""
+    """Bytes, after decompression. `body`: of a whole answer that is not streamed. `stream`: of one that is, all its events
+    together. `error`: of an error's body.
+    """
 
     body: int = 32 * 1024 * 1024
+    stream: int = 128 * 1024 * 1024
     error: int = 256 * 1024
 
 

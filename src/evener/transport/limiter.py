@@ -31,6 +31,9 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     concurrent: int = 0
 
     def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if type(getattr(self, name)) is not int:
+                raise BadValue(f"Rate.{name} must be a whole number, not {getattr(self, name)!r:.80}. Zero means no limit.")
         if min(self.requests_per_minute, self.tokens_per_minute, self.concurrent) < 0:
             raise BadValue("A rate cannot be negative; zero means no limit.")
 
@@ -52,6 +55,7 @@ class Limiter:
         self._lock = Lock()
         self._queue: deque[_Waiter] = deque()
         self._recent: deque[Slot] = deque()
+        self._lost: deque[Slot] = deque()
         self._tokens = 0
         self._active = 0
         self._paused_until = 0.0
@@ -128,6 +132,8 @@ class Limiter:
 
     def _look(self, slot: "Slot") -> float | None:
         """None: it has begun. Else how long until it may; for `inf`, whoever makes room will say so."""
+        while self._lost:
+            self._give_back(self._lost.popleft())
         if self._rate.concurrent and self._active >= self._rate.concurrent:
             return inf
         now = self._clock()
@@ -143,6 +149,11 @@ class Limiter:
             self._recent.append(slot)
             self._tokens += slot.tokens
         return None
+
+    def _give_back(self, slot: "Slot") -> None:
+        if slot._held:
+            slot._held = False
+            self._active -= 1
 
     def _wait(self, tokens: int, now: float) -> float:
         """Seconds until the window has room."""
@@ -205,12 +216,18 @@ class Slot(msgspec.Struct, eq=False):
     def leave(self) -> None:
         """The call is over. More than once does no harm."""
         if self._held:
-            self._held = False
             limiter = self._limiter
             with limiter._lock:
-                limiter._active -= 1
+                limiter._give_back(self)
                 if limiter._queue:
                     limiter._wake()
+
+    def forget(self) -> None:
+        """Nobody will leave it. Called whenever it is collected, perhaps while the lock is held: so it takes none."""
+        self._limiter._lost.append(self)
+        for waiter in tuple(self._limiter._queue):
+            if waiter.wake():
+                break
 
     async def __aenter__(self) -> "Slot":
         return await self.enter()

@@ -74,7 +74,7 @@ class HttpResponse:
             self.close()
             raise
         except BaseException:
-            self._close()
+            self.close()
             raise
         self._burst += len(piece)
         return piece

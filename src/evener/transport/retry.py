@@ -3,12 +3,13 @@
 import asyncio
 import random as randomness
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from time import monotonic
 
 import msgspec
 from msgspec.structs import replace
 
-from evener.errors import EvenerError, ProviderError, TimedOut, TransportError, TruncatedStream
+from evener.errors import BadValue, EvenerError, ProviderError, TimedOut, TransportError, TruncatedStream
 from evener.transport.exchange import Caps, Request, Response, Transport
 from evener.transport.failures import place_of, timed_out
 
@@ -28,6 +29,11 @@ class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: int = 3
     base: float = 0.5
     most: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("base", self.base), ("most", self.most)):
+            if not 0 <= value < inf:
+                raise BadValue(f"Retries({name}={value}) must be seconds: a finite number, not below zero.")
 
     def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float | None:
         """Seconds to wait after the attempt of this number, from 1; None to give up.
@@ -82,7 +88,9 @@ async def send_retrying(
         except (ProviderError, TransportError) as error:
             failure = error
         stale = isinstance(failure, TruncatedStream) and not forgiven
-        delay = 0.0 if stale else retries.delay(attempt, _asked(failure), random()) if failure.retryable else None
+        begun = isinstance(failure, TransportError) and failure.begun
+        again = failure.retryable and not begun
+        delay = 0.0 if stale else retries.delay(attempt, _asked(failure), random()) if again else None
         if isinstance(failure, TimedOut) and end - clock() <= max(GRACE, delay or 0.0):
             raise timed_out("total", request.deadlines.total, place_of(request.url))
         if delay is None or clock() + delay >= end:

@@ -81,6 +81,7 @@ LOST_STATE = re.compile(
     r"(Previous response|[Cc]onversation|Item) with id .* not found|Zero Data Retention|[Ss]tore must be set to false"
 )
 NO_MODEL = re.compile(r"^model: |[Mm]odel .*(does not exist|not found)")
+MOST_DIGITS = 15
 SPENT = re.compile(r"spend limit|credit balance is too low")
 
 
@@ -270,9 +271,14 @@ def _sizes(message: str) -> tuple[int, int]:
         if match:
             named = match.groupdict()
             if named:
-                return int(named.get("used", 0)), int(named["limit"])
-            return (int(match[1]), int(match[2])) if pattern.groups == 2 else (0, 0)
+                return _tokens(named.get("used", "")), _tokens(named["limit"])
+            return (_tokens(match[1]), _tokens(match[2])) if pattern.groups == 2 else (0, 0)
     return 0, 0
+
+
+def _tokens(digits: str) -> int:
+    """A count; 0 for what is too long to be one."""
+    return int(digits) if 0 < len(digits) <= MOST_DIGITS else 0
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -289,7 +295,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
     try:
         passed = parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("date", ""))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return max(0.0, passed.total_seconds())
 

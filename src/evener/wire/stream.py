@@ -11,9 +11,11 @@ from evener.transcript.delta import Delta, Failed
 from evener.wire.eventstream import EventStreamReader
 from evener.wire.sse import SseReader
 
-__all__ = ["FRAMINGS", "Events", "StreamDecoder"]
+__all__ = ["FRAMINGS", "NO_ANSWER", "Events", "StreamDecoder"]
 
 END = b"[DONE]"
+NO_ANSWER = "The stream ended before it said anything. The turn does not count; ask again."
+MID_TURN = "The stream ended in mid-turn. The turn does not count; ask again."
 BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoders raise on bytes that are not what they should be."""
 FRAMINGS: dict[str, type[SseReader] | type[EventStreamReader]] = {"sse": SseReader, "eventstream": EventStreamReader}
@@ -57,8 +59,9 @@ class StreamDecoder(msgspec.Struct, gc=False):
         found: list[Delta] = []
         try:
             self._read(self._frames.close(), found)
-        except WireError:
+        except WireError:  # half an event: more was to come, whatever was said before
             found.clear()
+            self._fail(found, TruncatedStream(MID_TURN))
         if not self._over:
             self._over = True
             try:
@@ -67,7 +70,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
                 self._fail(found, _not_ours(error, b""))
                 return found
             if closing is None:
-                self._fail(found, TruncatedStream("The stream ended in mid-turn. The turn does not count; ask again."))
+                self._fail(found, TruncatedStream(MID_TURN))
             else:
                 found += closing
         return found

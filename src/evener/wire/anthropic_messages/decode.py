@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from evener.errors import WireError
+from evener.errors import TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason
@@ -51,7 +51,7 @@ from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Items
-from evener.wire.stream import FRAMINGS, StreamDecoder
+from evener.wire.stream import FRAMINGS, NO_ANSWER, StreamDecoder
 from evener.wire.text import dumps, fields, parse
 
 __all__ = ["decode", "decoder"]
@@ -111,6 +111,7 @@ class _Open(msgspec.Struct, gc=False):
 class _Turn(msgspec.Struct, gc=False):
     """What is known of the answer so far; turns its events and its blocks into deltas."""
 
+    begun: bool = False
     open: dict[int, _Open] = {}
     usage: Counts | None = None
     stopped: d.Stopped | None = None
@@ -235,7 +236,7 @@ class _Turn(msgspec.Struct, gc=False):
         elif type(event) is Ended:
             self.complete(event.index, found)
         elif type(event) is Started:
-            message = event.message
+            message, self.begun = event.message, True
             found.append(d.Started(message.id, message.model))
             self.count(message.usage, found)
         elif type(event) is Finished:
@@ -246,7 +247,7 @@ class _Turn(msgspec.Struct, gc=False):
         elif type(event) is Stopped:
             for index in sorted(self.open) if self.open else ():
                 self.complete(index, found)
-            found.append(self.stopped or d.Stopped("other"))
+            found.append((self.stopped or d.Stopped("other")) if self.begun else d.Failed(TruncatedStream(NO_ANSWER)))
             return True
         return False
 

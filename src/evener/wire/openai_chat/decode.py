@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from evener.errors import WireError
+from evener.errors import TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import TextDelta
 from evener.transcript.reply import Reply
@@ -21,7 +21,7 @@ from evener.wire.openai_chat.tags import Tags
 from evener.wire.openai_chat.turn import Turn
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SseReader
-from evener.wire.stream import StreamDecoder
+from evener.wire.stream import NO_ANSWER, StreamDecoder
 from evener.wire.text import dumps, fields
 
 __all__ = ["decode", "decoder"]
@@ -88,7 +88,7 @@ class _Events(msgspec.Struct, gc=False):
             except msgspec.DecodeError:
                 chunk = self._strange(frame, found)
             if chunk is None:
-                found += self.turn.end()
+                found += self.turn.end() if self.answered else [d.Failed(TruncatedStream(NO_ANSWER))]
                 return True
             if chunk.choices and not chunk.error:
                 if self._choices(chunk.choices, frame, found):
