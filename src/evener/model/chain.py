@@ -54,11 +54,11 @@ class Chain:
         """The whole answer of the first model that gives one."""
         for model in self._models[:-1]:
             try:
-                return await model.complete(ask, keep_raw=keep_raw)
+                return await model.stream(ask, keep_raw=keep_raw).complete()
             except EvenerError as error:
                 if not falls_back(error):
                     raise
-        return await self._models[-1].complete(ask, keep_raw=keep_raw)
+        return await self._models[-1].stream(ask, keep_raw=keep_raw).complete()
 
 
 class ChainStream:
