@@ -1,6 +1,7 @@
 """What one model call gave: the reply, the message to append, and what it cost. The price is looked up when it is asked for."""
 
-from datetime import datetime
+from datetime import UTC, datetime
+from time import time
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +13,6 @@ from evener.transcript.ask import OutputForm, State
 from evener.transcript.blocks import HostedBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.mint import now
 from evener.transcript.reply import Reply
 from evener.transcript.usage import Usage
 from evener.wire import Encoded
@@ -35,7 +35,7 @@ class Timing(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """One finished model call, `at` that time. `tries` counts requests that were sent.
+    """One finished model call, `at` that time (seconds since 1970). `tries` counts requests that were sent.
 
     `raw` holds the bytes of the answer's body when they were asked for. `noted` is what was lost before the request was made.
     """
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     tries: int = 1
     raw: bytes | None = None
     noted: tuple[Loss, ...] = ()
-    at: datetime = msgspec.field(default_factory=now)
+    at: float = msgspec.field(default_factory=time)
     _made: dict[str, Message] = {}
 
     @property
@@ -60,7 +60,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
             reply, target = self.reply, self.sent.prepared.ask.target
             sealed = any([type(block) is not HostedBlock and block.seal for block in reply.blocks])
             binding = self.sent.encoded.binding if sealed else ""
-            made = Message.from_assistant_response(reply, origin=target, binding=binding, at=self.at)
+            at = datetime.fromtimestamp(self.at, UTC)
+            made = Message.from_assistant_response(reply, origin=target, binding=binding, at=at)
             made = self._made.setdefault("message", made)  # to set is one step: of two threads one is the first
         return made
 

@@ -156,7 +156,7 @@ class Model:
         """
         if ask.target is not self._origin:
             ask = retarget(ask, self._origin)
-        return Stream(self._endpoint, ask, prior=after.sent if after and isinstance(after, Answer) else None, keep_raw=keep_raw)
+        return Stream(self._endpoint, ask, after.sent if after and isinstance(after, Answer) else None, keep_raw)
 
     async def complete(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Answer:
         """The whole answer. Where the provider has lost what the ask goes on from, it is asked once more, with everything."""

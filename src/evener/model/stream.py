@@ -42,7 +42,6 @@ class Stream:
         self,
         endpoint: Endpoint,
         ask: Ask,
-        *,
         prior: Sent | None = None,
         keep_raw: bool = False,
         noted: tuple[Loss, ...] = (),
@@ -181,11 +180,9 @@ class Stream:
             signed, retries = Once(signed), ONCE
         request = self._request()
         self._began = perf_counter()
-        slot = to.limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total)
+        slot = Slot(to.limiter, len(request.body) // BYTES_A_TOKEN, to.deadlines.total)
         self._slot = slot if slot.entered() else await slot.enter()
-        response = self._response = await send_retrying(
-            signed, request, retries=retries, fault=to.codec.fault, caps=to.caps, on_retry=self._retried
-        )
+        response = self._response = await send_retrying(signed, request, retries, to.codec.fault, to.caps, self._retried)
         kind = _kind_of(response.headers.get("content-type", ""))
         if kind in STREAMS or await self._is_streamed(response, kind):
             self._decoder = to.codec.decoder(to.facts.quirks)

@@ -196,12 +196,12 @@ class Slot(msgspec.Struct, eq=False):
     _held: bool = False
 
     def entered(self) -> bool:
-        """Take the turn if it is ours at once: there is room, and nobody waits."""
+        """Take the turn if it is ours at once: there is room, and nobody waits. Where nothing is limited nothing is held."""
         limiter = self._limiter
+        if limiter._unlimited and not limiter._paused_until:
+            return True
         with limiter._lock:
-            if limiter._unlimited and not limiter._paused_until:
-                limiter._active += 1
-            elif limiter._queue or limiter._look(self) is not None:
+            if limiter._queue or limiter._look(self) is not None:
                 return False
         self._held = True
         return True

@@ -62,7 +62,6 @@ class Retried(msgspec.Struct, frozen=True):
 async def send_retrying(
     transport: Transport,
     request: Request,
-    *,
     retries: Retries,
     fault: Fault,
     caps: Caps = CAPS,
