@@ -7,6 +7,7 @@ import pytest
 from evener import errors as e
 from evener.transcript.delta import Delta, Failed, Stopped
 from evener.wire import CODECS
+from evener.wire.assembler import assemble
 from evener.wire.faults import fault
 from evener.wire.quirks import Quirks
 
@@ -74,3 +75,21 @@ def test_half_an_event_at_the_end_is_a_truncation_whatever_came_before(wire: str
 def test_the_terminal_mark_alone_is_no_answer(wire: str, body: bytes) -> None:
     *_, end = read(wire, body)
     assert isinstance(end, Failed), end
+
+
+SAID = {"error": {"type": "overloaded_error", "code": 529, "status": "UNAVAILABLE", "message": "Come back later."}}
+
+
+@pytest.mark.parametrize("wire", ["anthropic_messages", "openai_responses", "openai_chat", "gemini"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_error_that_calls_itself_a_stream_is_told(wire: str, indent: int | None) -> None:
+    body = json.dumps({"type": "error", **SAID} if wire == "anthropic_messages" else SAID, indent=indent).encode()
+    *_, end = read(wire, body)
+    assert isinstance(end, Failed), end
+    assert "Come back later." in str(end.error)
+
+
+def test_a_whole_answer_that_calls_itself_a_stream_is_one() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
+    body = json.dumps({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice]}).encode()
+    assert assemble(read("openai_chat", body)).text == "Hi."

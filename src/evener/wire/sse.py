@@ -58,10 +58,12 @@ class SseReader(msgspec.Struct, gc=False):
         return self._learned(data)
 
     def close(self) -> list[bytes]:
-        """The data of an event that was not ended by a blank line."""
+        """The data of an event that was not ended by a blank line; one JSON text that calls itself a stream is one, too."""
         rest = bytes(self._held)
         self._held = b""
         found = event_data(rest) if rest else None
+        if found is None and rest.lstrip()[:1] == b"{":
+            found = rest
         return [] if found is None else [found]
 
     def _first(self, data: bytes) -> bytes:
