@@ -81,8 +81,11 @@ class _Events(msgspec.Struct, gc=False):
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Chunks; the end mark and errors are the last."""
         for frame in frames:
-            if self.words >= 0 and self._spoken(frame, found):
-                continue
+            if self.words >= 0:
+                other = self._spoken(frame, frames, found)
+                if other is None:
+                    return False
+                frame = other
             try:
                 chunk = None if frame == END else read_chunk(frame) if self.started else self._open(frame, found)
             except msgspec.DecodeError:
@@ -99,20 +102,24 @@ class _Events(msgspec.Struct, gc=False):
                 self._beside(chunk, frame, found)
         return False
 
-    def _spoken(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """Whether a chunk is words and nothing else, or the end of them; if so they are added."""
-        try:
-            (choice,) = read_words(frame).choices
-        except msgspec.DecodeError:
-            self.words, self.plain = NOWHERE, False
-            return False
-        text = choice.delta.content
-        if text:
-            found.append(TextDelta(self.words, text))
-        if choice.finish_reason:
-            self.words = NOWHERE
-            self.turn.ended(choice.finish_reason, choice.native_finish_reason or "")
-        return True
+    def _spoken(self, frame: bytes | None, frames: Iterator[bytes], found: list[d.Delta]) -> bytes | None:
+        """This chunk and the next ones, as long as they are words and nothing else; the first that is not."""
+        place = self.words
+        while frame is not None:
+            try:
+                (choice,) = read_words(frame).choices
+            except msgspec.DecodeError:
+                self.words, self.plain = NOWHERE, False
+                break
+            text = choice.delta.content
+            if text:
+                found.append(TextDelta(place, text))
+            frame = next(frames, None)
+            if choice.finish_reason:
+                self.words = NOWHERE
+                self.turn.ended(choice.finish_reason, choice.native_finish_reason or "")
+                break
+        return frame
 
     def end(self) -> list[d.Delta] | None:
         """A turn that has said why it ended is complete, also without the end mark."""
