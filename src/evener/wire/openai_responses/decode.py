@@ -12,7 +12,7 @@ import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
-from evener.transcript.delta import ArgumentsDelta, TextDelta
+from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
 from evener.transcript.reply import Reply, StopReason
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
@@ -21,11 +21,21 @@ from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.events import (
     NOTHING,
     NULL,
+    REPEATED,
     AnyEvent,
-    Event,
+    Arguments,
+    Begun,
+    Completed,
+    Created,
+    Ended,
+    Known,
     PlainCall,
     PlainMessage,
+    Refusal,
     Response,
+    Summary,
+    Thought,
+    Words,
     read_any_event,
     read_call,
     read_event,
@@ -45,7 +55,7 @@ from evener.wire.text import dumps, fields, parse, word
 
 __all__ = ["PARTS", "decode", "decoder"]
 
-NONE = (NOTHING, NULL)
+NONE = (NULL, NOTHING)
 EMPTY = (NULL, msgspec.Raw(b"[]"))
 Raws = dict[str, msgspec.Raw]
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
@@ -61,7 +71,7 @@ KEPT = ("response.output_item.", "response.output_text.", "response.created")
 """How events are named that must be understood, besides the terminal ones."""
 PARTS = "\n\n"
 # Events whose content stands again, whole, in `output_item.done`.
-REPEATED = (
+SAID_AGAIN = (
     "response.content_part.",
     "response.output_text.done",
     "response.refusal.done",
@@ -102,24 +112,28 @@ class _Turn(msgspec.Struct, gc=False):
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Events; a terminal event and errors are the last."""
+        last: int | None = None  # where text was added last, and what was shown there: the next belongs there, too
+        shown: list[str] = []
         for frame in frames:
             try:
-                event: Event | AnyEvent = read_event(frame)
+                event = read_event(frame)
             except msgspec.ValidationError:
-                other = _other(frame, found)
-                if other is None:
-                    continue
-                event = other
-            kind = event.type
-            if kind == "response.output_text.delta":
-                found.append(self._show(event.output_index * ROOM + event.content_index, event.delta))
-            elif kind == "response.function_call_arguments.delta":
+                if self._other(frame, found):
+                    return True
+                continue
+            if type(event) is Words:
+                slot, text = event.output_index * ROOM + event.content_index, event.delta
+                if slot != last:
+                    last, shown = slot, self.shown.setdefault(slot, [])
+                shown.append(text)
+                found.append(TextDelta(slot, text))
+            elif type(event) is Arguments:
                 found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
-            elif kind == "response.reasoning_summary_text.delta":
+            elif type(event) is Summary:
                 found.append(self._think(event.output_index * ROOM, event.summary_index, event.delta))
-            elif kind == "response.reasoning_text.delta":
+            elif type(event) is Thought:
                 found.append(self._think(event.output_index * ROOM, -1 - event.content_index, event.delta))
-            elif (event.error is not NOTHING or not is_repeated(kind)) and self._rare(event, frame, found):
+            elif type(event) not in REPEATED and self._rare(event, frame, found):
                 return True
         return False
 
@@ -155,19 +169,41 @@ class _Turn(msgspec.Struct, gc=False):
         reason = (response.incomplete_details.reason or "") if response.incomplete_details else ""
         found.append(d.Stopped(self._why(status, reason), reason or status))
 
-    def _rare(self, event: Event | AnyEvent, frame: bytes, found: list[d.Delta]) -> bool:
+    def _rare(self, event: Known, frame: bytes, found: list[d.Delta]) -> bool:
+        if type(event) is Begun:
+            self._begin(event, found)
+        elif type(event) is Ended:
+            self._complete(event, frame, found)
+        elif type(event) is Completed:
+            if event.response is None:
+                raise _without("response.completed", "response")
+            self._end(event.response, frame, found)
+            return True
+        elif type(event) is Created:
+            if event.response is None:
+                raise _without("response.created", "response")
+            self._start(event.response, found)
+        elif type(event) is Refusal:
+            slot = event.output_index * ROOM + event.content_index
+            self.shown.setdefault(slot, []).append(event.delta)
+            found.append(TextDelta(slot, event.delta))
+        return False
+
+    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """An event that has none of the known forms."""
+        event = _any_event(frame, found)
+        if event is None:
+            return False
         kind = event.type
         if kind == "response.output_item.added":
-            self._begin(event, found)
+            self._begin_any(event, found)
         elif kind == "response.output_item.done":
-            self._complete(event, frame, found)
+            self.complete(event.output_index, event.item, found)
         elif kind in TERMINAL:
-            self._end(event, frame, found)
+            self._end(_response_of(event), frame, found, failed=kind == "response.failed")
             return True
         elif kind == "response.created":
             self._start(_response_of(event), found)
-        elif kind == "response.refusal.delta":
-            found.append(self._show(event.output_index * ROOM + event.content_index, event.delta))
         elif kind == "error" or event.error not in NONE:
             found.append(_failed(frame))
             return True
@@ -179,9 +215,8 @@ class _Turn(msgspec.Struct, gc=False):
         self.started = True
         found.append(d.Started(response.id or "", response.model or ""))
 
-    def _end(self, event: Event | AnyEvent, frame: bytes, found: list[d.Delta]) -> None:
-        response = _response_of(event)
-        if event.type == "response.failed" or response.error not in NONE:
+    def _end(self, response: Response, frame: bytes, found: list[d.Delta], *, failed: bool = False) -> None:
+        if failed or response.error not in NONE:
             found.append(_failed(bytes(fields(frame)["response"])))
             return
         if not self.started:
@@ -191,26 +226,30 @@ class _Turn(msgspec.Struct, gc=False):
                 self.complete(number, item, found)
         self.stop(response, found)
 
-    def _begin(self, event: Event | AnyEvent, found: list[d.Delta]) -> None:
+    def _begin(self, event: Begun, found: list[d.Delta]) -> None:
         """An item begins: only calls have something to tell."""
         item = event.item
         if type(item) is PlainCall:
             self._begin_call(event.output_index, item.call_id, item.name, found)
         elif item is None:
-            raise msgspec.ValidationError(f"a {event.type} event without its item")
-        elif type(item) is msgspec.Raw and read_name(item).type == "function_call":
-            call = read_call(item)
+            raise _without("response.output_item.added", "item")
+
+    def _begin_any(self, event: AnyEvent, found: list[d.Delta]) -> None:
+        if event.item in NONE:
+            raise _without(event.type, "item")
+        if read_name(event.item).type == "function_call":
+            call = read_call(event.item)
             self._begin_call(event.output_index, call.call_id, call.name, found)
 
-    def _complete(self, event: Event | AnyEvent, frame: bytes, found: list[d.Delta]) -> None:
+    def _complete(self, event: Ended, frame: bytes, found: list[d.Delta]) -> None:
         """An item is complete. One of a plain form is not taken apart again."""
         item, number = event.item, event.output_index
         if type(item) is PlainMessage:
             self.done.add(number)
             seal = dumps({"item": {"id": item.id, "status": item.status}}).decode()
-            for place, part in enumerate(item.content):
-                self._text(number * ROOM + place, part.text, (), found)
-                found.append(d.SealAdded(number * ROOM + place, "text", seal, item.id))
+            for slot, part in enumerate(item.content, number * ROOM):
+                self._text(slot, part.text, (), found)
+                found.append(SealAdded(slot, "text", seal, item.id))
         elif type(item) is PlainCall:
             self.done.add(number)
             self._begin_call(number, item.call_id, item.name, found)
@@ -227,16 +266,8 @@ class _Turn(msgspec.Struct, gc=False):
     def _end_call(self, number: int, arguments: str, kept: Mapping[str, object], id: str, found: list[d.Delta]) -> None:
         slot = number * ROOM
         if kept:
-            found.append(d.SealAdded(slot, "call", dumps(kept).decode(), id))
+            found.append(SealAdded(slot, "call", dumps(kept).decode(), id))
         found.append(d.CallEnded(slot, arguments))
-
-    def _show(self, slot: int, text: str) -> d.TextDelta:
-        """More of a text."""
-        shown = self.shown.get(slot)
-        if shown is None:
-            shown = self.shown[slot] = []
-        shown.append(text)
-        return TextDelta(slot, text)
 
     def _think(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
         """More of a reasoning item. A new part is set apart from what was shown before it, be it announced or not."""
@@ -265,7 +296,7 @@ class _Turn(msgspec.Struct, gc=False):
         self.refused = self.refused or refusal
         own = _kept(fields(raw), ("refusal",) if refusal else ("type", "text", "logprobs"), EMPTY)
         self._text(slot, part.refusal if refusal else part.text, part.annotations or (), found)
-        found.append(d.SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
+        found.append(SealAdded(slot, "text", dumps(TextSeal(item, own)).decode(), word(item.get("id"))))
         if part.logprobs and part.logprobs not in EMPTY:
             found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
 
@@ -276,7 +307,7 @@ class _Turn(msgspec.Struct, gc=False):
         if rest:
             found.append(d.ReasoningDelta(slot, rest))
         kept = _kept(fields(raw), ("type",))
-        found.append(d.SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
+        found.append(SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
 
     def _why(self, status: str, reason: str) -> StopReason:
         if status == "completed":
@@ -322,11 +353,14 @@ def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's de
     return StreamDecoder(_Turn(), SseReader())
 
 
-def _response_of(event: Event | AnyEvent) -> Response:
-    response = event.response
-    if response is None:
-        raise msgspec.ValidationError(f"a {event.type} event without its response")
-    return read_response(response) if type(response) is msgspec.Raw else response
+def _response_of(event: AnyEvent) -> Response:
+    if event.response in NONE:
+        raise _without(event.type, "response")
+    return read_response(event.response)
+
+
+def _without(kind: str, what: str) -> msgspec.ValidationError:
+    return msgspec.ValidationError(f"a {kind} event without its {what}")
 
 
 def _failed(frame: bytes) -> d.Failed:
@@ -339,11 +373,11 @@ def _failed(frame: bytes) -> d.Failed:
 @lru_cache(maxsize=100)
 def is_repeated(kind: str) -> bool:
     """Whether what an event of this name says is said again, or is of no use."""
-    return kind.startswith(REPEATED)
+    return kind.startswith(SAID_AGAIN)
 
 
-def _other(frame: bytes, found: list[d.Delta]) -> AnyEvent | None:
-    """An event that is not of a plain form. One whose fields are not what we know by these names is a notice, unless it is one
+def _any_event(frame: bytes, found: list[d.Delta]) -> AnyEvent | None:
+    """An event of any form. One whose fields are not what we know by these names is a notice, unless it is one
     that must be understood; an error is one all the same."""
     try:
         return read_any_event(frame)

@@ -1,5 +1,7 @@
 """What the events and the items of an answer look like: typed, the plain forms first, then any form. Pure."""
 
+from functools import reduce
+from operator import or_
 from typing import Annotated, Literal, final
 
 import msgspec
@@ -10,11 +12,21 @@ from evener.wire.reading import Items
 __all__ = [
     "NOTHING",
     "NULL",
+    "REPEATED",
     "AnyEvent",
-    "Event",
+    "Arguments",
+    "Begun",
+    "Completed",
+    "Created",
+    "Ended",
+    "Known",
     "PlainCall",
     "PlainMessage",
+    "Refusal",
     "Response",
+    "Summary",
+    "Thought",
+    "Words",
     "read_any_event",
     "read_call",
     "read_event",
@@ -84,20 +96,112 @@ class Reasoning(msgspec.Struct, tag="reasoning", gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event as nearly all are: its item has a plain form."""
+    """What every event may have, used or not: who bears a known name and has these in another form is not the event we know."""
 
-    type: str = ""
     output_index: int = 0
     content_index: int = 0
     summary_index: int = 0
     delta: str = ""
+
+
+@final
+class Words(Event, tag="response.output_text.delta", gc=False):
+    """More text. By far the most events are this one."""
+
+
+@final
+class Arguments(Event, tag="response.function_call_arguments.delta", gc=False):
+    """More of a call's arguments."""
+
+
+@final
+class Summary(Event, tag="response.reasoning_summary_text.delta", gc=False):
+    """More of a summary of the reasoning."""
+
+
+@final
+class Thought(Event, tag="response.reasoning_text.delta", gc=False):
+    """More of the reasoning itself."""
+
+
+@final
+class Refusal(Event, tag="response.refusal.delta", gc=False):
+    """More of a refusal."""
+
+
+@final
+class Begun(Event, tag="response.output_item.added", gc=False):
+    """An item begins. It has a plain form, as nearly all have; so with the next."""
+
     item: PlainMessage | PlainCall | Reasoning | None = None
+
+
+@final
+class Ended(Event, tag="response.output_item.done", gc=False):
+    """An item is complete."""
+
+    item: PlainMessage | PlainCall | Reasoning | None = None
+
+
+@final
+class Created(Event, tag="response.created", gc=False):
+    """The answer begins."""
+
     response: Response | None = None
-    error: msgspec.Raw = NOTHING
+
+
+@final
+class Completed(Event, tag="response.completed", gc=False):
+    """The answer is complete."""
+
+    response: Response | None = None
+
+
+class Repeated(Event, gc=False):
+    """An event whose content stands again elsewhere, if it reports no error: there is nothing to look at."""
+
+    error: None = None
+
+
+REPEATED: frozenset[type[msgspec.Struct]] = frozenset(
+    msgspec.defstruct("Repeated", (), bases=(Repeated,), tag=f"response.{name}", gc=False)
+    for name in (
+        "in_progress",
+        "queued",
+        "content_part.added",
+        "content_part.done",
+        "output_text.done",
+        "output_text.annotation.added",
+        "refusal.done",
+        "function_call_arguments.done",
+        "reasoning_summary_part.added",
+        "reasoning_summary_part.done",
+        "reasoning_summary_text.done",
+        "reasoning_text.done",
+        "web_search_call.in_progress",
+        "web_search_call.searching",
+        "web_search_call.completed",
+        "file_search_call.in_progress",
+        "file_search_call.searching",
+        "file_search_call.completed",
+        "code_interpreter_call.in_progress",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+        "code_interpreter_call_code.delta",
+        "code_interpreter_call_code.done",
+        "mcp_call_arguments.delta",
+        "mcp_call_arguments.done",
+        "custom_tool_call_input.delta",
+        "custom_tool_call_input.done",
+    )
+)
+"""A form for each of those that come often enough to be known by their whole name."""
+
+Known = Words | Arguments | Summary | Thought | Refusal | Begun | Ended | Created | Completed | Repeated
 
 
 class AnyEvent(msgspec.Struct, gc=False):
-    """An event that may hold anything, as far as it is not looked into."""
+    """An event of any name. It may hold anything, as far as it is not looked into."""
 
     type: str = ""
     output_index: int = 0
@@ -155,9 +259,11 @@ class Part(msgspec.Struct, gc=False):
     logprobs: msgspec.Raw = NOTHING
 
 
+_forms = Words | Arguments | Summary | Thought | Refusal | Begun | Ended | Created | Completed
+_events: msgspec.json.Decoder[Known] = msgspec.json.Decoder(reduce(or_, REPEATED, _forms))
 responses = msgspec.json.Decoder(Response)
 read_response = responses.decode
-read_event = msgspec.json.Decoder(Event).decode
+read_event = _events.decode
 read_any_event = msgspec.json.Decoder(AnyEvent).decode
 read_name = msgspec.json.Decoder(Named).decode
 read_reasoning = msgspec.json.Decoder(Reasoned).decode

@@ -7,16 +7,16 @@ from evener.transcript.usage import Usage
 __all__ = ["Counts", "read_usage"]
 
 
-class _Cached(msgspec.Struct):
+class _Cached(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _Thought(msgspec.Struct):
+class _Thought(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-class Counts(msgspec.Struct):
+class Counts(msgspec.Struct, gc=False):
     """The field `usage` of an answer."""
 
     input_tokens: int | None = None
@@ -27,8 +27,10 @@ class Counts(msgspec.Struct):
 
 def read_usage(read: Counts) -> Usage:
     """input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
+    cached = written = thought = 0
+    if (taken := read.input_tokens_details) is not None:
+        cached, written = taken.cached_tokens or 0, taken.cache_write_tokens or 0
+    if (given := read.output_tokens_details) is not None:
+        thought = given.reasoning_tokens or 0
     total = read.input_tokens or 0
-    cached = (read.input_tokens_details.cached_tokens if read.input_tokens_details else 0) or 0
-    written = (read.input_tokens_details.cache_write_tokens if read.input_tokens_details else 0) or 0
-    thought = (read.output_tokens_details.reasoning_tokens if read.output_tokens_details else 0) or 0
     return Usage(total, total - cached - written, cached, written, read.output_tokens or 0, thought)
