@@ -5,6 +5,7 @@ truth in `output_item.done` (also what a clone did not stream); usage stands in 
 terminal event is truncated.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -105,15 +106,13 @@ class _Turn(msgspec.Struct, gc=False):
 
     started: bool = False
     refused: bool = False
-    shown: dict[int, list[str]] = {}
+    shown: defaultdict[int, list[str]] = msgspec.field(default_factory=lambda: defaultdict(list))
     parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
     calls: dict[int, tuple[str, str]] = {}
     done: set[int] = set()
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Events; a terminal event and errors are the last."""
-        last: int | None = None  # where text was added last, and what was shown there: the next belongs there, too
-        shown: list[str] = []
         for frame in frames:
             try:
                 event = read_event(frame)
@@ -121,19 +120,18 @@ class _Turn(msgspec.Struct, gc=False):
                 if self._other(frame, found):
                     return True
                 continue
-            if type(event) is Words:
+            kind = type(event)
+            if kind is Words:
                 slot, text = event.output_index * ROOM + event.content_index, event.delta
-                if slot != last:
-                    last, shown = slot, self.shown.setdefault(slot, [])
-                shown.append(text)
+                self.shown[slot].append(text)
                 found.append(TextDelta(slot, text))
-            elif type(event) is Arguments:
+            elif kind is Arguments:
                 found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
-            elif type(event) is Summary:
+            elif kind is Summary:
                 found.append(self._think(event.output_index * ROOM, event.summary_index, event.delta))
-            elif type(event) is Thought:
+            elif kind is Thought:
                 found.append(self._think(event.output_index * ROOM, -1 - event.content_index, event.delta))
-            elif type(event) not in REPEATED and self._rare(event, frame, found):
+            elif kind not in REPEATED and self._rare(event, frame, found):
                 return True
         return False
 
@@ -160,18 +158,22 @@ class _Turn(msgspec.Struct, gc=False):
 
     def stop(self, response: Response, found: list[d.Delta]) -> None:
         """The terminal state: usage, and why it ended."""
-        if response.usage:
+        if response.usage is not None:
             found.append(d.UsageReported(read_usage(response.usage)))
         if response.object == COMPACTED:
             found.append(d.Stopped("compacted", response.object))
             return
-        status = response.status or "completed"
-        reason = (response.incomplete_details.reason or "") if response.incomplete_details else ""
+        status, details = response.status or "completed", response.incomplete_details
+        reason = "" if details is None else details.reason or ""
         found.append(d.Stopped(self._why(status, reason), reason or status))
 
     def _rare(self, event: Known, frame: bytes, found: list[d.Delta]) -> bool:
         if type(event) is Begun:
-            self._begin(event, found)
+            item = event.item
+            if type(item) is PlainCall:
+                self._begin_call(event.output_index, item.call_id, item.name, found)
+            elif item is None:
+                raise _without("response.output_item.added", "item")
         elif type(event) is Ended:
             self._complete(event, frame, found)
         elif type(event) is Completed:
@@ -185,7 +187,7 @@ class _Turn(msgspec.Struct, gc=False):
             self._start(event.response, found)
         elif type(event) is Refusal:
             slot = event.output_index * ROOM + event.content_index
-            self.shown.setdefault(slot, []).append(event.delta)
+            self.shown[slot].append(event.delta)
             found.append(TextDelta(slot, event.delta))
         return False
 
@@ -196,7 +198,7 @@ class _Turn(msgspec.Struct, gc=False):
             return False
         kind = event.type
         if kind == "response.output_item.added":
-            self._begin_any(event, found)
+            self._begin(event, found)
         elif kind == "response.output_item.done":
             self.complete(event.output_index, event.item, found)
         elif kind in TERMINAL:
@@ -226,15 +228,8 @@ class _Turn(msgspec.Struct, gc=False):
                 self.complete(number, item, found)
         self.stop(response, found)
 
-    def _begin(self, event: Begun, found: list[d.Delta]) -> None:
-        """An item begins: only calls have something to tell."""
-        item = event.item
-        if type(item) is PlainCall:
-            self._begin_call(event.output_index, item.call_id, item.name, found)
-        elif item is None:
-            raise _without("response.output_item.added", "item")
-
-    def _begin_any(self, event: AnyEvent, found: list[d.Delta]) -> None:
+    def _begin(self, event: AnyEvent, found: list[d.Delta]) -> None:
+        """An item of any form begins: only calls have something to tell."""
         if event.item in NONE:
             raise _without(event.type, "item")
         if read_name(event.item).type == "function_call":
@@ -248,7 +243,9 @@ class _Turn(msgspec.Struct, gc=False):
             self.done.add(number)
             seal = dumps({"item": {"id": item.id, "status": item.status}}).decode()
             for slot, part in enumerate(item.content, number * ROOM):
-                self._text(slot, part.text, (), found)
+                rest = self._unsent(slot, part.text)
+                if rest:
+                    found.append(TextDelta(slot, rest))
                 found.append(SealAdded(slot, "text", seal, item.id))
         elif type(item) is PlainCall:
             self.done.add(number)
@@ -274,13 +271,13 @@ class _Turn(msgspec.Struct, gc=False):
         if self.parts.get(slot, part) != part:
             text = PARTS + text
         self.parts[slot] = part
-        self.shown.setdefault(slot, []).append(text)
+        self.shown[slot].append(text)
         return d.ReasoningDelta(slot, text)
 
     def _unsent(self, slot: int, text: str) -> str:
         """What of a block's whole text was not shown yet."""
         shown = "".join(self.shown.get(slot, ()))
-        return text[len(shown) :] if text.startswith(shown) else ""
+        return text[len(shown) :] if shown != text and text.startswith(shown) else ""
 
     def _text(self, slot: int, text: str, annotations: Sequence[msgspec.Raw], found: list[d.Delta]) -> None:
         """A whole text: what was not shown of it, and what it rests on."""

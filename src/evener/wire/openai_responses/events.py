@@ -2,7 +2,7 @@
 
 from functools import reduce
 from operator import or_
-from typing import Annotated, Literal, final
+from typing import Literal, final
 
 import msgspec
 
@@ -40,7 +40,6 @@ __all__ = [
 
 NOTHING = msgspec.Raw(b"")
 NULL = msgspec.Raw(b"null")
-Nothing = Annotated[list[msgspec.Raw], msgspec.Meta(max_length=0)]
 
 
 class Reason(msgspec.Struct, gc=False):
@@ -65,8 +64,8 @@ class Response(msgspec.Struct, gc=False):
 class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, gc=False):
     """A part of a message that is words and nothing else."""
 
-    annotations: Nothing = []
-    logprobs: Nothing = []
+    annotations: tuple[()] = ()
+    logprobs: tuple[()] = ()
     text: str = ""
 
 
@@ -93,6 +92,12 @@ class PlainCall(msgspec.Struct, tag="function_call", forbid_unknown_fields=True,
 
 class Reasoning(msgspec.Struct, tag="reasoning", gc=False):
     """A reasoning item, of any form: all of it is kept as it came."""
+
+
+class Opened(msgspec.Struct, tag="message", gc=False):
+    """A message that begins, of any form: what it holds is told later."""
+
+    role: str | None = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -131,14 +136,14 @@ class Refusal(Event, tag="response.refusal.delta", gc=False):
 
 @final
 class Begun(Event, tag="response.output_item.added", gc=False):
-    """An item begins. It has a plain form, as nearly all have; so with the next."""
+    """An item begins. Only calls have something to tell."""
 
-    item: PlainMessage | PlainCall | Reasoning | None = None
+    item: PlainCall | Opened | Reasoning | None = None
 
 
 @final
 class Ended(Event, tag="response.output_item.done", gc=False):
-    """An item is complete."""
+    """An item is complete. It has a plain form, as nearly all have."""
 
     item: PlainMessage | PlainCall | Reasoning | None = None
 
