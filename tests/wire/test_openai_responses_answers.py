@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evener.errors import WireError
+from evener.errors import Overloaded, WireError
 from evener.transcript import delta as d
 from evener.wire import CODECS, Quirks
 
@@ -38,3 +38,32 @@ def test_a_response_that_is_needed_must_be_one(kind: str) -> None:
     (failed,) = deltas({"type": kind, "response": 2})
     assert isinstance(failed, d.Failed)
     assert isinstance(failed.error, WireError)
+
+
+REPEATED = ["response.in_progress", "response.content_part.done", "response.output_text.done", "response.content_part.novel"]
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_an_event_that_is_repeated_elsewhere_says_nothing_unless_it_is_an_error(kind: str) -> None:
+    beside = {"type": kind, "output_index": 0, "item": 7, "text": "x"}
+    full = {"message": "Full.", "type": "overloaded_error"}
+
+    assert [type(delta) for delta in deltas(CREATED, {**beside, "error": None}, COMPLETED)] == [d.Started, d.Stopped]
+    (_, failed) = deltas(CREATED, {**beside, "error": full}, COMPLETED)
+    assert isinstance(failed, d.Failed)
+    assert isinstance(failed.error, Overloaded)
+
+
+@pytest.mark.parametrize("field", ["output_index", "content_index", "summary_index", "delta"])
+def test_a_known_name_with_a_field_of_another_form_is_not_the_event_we_know(field: str) -> None:
+    (_, told, _) = deltas(CREATED, {"type": "response.content_part.added", field: {}}, COMPLETED)
+    assert isinstance(told, d.Notice)
+
+    (_, failed) = deltas(CREATED, {**SAID, field: {}}, COMPLETED)
+    assert isinstance(failed, d.Failed)
+    assert isinstance(failed.error, WireError)
+
+
+def test_a_message_that_begins_may_have_any_form() -> None:
+    begun = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": 7, "novel": True}}
+    assert [type(delta) for delta in deltas(CREATED, begun, COMPLETED)] == [d.Started, d.Stopped]

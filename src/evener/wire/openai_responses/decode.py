@@ -5,7 +5,6 @@ truth in `output_item.done` (also what a clone did not stream); usage stands in 
 terminal event is truncated.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -106,7 +105,7 @@ class _Turn(msgspec.Struct, gc=False):
 
     started: bool = False
     refused: bool = False
-    shown: defaultdict[int, list[str]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    shown: dict[int, list[str]] = {}
     parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
     calls: dict[int, tuple[str, str]] = {}
     done: set[int] = set()
@@ -123,7 +122,11 @@ class _Turn(msgspec.Struct, gc=False):
             kind = type(event)
             if kind is Words:
                 slot, text = event.output_index * ROOM + event.content_index, event.delta
-                self.shown[slot].append(text)
+                shown = self.shown.get(slot)
+                if shown is None:
+                    self.shown[slot] = [text]
+                else:
+                    shown.append(text)
                 found.append(TextDelta(slot, text))
             elif kind is Arguments:
                 found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
@@ -187,7 +190,7 @@ class _Turn(msgspec.Struct, gc=False):
             self._start(event.response, found)
         elif type(event) is Refusal:
             slot = event.output_index * ROOM + event.content_index
-            self.shown[slot].append(event.delta)
+            self.shown.setdefault(slot, []).append(event.delta)
             found.append(TextDelta(slot, event.delta))
         return False
 
@@ -271,7 +274,7 @@ class _Turn(msgspec.Struct, gc=False):
         if self.parts.get(slot, part) != part:
             text = PARTS + text
         self.parts[slot] = part
-        self.shown[slot].append(text)
+        self.shown.setdefault(slot, []).append(text)
         return d.ReasoningDelta(slot, text)
 
     def _unsent(self, slot: int, text: str) -> str:
