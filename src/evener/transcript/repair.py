@@ -17,6 +17,7 @@ settled when the assistant speaks again: no later message can change it. The rul
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +42,8 @@ from evener.transcript.usage import Usage
 __all__ = ["Exchange", "Repair", "RepairRules", "repair"]
 
 NOTHING = Grown()
+
+Sort = Literal["words", "plain", "mixed"]
 
 ALLOWED: dict[str, tuple[type, ...]] = {
     "user": (TextBlock, ImageBlock, DocumentBlock, ToolResult, HostedBlock),
@@ -127,26 +130,31 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
 class _Fold(msgspec.Struct, eq=False, gc=False):
     """A Repair while messages are folded in.
 
-    `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once somebody asks.
+    `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once somebody asks. `used`
+    are the ids of calls, once there is one.
     """
 
     rules: RepairRules
-    said: list[Message]
-    back: list[Message]
-    held: list[Message]
-    losses: list[Loss]
     seen: Growing
     named: Grown
-    used: Growing
+    used_ids: Grown
     awaited: frozenset[str]
     hosted: bool
-    known: Exchange | None
+    known: Exchange | None = None
+    used: Growing | None = None
     due: Due | None = None
+    said: list[Message] = []
+    back: list[Message] = []
+    held: list[Message] = []
+    losses: list[Loss] = []
     settled: list[Exchange] = []
 
     def state(self) -> Repair:
-        said, back, held, losses = tuple(self.said), tuple(self.back), tuple(self.held), tuple(self.losses)
-        seen, used = self.seen.done(), self.used.done()
+        said = tuple(self.said) if self.said else ()
+        held = tuple(self.held) if self.held else ()
+        losses = tuple(self.losses) if self.losses else ()
+        used = self.used.done() if self.used is not None else self.used_ids
+        seen, back = self.seen.done(), tuple(self.back)
         return Repair(self.rules, said, back, held, losses, seen, self.named, used, self.awaited, self.hosted)
 
     def finished(self) -> Exchange | None:
@@ -157,10 +165,18 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
 
     def add(self, message: Message) -> None:
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
+        sort, new = _sort(message), self.seen.add(message.id, message)
+        if new and sort == "words":
+            self._take(message)
+        else:
+            self._look_at(message, sort, new)
+        self.known = None
+
+    def _look_at(self, message: Message, sort: Sort, new: bool) -> None:
+        """Fold in a message that may have to be changed, or holds results. `new`: none before has its id."""
         losses: list[Loss] = []
-        plain = _is_plain(message)
-        cleaned = message if self.seen.add(message.id, message) else self._once(message, losses)
-        if cleaned is not None and not plain:
+        cleaned = message if new else self._once(message, losses)
+        if cleaned is not None and sort == "mixed":
             named = Growing(self.named)
             cleaned = _cleaned(cleaned, named, losses)
             self.named = named.done()
@@ -168,11 +184,10 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
             cleaned = self._awaited(cleaned, losses)
         if cleaned is not None:
             self._take(cleaned)
-            if not plain and _has_hosted(cleaned):
+            if sort == "mixed" and _has_hosted(cleaned):
                 self.hosted = True
         if losses:
             self.losses += losses
-        self.known = None
 
     def _take(self, message: Message) -> None:
         if message.role != "assistant":
@@ -208,27 +223,34 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         if self.known is not None and self.known.assistant is not None:
             for block in self.known.assistant.blocks:
                 if type(block) is ToolCall:
-                    self.used.add(block.id)
+                    self._ids().add(block.id)
         return self.known
+
+    def _ids(self) -> Growing:
+        """The ids of calls, to be added to."""
+        if self.used is None:
+            self.used = Growing(self.used_ids)
+        return self.used
 
     def exchange(self, coming: Message | None) -> Exchange:
         """The open exchange; `coming` is the assistant's message that settles it, None while it is open."""
-        names: Names = []
-        back, made = self.back, None
-        first = self._told(names) if self.said else None
-        if first is not None and names:
-            back, made = answered(first, back, names, self.losses)
+        first, back, made = None, self.back, None
+        if self.said:
+            names: Names = []
+            first = self._told(names)
+            if names:
+                back, made = answered(first, back, names, self.losses)
         if len(back) > 1 and self.rules.merge:
             back = _joined(back, made, self.losses)
         if self.hosted or self.awaited:
             said = [first] if first is not None else []
             told, self.awaited = pair_hosted([*said, *back], self.awaited, coming, self.losses, in_flight=self.rules.in_flight)
             first, back = told[0] if said else None, told[len(said) :]
-        return Exchange(first, tuple(back), tuple(self.losses))
+        return Exchange(first, tuple(back), tuple(self.losses) if self.losses else ())
 
     def _told(self, names: Names) -> Message:
         """What the assistant said, as one message whose calls have ids of their own."""
-        used = self.used if self.rules.unique_ids else Growing(NOTHING)
+        used = self._ids() if self.rules.unique_ids else Growing(NOTHING)
         said = self.said
         last = _without_trailing_reasoning(said[-1], self.losses)
         if len(said) == 1:
@@ -263,19 +285,12 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
 
 def _folding(state: Repair, known: Exchange | None) -> _Fold:
     """A fold that goes on from a state. What is known of its open exchange is sure only if nothing depends on what comes."""
-    return _Fold(
-        state.rules,
-        [*state.said],
-        [*state.back],
-        [*state.held],
-        [*state.losses],
-        Growing(state.seen),
-        state.named,
-        Growing(state.used_ids),
-        state.awaited,
-        state.hosted,
-        None if state.held or state.awaited or state.hosted else known,
-    )
+    fold = _Fold(state.rules, Growing(state.seen), state.named, state.used_ids, state.awaited, state.hosted)
+    if state.said or state.back or state.held or state.losses:
+        fold.said, fold.back, fold.held, fold.losses = [*state.said], [*state.back], [*state.held], [*state.losses]
+        if not (state.held or state.awaited or state.hosted):
+            fold.known = known
+    return fold
 
 
 def _weighs(block: Block) -> bool:
@@ -298,15 +313,19 @@ def _has_result(message: Message) -> bool:
     return False
 
 
-def _is_plain(message: Message) -> bool:
-    """Whether nothing in a message may have to be changed: each block may stand here, says something, has no seal."""
+def _sort(message: Message) -> Sort:
+    """What there is to a message: only `words`; `plain` blocks, none of which may have to be changed, as each may stand here,
+    says something and has no seal; or `mixed` ones."""
+    sort: Sort = "words"
     for block in message.blocks:
         if type(block) is TextBlock:  # which may stand anywhere
             if block.seal is not None or not block.text.strip():
-                return False
+                return "mixed"
         elif type(block) is HostedBlock or type(block) not in ALLOWED[message.role] or block.seal is not None:
-            return False
-    return bool(message.blocks)
+            return "mixed"
+        else:
+            sort = "plain"
+    return sort if message.blocks else "mixed"
 
 
 def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | None:

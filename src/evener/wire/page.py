@@ -20,6 +20,8 @@ __all__ = ["Page"]
 Sealed = TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult
 CITED = ("annotations", "citations")
 """What a seal calls the citations, which have a report of their own."""
+ASKS, MARKED = frozenset(("asks",)), frozenset(("marked",))
+"""Traits of a fragment."""
 
 
 class Page(msgspec.Struct, eq=False, gc=False):
@@ -36,10 +38,11 @@ class Page(msgspec.Struct, eq=False, gc=False):
     start: int = 0  # where the content of the current message begins
     thought: bool = False  # thinking was written
     shut: bool = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+    place: int = 0  # the last one where a mark may stand; 0: none yet
+    traits: frozenset[str] = frozenset()  # of the fragment, beside those that its messages tell
     pieces: list[bytes] = []
-    marks: list[Mark] = []
+    marks: list[Mark] = []  # those that somebody asked for
     losses: list[Loss] = []
-    traits: set[str] = set()  # of the fragment, beside those that its messages tell
 
     def write(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -50,15 +53,15 @@ class Page(msgspec.Struct, eq=False, gc=False):
         data = lead + dumps(value)
         self.pieces.append(data)
         self.size = size = self.size + len(data)
-        self.marks.append((size - 1, cache))
+        self.place = size - 1
         if cache:
-            self.traits.add("marked")
+            self.marks.append((size - 1, cache))
 
     def mark(self, cache: str) -> None:
         """Remember that a mark may stand before the brace that was written last."""
-        self.marks.append((self.size - 1, cache))
+        self.place = self.size - 1
         if cache:
-            self.traits.add("marked")
+            self.marks.append((self.place, cache))
 
     def shut_why(self, seal: Seal) -> str:
         """Why a seal must stay behind; empty when it may go."""
@@ -110,27 +113,29 @@ class Page(msgspec.Struct, eq=False, gc=False):
 
     def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
         """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
-        marks = self.marks[-1:]
-        if "marked" in self.traits:
-            marks[:0] = [mark for mark in self.marks[:-1] if mark[1]]
-        said, back = exchange.assistant, exchange.back
-        first = said if said is not None else back[0] if back else None
+        said, back, traits = exchange.assistant, exchange.back, self.traits
         if said is not None:
-            self._note_said(said, back)
-        if _is_asking(back):
-            self.traits.add("asks")
+            traits = traits.union(self._noted(said, back))
+        if back and _is_asking(back):
+            traits = traits | ASKS if traits else ASKS
+        marks: tuple[Mark, ...] = ((self.place, ""),) if self.place else ()
+        if self.marks:
+            traits |= MARKED
+            marks = (*self.marks, *(marks if self.marks[-1][0] != self.place else ()))
         losses = (*exchange.losses, *self.losses) if self.losses else exchange.losses
-        return Fragment(b"".join(self.pieces), tuple(marks), losses, lean, first.id if first else "", frozenset(self.traits))
+        first = said.id if said is not None else back[0].id if back else ""
+        return Fragment(b"".join(self.pieces), marks, losses, lean, first, traits)
 
-    def _note_said(self, said: Message, back: Sequence[Message]) -> None:
-        traits, last = self.traits, said.blocks[-1]
-        traits.add("assistant_first")
+    def _noted(self, said: Message, back: Sequence[Message]) -> list[str]:
+        """The traits that what the assistant said has."""
+        traits, last = ["assistant_first"], said.blocks[-1]
         if not back:
-            traits.add("assistant_last")
+            traits.append("assistant_last")
         if type(last) is HostedBlock and last.is_for(self.ask.target):
-            traits.add("paused")
+            traits.append("paused")
         if not self.thought and (type(last) is ToolCall or said.calls):
-            traits.add("bare_calls")
+            traits.append("bare_calls")
+        return traits
 
 
 def _is_asking(back: Sequence[Message]) -> bool:

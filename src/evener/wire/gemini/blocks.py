@@ -56,11 +56,14 @@ __all__ = ["WIRE", "render"]
 
 MODEL, USER = b'{"role":"model","parts":[', b'{"role":"user","parts":['
 """How a content begins."""
-NOTHING_LEFT: dict[str, object] = {"text": "[nothing that this provider can read]"}
+CIRCULATES = frozenset(("circulated",))
+"""A trait of a fragment."""
 
 Value = dict[str, object]
 Part = tuple[Value, str]
 """A part and the lifetime of a cache mark that was asked for on it."""
+
+NOTHING_LEFT: tuple[Part] = (({"text": "[nothing that this provider can read]"}, ""),)
 
 
 def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
@@ -89,9 +92,10 @@ def _share(before: Message, message: Message, quirks: Quirks) -> bool:
 
 
 def _content(page: Page, opening: bytes, parts: Sequence[Part]) -> None:
-    page.write(b"," + opening if page.pieces else opening)
-    for number, (value, cache) in enumerate(parts or [(NOTHING_LEFT, "")]):
-        page.block(value, cache, b"," if number else b"")
+    lead = b"," + opening if page.pieces else opening
+    for value, cache in parts or NOTHING_LEFT:
+        page.block(value, cache, lead)
+        lead = b","
     page.write(b"]}")
 
 
@@ -189,7 +193,7 @@ def _hosted(page: Page, block: HostedBlock, message: Message) -> Value:
     if not own or (circulated and page.quirks.hosted_beside != "flag"):
         return _line(page, block)
     if circulated:
-        page.traits.add("circulated")
+        page.traits |= CIRCULATES
     signed = [name for name in own if camel(name) == SIGNATURE]
     why = page.shut_why(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
     if why:
@@ -224,8 +228,12 @@ def _back(page: Page, message: Message, calls: Mapping[str, ToolCall], parts: li
 def _spoken(page: Page, block: Block, message: Message, lead: str, parts: list[Part]) -> None:
     match block:
         case TextBlock():
-            page.uncited(block, UNCITED)
-            parts.append(({"text": lead + block.text, **_opened(page, block)}, block.cache))
+            if block.citations:
+                page.uncited(block, UNCITED)
+            value: Value = {"text": lead + block.text}
+            if block.seal is not None:
+                value |= _opened(page, block)
+            parts.append((value, block.cache))
         case ImageBlock() | DocumentBlock():
             parts.append((_media(page, block) or _line(page, block), block.cache))
         case HostedBlock():
