@@ -11,7 +11,7 @@ from evener.transcript.blocks import Block, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 
-__all__ = ["Due", "Names", "answered", "expect", "fresh_id", "only_due", "with_unique_ids"]
+__all__ = ["Due", "Names", "answered", "expect", "fresh_id", "has_result", "only_due", "with_unique_ids"]
 
 NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
 
@@ -27,6 +27,14 @@ class Used(Container[str], Protocol):
     """Ids that are taken."""
 
     def add(self, name: str, /) -> object: ...
+
+
+def has_result(message: Message) -> bool:
+    """Whether a message brings a result."""
+    for block in message.blocks:  # noqa: SIM110 - a generator for each message costs more than all else here
+        if type(block) is ToolResult:
+            return True
+    return False
 
 
 def expect(due: Due, messages: Iterable[Message]) -> None:

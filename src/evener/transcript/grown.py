@@ -37,10 +37,8 @@ class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
         return growing.done()
 
     def _with(self, new: dict[Hashable, tuple[int, object]]) -> "Grown":
-        """It with names that are not in it, numbered from its size on."""
+        """It with names that are not in it, numbered from its size on. It is not the empty one."""
         size, shared, claims = self._size, self._shared, self._claims
-        if not size:  # the empty one is everybody's, so it is never grown itself
-            return Grown(new, len(new))
         if claims.setdefault(size, token := object()) is token:  # to set is one step: of two threads one is the first
             shared.update(new)
         else:
@@ -79,16 +77,16 @@ class Growing(msgspec.Struct, eq=False, gc=False):
     def add(self, name: Hashable, value: object = True) -> bool:
         """Whether the name is a new one. One that is there already stays what it is."""
         base, new = self.base, self.new
-        if name in new:
-            return False
-        found = base._shared.get(name)
-        if found is not None and found[0] < base._size:
+        if name in new or (name in base._shared and base._shared[name][0] < base._size):
             return False
         new[name] = (base._size + len(new), value)
         return True
 
     def done(self) -> Grown:
         """All there is now. What is added later is not in it."""
-        if self.new:
-            self.base, self.new = self.base._with(self.new), {}
-        return self.base
+        base, new = self.base, self.new
+        if new:
+            # the empty one is everybody's, so it is never grown itself
+            self.base = base = base._with(new) if base._size else Grown(new, len(new))
+            self.new = {}
+        return base

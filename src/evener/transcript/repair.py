@@ -32,7 +32,7 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
-from evener.transcript.calls import Due, Names, answered, expect, fresh_id, only_due, with_unique_ids
+from evener.transcript.calls import Due, Names, answered, expect, fresh_id, has_result, only_due, with_unique_ids
 from evener.transcript.grown import Growing, Grown
 from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss
@@ -166,41 +166,39 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
     def add(self, message: Message) -> None:
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
         sort, new = _sort(message), self.seen.add(message.id, message)
-        if new and sort == "words":
-            self._take(message)
-        else:
-            self._look_at(message, sort, new)
+        left: Message | None = message
+        losses: list[Loss] | None = None
+        if sort != "words" or not new:
+            left = self._left(message, sort, new, losses := [])
+        if left is not None:
+            if left.role == "assistant":
+                self._speak(left)
+            else:
+                if self.held:
+                    self.let_go()
+                self.back.append(left)
+        if losses is not None:
+            self.losses += losses
+            if sort == "mixed" and left is not None and _has_hosted(left):
+                self.hosted = True
         self.known = None
 
-    def _look_at(self, message: Message, sort: Sort, new: bool) -> None:
-        """Fold in a message that may have to be changed, or holds results. `new`: none before has its id."""
-        losses: list[Loss] = []
-        cleaned = message if new else self._once(message, losses)
-        if cleaned is not None and sort == "mixed":
+    def _left(self, message: Message, sort: Sort, new: bool, losses: list[Loss]) -> Message | None:
+        """What is left of a message; `new`: none before has its id."""
+        left = message if new else self._once(message, losses)
+        if left is not None and sort == "mixed":
             named = Growing(self.named)
-            cleaned = _cleaned(cleaned, named, losses)
+            left = _cleaned(left, named, losses)
             self.named = named.done()
-        if cleaned is not None and cleaned.role == "user" and _has_result(cleaned):
-            cleaned = self._awaited(cleaned, losses)
-        if cleaned is not None:
-            self._take(cleaned)
-            if sort == "mixed" and _has_hosted(cleaned):
-                self.hosted = True
-        if losses:
-            self.losses += losses
-
-    def _take(self, message: Message) -> None:
-        if message.role != "assistant":
-            if self.held:
-                self.let_go()
-            self.back.append(message)
-        elif _weighs(message.blocks[-1]) or any(_weighs(block) for block in message.blocks):
-            self._speak(message)
-        else:
-            self.held.append(message)
+        if left is not None and left.role == "user" and has_result(left):
+            left = self._awaited(left, losses)
+        return left
 
     def _speak(self, message: Message) -> None:
-        """The assistant has said something: what came back before is settled."""
+        """The assistant has said something: what came back before is settled. Reasoning alone waits for what it leads to."""
+        if not _weighs(message.blocks[-1]) and not any(_weighs(block) for block in message.blocks):
+            self.held.append(message)
+            return
         if self.back:
             self.settled.append(self._taken() or self.exchange(message))
             self.said, self.back, self.losses, self.due, self.hosted = [], [], [], None, False
@@ -304,13 +302,6 @@ def _is_empty(block: Block) -> bool:
 
 def _has_hosted(message: Message) -> bool:
     return any(type(block) is HostedBlock for block in message.blocks)
-
-
-def _has_result(message: Message) -> bool:
-    for block in message.blocks:  # noqa: SIM110 - a generator for each message costs more than all else here
-        if type(block) is ToolResult:
-            return True
-    return False
 
 
 def _sort(message: Message) -> Sort:

@@ -67,8 +67,10 @@ class Transcript:
 
     def since(self, node: Node | None) -> tuple[Message, ...]:
         """The messages after a node of this path; all of them for None."""
-        found: list[Message] = []
         here = self._head
+        if here is not None and here.parent is node:
+            return (here.message,)
+        found: list[Message] = []
         while here is not None and here is not node:
             found.append(here.message)
             here = here.parent

@@ -116,7 +116,7 @@ class Page(msgspec.Struct, eq=False, gc=False):
         said, back, traits = exchange.assistant, exchange.back, self.traits
         if said is not None:
             traits = traits.union(self._noted(said, back))
-        if back and _is_asking(back):
+        if back and (type(back[0].blocks[0]) is not ToolResult or _is_asking(back)):
             traits = traits | ASKS if traits else ASKS
         marks: tuple[Mark, ...] = ((self.place, ""),) if self.place else ()
         if self.marks:

@@ -73,17 +73,21 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
     opening = b"," + STARTS[role] if page.pieces else STARTS[role]
     page.pieces.append(opening)
     page.size = page.start = start = page.size + len(opening)
+    page.comma = b""
     for message in messages:
         page.message = message.id
-        lead = OPERATOR if message.role == "system" and role == "user" else ""
-        if lead:
+        lead = ""
+        if message.role == "system" and role == "user":
+            lead = OPERATOR
             page.degrade("system message", "this endpoint takes none here; sent as marked user text")
         for block in message.blocks:
-            page.comma = b"," if page.size > start else b""
             _block(page, block, role, message, lead)
+            if page.size > start:
+                page.comma = b","
     if page.size == start:
         page.block({"type": "text", "text": "[nothing that this provider can read]"})
-    page.write(b"]}")
+    page.pieces.append(b"]}")
+    page.size += 2
 
 
 def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> None:
@@ -108,7 +112,9 @@ def _text(page: Page, block: TextBlock, lead: str) -> None:
         page.drop("text", "it was empty and only its seal counted, which is not of this wire")
         return
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
-    page.block(own if is_plain(block) else {**page.unsealed(block), **own}, block.cache, page.comma)
+    if block.seal is not None or block.citations:
+        own = {**page.unsealed(block), **own}
+    page.block(own, block.cache, page.comma)
 
 
 def _reasoning(page: Page, block: ReasoningBlock, message: Message) -> None:

@@ -96,7 +96,8 @@ def _content(page: Page, opening: bytes, parts: Sequence[Part]) -> None:
     for value, cache in parts or NOTHING_LEFT:
         page.block(value, cache, lead)
         lead = b","
-    page.write(b"]}")
+    page.pieces.append(b"]}")
+    page.size += 2
 
 
 def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
@@ -212,14 +213,16 @@ def _line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
 def _back(page: Page, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
     """Add the parts of a message: its results, what they could not hold, and the rest."""
     page.message = message.id
-    lead = OPERATOR if message.role == "system" else ""
-    if lead:
+    lead = ""
+    if message.role == "system":
+        lead = OPERATOR
         page.degrade("system message", "this wire takes none here; sent as marked user text")
     after: list[Part] = []
     for block in message.blocks:
         if type(block) is ToolResult:
             parts.append((_result(page, block, calls, after), block.cache))
-    parts += after
+    if after:
+        parts += after
     for block in message.blocks:
         if type(block) is not ToolResult:
             _spoken(page, block, message, lead, parts)

@@ -37,9 +37,12 @@ __all__ = ["WIRE", "render"]
 
 FILLER = "OK."
 NOTHING_LEFT = "[nothing that this provider can read]"
+Sealable = TextBlock | ImageBlock | DocumentBlock | ReasoningBlock | ToolCall | ToolResult
+LISTED = ("user", "tool")
+"""Where a mark may come to stand one day: there the content is a list from the beginning, and never changes."""
 
 
-class Draft(msgspec.Struct):
+class Draft(msgspec.Struct, eq=False, gc=False):
     """One message on its way out: its fields but the content, and the parts of that."""
 
     own: dict[str, object]
@@ -65,17 +68,16 @@ def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str)
     for message in exchange.back:
         page.message = message.id
         results: list[ToolResult] = []
-        others: list[Block] = []
         for block in message.blocks:
             if type(block) is ToolResult:
                 results.append(block)
-            else:
-                others.append(block)
+        others: Sequence[Block] = message.blocks
         if results:
             turns += _results(page, results, exchange.assistant)
+            others = [block for block in others if type(block) is not ToolResult] if len(results) < len(others) else ()
         if others:
             turns.append(_spoken(page, message, others))
-    for turn in _in_order(page, turns):
+    for turn in turns if len(turns) < 2 else _in_order(page, turns):
         _write(page, turn)
     return page
 
@@ -88,8 +90,9 @@ def _write(page: Page, turn: Draft) -> None:
         page.write(comma + turn.verbatim)
     elif not parts:
         page.write(comma + dumps(own))
-    elif len(parts) == 1 and is_text(parts[0]) and not _listed(page, own):
-        page.write(comma + dumps({**own, "content": parts[0][0]["text"]}))
+    elif len(parts) == 1 and is_text(parts[0]) and not (marks_move(page.quirks) and own["role"] in LISTED):
+        own["content"] = parts[0][0]["text"]
+        page.write(comma + dumps(own))
     else:
         page.write(comma + dumps(own)[:-1] + b',"content":[')
         for number, (value, cache) in enumerate(parts):
@@ -97,14 +100,9 @@ def _write(page: Page, turn: Draft) -> None:
         page.write(b"]}")
 
 
-def _listed(page: Page, own: dict[str, object]) -> bool:
-    """Whether a mark may come to stand here one day: then the content is a list from the beginning, and never changes."""
-    return marks_move(page.quirks) and own["role"] in ("user", "tool")
-
-
 def _joined(page: Page, parts: list[Part]) -> list[Part]:
     """Texts as one text, where the endpoint wants no lists of them."""
-    if page.quirks.text_parts or len(parts) < 2 or not all(is_text(part) for part in parts):
+    if len(parts) < 2 or page.quirks.text_parts or not all(is_text(part) for part in parts):
         return parts
     page.degrade("texts of a message", "this endpoint takes one; they were joined by newlines")
     return [({"type": "text", "text": "\n".join(str(value["text"]) for value, _ in parts)}, "")]
@@ -300,26 +298,25 @@ def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> Draft:
         if not page.quirks.mid_system or page.quirks.system_role == "user":
             own["role"], lead = "user", OPERATOR
             page.degrade("system message", "this endpoint takes none here; sent as marked user text")
-    if sealed := _sealed_fields(page, blocks):
-        own |= {name: value for name, value in sealed.items() if not lead or name != "role"}
+    for block in blocks:
+        if type(block) is not HostedBlock and block.seal is not None:
+            own |= _sealed_fields(page, block, lead)
     whole = blocks[0]
     if len(blocks) == 1 and type(whole) is HostedBlock and _is_message(page, whole):
         return Draft(own, verbatim=whole.raw.encode())
     parts: list[Part] = []
     for block in blocks:
-        parts.append(_spoken_part(page, block, "" if parts else lead))
-    return Draft(own, _joined(page, parts))
+        parts.append(_spoken_part(page, block, lead))
+        lead = ""
+    return Draft(own, parts if page.quirks.text_parts else _joined(page, parts))
 
 
-def _sealed_fields(page: Page, blocks: Sequence[Block]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for block in blocks:
-        if type(block) is HostedBlock or block.seal is None:
-            continue
-        found |= opened(block.seal, page.ask, page.quirks).message
-        if not isinstance(block, ReasoningBlock):
-            report_rest(page, block)
-    return found
+def _sealed_fields(page: Page, block: Sealable, lead: str) -> dict[str, object]:
+    """The fields of the message that a block's seal holds; whose it is, ours says where it is led."""
+    if not isinstance(block, ReasoningBlock):
+        report_rest(page, block)
+    sealed = opened(block.seal, page.ask, page.quirks).message
+    return {name: value for name, value in sealed.items() if not lead or name != "role"}
 
 
 def _is_message(page: Page, block: HostedBlock) -> bool:
@@ -329,7 +326,8 @@ def _is_message(page: Page, block: HostedBlock) -> bool:
 def _spoken_part(page: Page, block: Block, lead: str) -> Part:
     match block:
         case TextBlock():
-            page.uncited(block, UNCITED)
+            if block.citations:
+                page.uncited(block, UNCITED)
             return text_part(page, block, lead)
         case ImageBlock() | DocumentBlock() | HostedBlock():
             value = media_part(page, block)
@@ -340,8 +338,6 @@ def _spoken_part(page: Page, block: Block, lead: str) -> Part:
 
 def _in_order(page: Page, turns: list[Draft]) -> list[Draft]:
     """The messages that came back, with a filler or merged where the endpoint wants it."""
-    if len(turns) == 1:
-        return turns
     found: list[Draft] = []
     for turn in turns:
         before = found[-1] if found else None

@@ -30,9 +30,6 @@ Part = tuple[dict[str, object], str]
 
 Plain = TextBlock | ImageBlock | DocumentBlock | HostedBlock
 
-WORDS = frozenset(("type", "text"))
-"""The fields of a part that is words only."""
-
 FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav"}
 FILES = ("file", "document_url", "input_file")
 IMAGES = ("image_url", "input_image")
@@ -41,13 +38,16 @@ MEDIA = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 def is_text(part: Part) -> bool:
     """Whether a part is words only, so that a text can stand for it."""
-    return not part[1] and part[0].keys() == WORDS
+    value, cache = part
+    return not cache and len(value) == 2 and "type" in value and "text" in value
 
 
 def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
     """A text as a part; what leads it stands before its words."""
-    own = opened(block.seal, page.ask, page.quirks).own if block.seal else {}
-    return {"type": "text", "text": lead + block.text, **own}, block.cache
+    value: dict[str, object] = {"type": "text", "text": lead + block.text}
+    if block.seal is not None:
+        value |= opened(block.seal, page.ask, page.quirks).own
+    return value, block.cache
 
 
 def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:

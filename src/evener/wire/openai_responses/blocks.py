@@ -251,10 +251,15 @@ def _back(page: Page, message: Message) -> None:
 def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> None:
     seals: list[TextSeal] = []
     for block in blocks:
-        seals.append(_text_fields(page, block, message.role) if type(block) is TextBlock else UNSEALED)
-    own: dict[str, object] = {"role": message.role, **seals[0].item}
-    only = blocks[0]
-    if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not seals[0].part:
+        if type(block) is TextBlock and (block.seal is not None or block.citations):
+            seals.append(_text_fields(page, block, message.role))
+        else:
+            seals.append(UNSEALED)
+    own: dict[str, object] = {"role": message.role}
+    only, first = blocks[0], seals[0]
+    if first is not UNSEALED:
+        own |= first.item
+    if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not first.part:
         own["content"] = only.text
         _item(page, own)
         return
