@@ -135,18 +135,18 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
     """
 
     rules: RepairRules
+    said: list[Message]
+    back: list[Message]
+    held: list[Message]
+    losses: list[Loss]
     seen: Growing
     named: Grown
     used_ids: Grown
     awaited: frozenset[str]
     hosted: bool
-    known: Exchange | None = None
+    known: Exchange | None
     used: Growing | None = None
     due: Due | None = None
-    said: list[Message] = []
-    back: list[Message] = []
-    held: list[Message] = []
-    losses: list[Loss] = []
     settled: list[Exchange] = []
 
     def state(self) -> Repair:
@@ -178,10 +178,12 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
                     self.let_go()
                 self.back.append(left)
         if losses is not None:
-            self.losses += losses
+            if losses:
+                self.losses += losses
             if sort == "mixed" and left is not None and _has_hosted(left):
                 self.hosted = True
-        self.known = None
+        if self.known is not None:
+            self.known = None
 
     def _left(self, message: Message, sort: Sort, new: bool, losses: list[Loss]) -> Message | None:
         """What is left of a message; `new`: none before has its id."""
@@ -283,12 +285,19 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
 
 def _folding(state: Repair, known: Exchange | None) -> _Fold:
     """A fold that goes on from a state. What is known of its open exchange is sure only if nothing depends on what comes."""
-    fold = _Fold(state.rules, Growing(state.seen), state.named, state.used_ids, state.awaited, state.hosted)
-    if state.said or state.back or state.held or state.losses:
-        fold.said, fold.back, fold.held, fold.losses = [*state.said], [*state.back], [*state.held], [*state.losses]
-        if not (state.held or state.awaited or state.hosted):
-            fold.known = known
-    return fold
+    return _Fold(
+        state.rules,
+        [*state.said],
+        [*state.back],
+        [*state.held],
+        [*state.losses],
+        Growing(state.seen),
+        state.named,
+        state.used_ids,
+        state.awaited,
+        state.hosted,
+        None if state.held or state.awaited or state.hosted else known,
+    )
 
 
 def _weighs(block: Block) -> bool:

@@ -73,7 +73,6 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
     opening = b"," + STARTS[role] if page.pieces else STARTS[role]
     page.pieces.append(opening)
     page.size = page.start = start = page.size + len(opening)
-    page.comma = b""
     for message in messages:
         page.message = message.id
         lead = ""
@@ -81,9 +80,8 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
             lead = OPERATOR
             page.degrade("system message", "this endpoint takes none here; sent as marked user text")
         for block in message.blocks:
+            page.comma = b"," if page.size > start else b""
             _block(page, block, role, message, lead)
-            if page.size > start:
-                page.comma = b","
     if page.size == start:
         page.block({"type": "text", "text": "[nothing that this provider can read]"})
     page.pieces.append(b"]}")
