@@ -42,7 +42,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Endpoint {self.facts.provider.name}:{self.facts.model} at {self.url}>"
 
 
-class Signed(msgspec.Struct, eq=False, gc=False):
+class Signed(msgspec.Struct, eq=False):
     """A transport that puts the credentials on each try, and remembers which values they were: to keep them out of errors."""
 
     _transport: Transport
