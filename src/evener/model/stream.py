@@ -14,7 +14,16 @@ from evener.model.answer import Answer, Sent, Timing
 from evener.model.conversations import ONCE, Once, has_conversations, spoken_to
 from evener.model.endpoint import Endpoint, Signed
 from evener.transcript.ask import Ask, OutputForm
-from evener.transcript.delta import ArgumentsDelta, CallStarted, Delta, Failed, ReasoningDelta, Stopped, TextDelta
+from evener.transcript.delta import (
+    ArgumentsDelta,
+    CallStarted,
+    Delta,
+    Failed,
+    ReasoningDelta,
+    Stopped,
+    TextDelta,
+    UsageReported,
+)
 from evener.transcript.loss import Loss
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.failures import place_of
@@ -249,9 +258,11 @@ class Stream:
             self._failure = last.error  # what came before it is shown first, however the bytes were cut
             deltas = deltas[:-1]
             last = deltas[-1]
-        self._assembler.add(deltas)  # raises what a Failed delta holds
         if type(last) is Stopped:
+            if not self._endpoint.facts.quirks.cut_told:
+                deltas = [*deltas[:-1], _looked_at(last, deltas, self._ask.settings.max_output_tokens)]
             self._ended = perf_counter()
+        self._assembler.add(deltas)  # raises what a Failed delta holds
         return deltas
 
     async def _drain(self, response: Response) -> None:
@@ -293,6 +304,12 @@ class Stream:
             error.code = scrub(error.code, secrets)
             error.request_id = scrub(error.request_id, secrets)
         return error
+
+
+def _looked_at(stopped: Stopped, deltas: list[Delta], most: int | None) -> Stopped:
+    """The end of an answer that does not say whether it was cut: one that has used all that it might was."""
+    used = max([delta.usage.output_total for delta in deltas if isinstance(delta, UsageReported)], default=0)
+    return replace(stopped, reason="length") if most and used >= most and stopped.reason == "done" else stopped
 
 
 @lru_cache(16)
