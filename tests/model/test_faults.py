@@ -19,7 +19,7 @@ from evener.model import Model, Stream, open_model
 from evener.testing import FakeServer, Raw, Status, Turn, faults
 from evener.testing.transports import FakeAnswer, FakeTransport
 from evener.transcript.delta import TextDelta
-from evener.transport.exchange import Request
+from evener.transport.exchange import Deadlines, Request
 from evener.transport.limiter import Rate
 from tests.model.fault_table import CUT, GENERAL, NEVER, OK, OWN, SAID, Fault, said
 from tests.model.places import PLACES
@@ -29,6 +29,7 @@ from tests.wire.test_eventstream import EVENTS, chunk
 FIRST = "anthropic_messages"
 MARGIN = 2.0
 """Seconds: what a loaded machine may take to notice that a deadline has passed."""
+PATIENT = Deadlines(total=10.0)
 
 
 def rows() -> Iterator[Any]:
@@ -85,24 +86,27 @@ def _with_key(entry: Any, key: str) -> Any:
 async def play(wire: str, fault: Fault, mode: str, *, key: str, url: str, server: FakeServer | None) -> None:
     """One call into the fault, and one after it: with one call at a time allowed, that shows that its turn was given back."""
     async with watched() as watch:
-        model = open_model(
-            MODELS[wire],
-            environ=NOWHERE,
-            transport=watch,
-            key=key,
-            base_url=url,
-            deadlines=fault.deadlines,
-            retries=fault.retries,
-            caps=fault.caps,
-            rate=Rate(concurrent=1),
-        )
+
+        def opened(deadlines: Deadlines) -> Model:
+            return open_model(
+                MODELS[wire],
+                environ=NOWHERE,
+                transport=watch,
+                key=key,
+                base_url=url,
+                deadlines=deadlines,
+                retries=fault.retries,
+                caps=fault.caps,
+                rate=Rate(concurrent=1),
+            )
+
         began = monotonic()
-        await ask_once(model, fault, mode, key)
+        await ask_once(opened(fault.deadlines), fault, mode, key)
         took = monotonic() - began
         assert fault.seconds <= took <= fault.deadlines.total + MARGIN
         assert (watch.sent, watch.open) == (fault.tries, 0)
         if server is not None:
-            await ask_afterwards(model, fault, mode, watch=watch, server=server)
+            await ask_afterwards(opened(PATIENT), fault, mode, watch=watch, server=server)
 
 
 async def ask_once(model: Model, fault: Fault, mode: str, key: str) -> None:
