@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep, time
 from typing import Any, TypeVar
 
 import pytest
@@ -377,3 +379,17 @@ def test_a_cassette_replays_a_model(wire: str, tmp_path: Path) -> None:
     again, told = run(replay())
     assert (again.reply, again.raw, told) == (live.reply, live.raw, "Hello, world.")
     assert key not in path.read_text()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_has_one_message_which_is_as_old_as_the_answer(wire: str) -> None:
+    with FakeServer(wire, [turn(Text("Hi."))]) as server:
+        began = time()
+        answer = hello(server, MODELS[wire])
+        ended = time()
+    sleep(0.01)
+    with ThreadPoolExecutor(8) as pool:
+        made = {id(message) for message in pool.map(lambda _: answer.message, range(64))}
+    assert made == {id(answer.message)}
+    assert answer.message.created_at is not None
+    assert began <= answer.message.created_at.timestamp() <= ended

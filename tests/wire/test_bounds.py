@@ -93,3 +93,30 @@ def test_a_whole_answer_that_calls_itself_a_stream_is_one() -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
     body = json.dumps({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice]}).encode()
     assert assemble(read("openai_chat", body)).text == "Hi."
+
+
+ODD: list[dict[str, object]] = [
+    {"content": "Hel"},
+    {"content": "lo", "role": "assistant", "refusal": None},
+    {"content": ""},
+    {"content": " you"},
+    {"reasoning_content": "Hm."},
+    {"content": "!"},
+    {"content": "?", "tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": "{}"}}]},
+    {"content": "."},
+]
+
+
+@pytest.mark.parametrize("number", range(len(ODD) + 1))
+def test_words_are_the_same_whatever_stands_beside_them(number: int) -> None:
+    """A field that nobody knows has a chunk read in its general form: from the chunk of this number on, all have one."""
+    chunks: list[dict[str, object]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in ODD]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+
+    def played(first: int) -> list[Delta]:
+        frames = [{**chunk, "unknown": 1} if place >= first else chunk for place, chunk in enumerate(chunks)]
+        said = [event({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [frame]}) for frame in frames]
+        return read("openai_chat", b"".join(said) + b"data: [DONE]\n\n")
+
+    assert played(number) == played(len(chunks))
+    assert isinstance(played(number)[-1], Stopped)
