@@ -171,6 +171,17 @@ def test_the_total_deadline_is_not_retried_and_names_the_whole_of_it() -> None:
     assert requests > 2
 
 
+def test_a_head_that_stalls_half_way_is_not_sent_again() -> None:
+    async def main() -> int:
+        async with serving(raw(b"HTTP/1.1 200 O", 5.0)) as served, HttpTransport() as http:
+            request = post(served.url, Deadlines(connect=5, idle=0.2, total=3))
+            with pytest.raises(TimedOut, match="idle"):
+                await send_retrying(http, request, retries=Retries(attempts=9, base=0.01), fault=fault)
+            return len(served.requests)
+
+    assert asyncio.run(main()) == 1
+
+
 def test_over_a_real_connection_a_stale_one_costs_nothing() -> None:
     async def main() -> list[int]:
         seen: list[int] = []
