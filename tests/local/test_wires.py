@@ -44,7 +44,7 @@ def test_a_cut_answer_is_told(row: str, local: LocalTransport) -> None:
 
     async def ask() -> Answer:
         async with local:
-            model = open_model(f"{row}:smollm2", transport=local, environ={}, max_output_tokens=16)
+            model = open_model(f"{row}:smollm2", transport=local, environ={}, temperature=0.0, max_output_tokens=16)
             return await model.complete(model.ask(Transcript(HELLO)))
 
     reply = asyncio.run(ask()).reply
