@@ -13,7 +13,7 @@ from evener.transcript.loss import Loss
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "opened", "started"]
+__all__ = ["Fold", "Fragment", "Key", "Mark", "Render", "chained", "extended", "joined", "started"]
 
 Mark = tuple[int, str]
 """A place in a fragment where a cache mark may be put, and the lifetime asked for there (empty: none asked)."""
@@ -104,11 +104,6 @@ def extended(prior: Fold | None, start: Fold, transcript: Transcript, render: Re
     if last is None:
         return Fold(key, state, chain, transcript.head, fragments, marked, lossy, traits)
     return Fold(key, state, chain, transcript.head, fragments, marked, lossy, traits, (last, render(last, chain)))
-
-
-def opened(fold: Fold) -> Fragment | None:
-    """The open exchange as it goes out now."""
-    return fold.open[1] if fold.open else None
 
 
 def chained(chain: bytes, data: bytes) -> bytes:

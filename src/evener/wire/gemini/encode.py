@@ -150,7 +150,7 @@ def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
 def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
     """The contents: there is at least one, and the first is the user's (sheet 2)."""
     contents = [fragment.data for fragment in fragments if fragment.data]
-    if not contents or ("assistant_first" in fragments[0].traits if fragments[0].data else _is_begun_by_model(fragments)):
+    if not contents or _is_begun_by_model(fragments):
         losses.append(Loss("added", "user message", "a conversation must begin with the user; an empty text stands for it"))
         contents.insert(0, NOTHING_SAID)
     return contents
