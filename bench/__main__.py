@@ -20,6 +20,7 @@ from bench import (
     instructions,
     kills,
     peers,
+    repairs,
     store,
     store_damage,
     threads,
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions"),
+        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions", "repairs"),
         default="all",
         help="all: decode, encode, imports",
     )
@@ -83,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return hops.main(chosen.histories, chosen.walks or 40)
     if chosen.what == "instructions":
         return instructions.main()
+    if chosen.what == "repairs":
+        return repairs.main()
     if chosen.what == "kills":
         return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     if chosen.what == "damage":
