@@ -137,7 +137,7 @@ def _labelled(message: Message, blocks: list[Block], losses: list[Loss]) -> list
 
 
 def _report(message: Message, texts: Sequence[TextBlock], losses: list[Loss]) -> None:
-    why = "the answer is sent in the form of the encoding"
+    why = "the text is sent in the form of the encoding"
     losses += (loss_in("dropped", "text.fields", why, message, block, at="seal") for block in texts if block.seal)
     losses += (loss_in("dropped", "text.citations", why, message, block, at="citations") for block in texts if block.citations)
 
@@ -178,6 +178,7 @@ def _result(result: ToolResult, name: str, style: Style, message: Message, losse
     for block in result.content:
         if isinstance(block, TextBlock):
             texts.append(block.text)
+            _report(message, [block], losses)
         elif isinstance(block, HostedBlock):
             texts.append(block.line)
             losses.append(loss_in("degraded", "hosted", "the result is sent as text; its line stands for it", message, block))
@@ -187,7 +188,8 @@ def _result(result: ToolResult, name: str, style: Style, message: Message, losse
     made: list[Block] = [TextBlock(result_text(style, name, text, is_error=result.is_error) + trail), *media]
     if result.seal:
         losses.append(loss_in("dropped", "tool_result.fields", "the result is sent as text", message, result, at="seal"))
-    return [*made[:-1], replace(made[-1], cache=result.cache)] if result.cache else made
+    cache = result.cache or next((block.cache for block in reversed(result.content) if block.cache), "")
+    return [*made[:-1], replace(made[-1], cache=cache)] if cache else made
 
 
 def result_text(style: Style, name: str, text: str, *, is_error: bool) -> str:

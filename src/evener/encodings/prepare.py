@@ -19,6 +19,7 @@ from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSch
 from evener.transcript.blocks import CacheTtl, TextBlock
 from evener.transcript.loss import Loss, loss_of
 from evener.wire.quirks import Quirks
+from evener.wire.request import report_choice
 
 __all__ = ["prepare"]
 
@@ -157,9 +158,10 @@ def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 
 
 def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> Style:
-    _report_tools(draft, encoding)
+    _report_tools(draft, encoding, constrained=encoding == "json_schema" and quirks.output_schema)
     specs = draft.specs
     if not specs:
+        report_choice(ask, draft.losses)
         _shape_answer(draft, ask, quirks)
         return Style(encoding, ask.target, ask.foreign_reasoning)
     draft.choice = _known(draft.choice, specs, draft.losses)
@@ -216,12 +218,13 @@ def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> C
     return replace(choice, mode="auto" if choice.mode == "named" and len(names) != 1 else choice.mode, names=names)
 
 
-def _report_tools(draft: _Draft, encoding: EncodingName) -> None:
+def _report_tools(draft: _Draft, encoding: EncodingName, *, constrained: bool) -> None:
     for tool in draft.tools:
         if isinstance(tool, HostedTool):
             why = f"tools are described in the prompt ({encoding}); only its own provider can run it"
             draft.losses.append(loss_of("dropped", "tool.hosted", why, name=tool.name))
-        elif tool.extra:
+            continue
+        if tool.extra:
             draft.losses.append(loss_of("dropped", "tool.fields", "tools are described in the prompt", name=tool.name))
-        elif tool.strict and encoding != "json_schema" and tool.name != FINAL_RESULT:
+        if tool.strict and not constrained and tool.name != FINAL_RESULT:
             draft.losses.append(loss_of("dropped", "tool.strict", "arguments in text cannot be enforced", name=tool.name))

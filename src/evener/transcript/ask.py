@@ -211,13 +211,14 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     `id` is the provider's name for what it holds; empty: nothing yet. `after` is the last message of the transcript that is
     part of it: only what follows goes out. Without it, every message of the transcript is new to the provider. `store` None
-    leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works.
+    leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works;
+    None asks for it where it can be had, and True reports where it cannot.
     """
 
     mode: StateMode = "replay"
     id: str = ""
     store: bool | None = False
-    sealed: bool = True
+    sealed: bool | None = None
     after: str = ""
 
     def __post_init__(self) -> None:
@@ -225,6 +226,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         check_text(self.id, "State.id")
         check_text(self.after, "State.after")
         check_type(self.store, (bool, type(None)), "State.store")
+        check_type(self.sealed, (bool, type(None)), "State.sealed")
 
 
 class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

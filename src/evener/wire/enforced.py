@@ -2,12 +2,19 @@
 
 import msgspec
 
+from evener.transcript.ask import OutputSchema
 from evener.transcript.loss import Loss, Owner, loss_of
 from evener.wire.dialects import Dialect
 from evener.wire.quirks import Quirks
 from evener.wire.schemas import transform
 
-__all__ = ["enforced"]
+__all__ = ["enforced", "report_description"]
+
+
+def report_description(output: OutputSchema, losses: list[Loss]) -> None:
+    """Report that what an output schema says of itself has no place here."""
+    if output.description:
+        losses.append(loss_of("dropped", "output.description", "there is no field for it here"))
 
 
 def enforced(

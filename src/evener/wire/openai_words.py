@@ -3,7 +3,7 @@
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.dialects import OPENAI_STRICT
-from evener.wire.enforced import enforced
+from evener.wire.enforced import enforced, report_description
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
@@ -41,13 +41,17 @@ def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if output is None:
         return {}
     if output.schema and quirks.output_schema:
-        shape: Body = {"type": "json_schema", "name": wire_name(output.name, quirks.name_length)}
+        name = wire_name(output.name, quirks.name_length)
+        if name != output.name:
+            losses.append(loss_of("renamed", "output.name", f"{output.name!r} is not legal here; sent as {name!r}"))
+        shape: Body = {"type": "json_schema", "name": name}
         if output.description:
             shape["description"] = output.description
         shape["schema"], strict = enforced(output.schema, output.strict, OPENAI_STRICT, quirks, OUTPUT, losses)
         if strict is not None:
             shape["strict"] = strict
         return shape
+    report_description(output, losses)
     if not quirks.json_mode:
         losses.append(loss_of("degraded", "output.schema", "this endpoint has no such mode; ask for the shape in the prompt"))
         return {}

@@ -36,6 +36,7 @@ __all__ = [
     "names_of",
     "output_limit",
     "path_of",
+    "report_choice",
     "restored",
     "with_extra",
     "within",
@@ -181,6 +182,14 @@ def path_of(ask: Ask, quirks: Quirks, default: str) -> str:
     return path.replace("{model}", quote(ask.target.model, safe=":@")) if "{model}" in path else path
 
 
+def report_choice(ask: Ask, losses: list[Loss]) -> None:
+    """Report what was said about tools where there are none."""
+    if ask.choice.mode in ("required", "named"):
+        losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
+    if ask.choice.parallel is not None:
+        losses.append(loss_of("dropped", "tool_choice.parallel", "there are no tools to call"))
+
+
 def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
     """The output limit that was asked for, clamped to what the model can do."""
     limit = ask.settings.max_output_tokens
@@ -208,6 +217,7 @@ def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[st
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
             losses += (loss_of("dropped", "extra", only, name=name) for name in fields(extra.body))
+            losses += (loss_of("dropped", "extra.header", only, name=name) for name, _ in extra.headers)
             continue
         theirs = fields(extra.body)
         losses += (loss_of("dropped", "extra", "the ask says it already", name=name) for name in theirs if name in written)

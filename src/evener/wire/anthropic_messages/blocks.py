@@ -220,6 +220,8 @@ def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
     source = _source(page, block.source, block.media_type)
     if not page.quirks.images or source is None or (source["type"] == "base64" and block.media_type not in IMAGES):
         return None
+    if block.detail:
+        page.drop("image.detail", "this wire has none", block, at="detail")
     return {"type": "image", "source": source}
 
 

@@ -5,10 +5,11 @@ import msgspec
 from evener.transcript.ask import Ask, HostedTool, OutputSchema, Reasoning
 from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.dialects import ANTHROPIC_STRICT
-from evener.wire.efforts import BUDGETS, SCALE, nearest_effort
+from evener.wire.efforts import BUDGETS, SCALE, nearest_effort, report_length
+from evener.wire.enforced import report_description
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
-from evener.wire.request import output_limit, within
+from evener.wire.request import output_limit, report_choice, within
 from evener.wire.schemas import transform
 from evener.wire.text import dict_of
 
@@ -43,6 +44,9 @@ def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         losses.append(loss_of("dropped", "reasoning.show", "this endpoint has no such switch"))
     elif switch in ("enabled", "adaptive") and ask.reasoning.show:
         body["thinking"] = {**dict_of(body["thinking"]), "display": SHOWN[ask.reasoning.show]}
+        report_length(ask, losses)
+    elif ask.reasoning.show not in ("", "omitted"):
+        losses.append(loss_of("dropped", "reasoning.show", "thinking is not switched on, and only with it can it be shown"))
     effort = _effort(ask, quirks, switch, losses)
     return {**body, **({"output_config": {"effort": effort}} if effort else {})}
 
@@ -137,8 +141,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
     """The field `tool_choice`."""
     wanted = ask.choice
     if not offered:
-        if wanted.mode in ("required", "named"):
-            losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
+        report_choice(ask, losses)
         return {}
     mode = CHOICES[wanted.mode]
     if mode in ("any", "tool"):
@@ -198,9 +201,13 @@ def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss
     """The field `output_config.format`."""
     if output is None:
         return {}
+    report_description(output, losses)
     if not output.schema or not quirks.output_schema:
         losses.append(loss_of("degraded", "output.schema", "this wire has no such mode; ask for the shape in the prompt"))
         return {}
     fitted, lost = transform(output.schema, ANTHROPIC_STRICT, OUTPUT)
+    if fitted is None:
+        losses += (loss_of("dropped", "output.schema", f"{one.why}; nothing is asked for") for one in lost)
+        return {}
     losses += lost
-    return {"format": {"type": "json_schema", "schema": msgspec.Raw(fitted.encode())}} if fitted else {}
+    return {"format": {"type": "json_schema", "schema": msgspec.Raw(fitted.encode())}}

@@ -253,6 +253,8 @@ def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after
     texts: list[str] = []
     media: list[Value] = []
     for block in result.content:
+        if block.cache:
+            page.drop("cache.mark", "this wire takes none; caching is automatic", block, at="cache")
         if isinstance(block, TextBlock):
             texts.append(block.text)
             page.uncited(block, UNCITED)

@@ -2,12 +2,13 @@
 
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import OUTPUT, Loss, loss_of
-from evener.wire.efforts import effort_for, nearest_effort
+from evener.wire.efforts import effort_for, nearest_effort, report_length
+from evener.wire.enforced import report_description
 from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, camel_fields
 from evener.wire.gemini.tools import fitted
 from evener.wire.quirks import Quirks
-from evener.wire.request import output_limit, within
+from evener.wire.request import output_limit, report_choice, within
 from evener.wire.text import fields
 
 __all__ = ["JSON", "LEVELS", "choice", "generation"]
@@ -60,6 +61,7 @@ def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) ->
     output = ask.output
     if output is None:
         return {}
+    report_description(output, losses)
     if functions and not quirks.output_beside:
         losses.append(loss_of("degraded", "output.schema", "this model takes none beside functions; ask for it in the prompt"))
         return {}
@@ -103,6 +105,7 @@ def _thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         losses.append(loss_of("dropped", "reasoning.mode", "this model does not think"))
     if wanted.show and quirks.show and quirks.thinking_control != "none":
         body["includeThoughts"] = wanted.show != "omitted"
+        report_length(ask, losses)
     elif wanted.show not in ("", "omitted"):
         losses.append(loss_of("dropped", "reasoning.show", "this model shows none"))
     return body
@@ -141,8 +144,7 @@ def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> 
     """The field `functionCallingConfig` of `toolConfig`."""
     wanted = ask.choice
     if not functions:
-        if wanted.mode in ("required", "named"):
-            losses.append(loss_of("dropped", "tool_choice", "there are no functions to choose from"))
+        report_choice(ask, losses)
         return {}
     if wanted.parallel is False:
         losses.append(loss_of("dropped", "tool_choice.parallel", "this wire has none"))

@@ -140,6 +140,8 @@ def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
     asked += (tool.cache for tool in ask.tools if isinstance(tool, ToolSpec))
     if ask.cache.mode != "off" and (marked or any(asked)):
         yield loss_of("dropped", "cache.mark", "this wire takes none; caching is automatic")
+    if ask.cache.mode != "off" and ask.cache.ttl:
+        yield loss_of("dropped", "cache.mark", "caching is automatic", at="ttl")
     if ask.cache.key:
         yield loss_of("dropped", "cache.key", "this wire has none")
     if ask.state.mode != "replay":

@@ -223,6 +223,8 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
         page.rename("tool_call.name", call, call.name, name)
     if id != call.id:
         page.rename("tool_call.id", call, call.id, id)
+    if call.cache:
+        page.drop("cache.mark", "calls take none here", call, at="cache")
     value: dict[str, object] = {**own, "id": id, "type": "function"}
     if bytes(own.get("type", b"")) == b'"custom"':
         return {**value, "type": "custom", "custom": {"name": name, "input": call.raw}}

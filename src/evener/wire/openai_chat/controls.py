@@ -2,9 +2,10 @@
 
 from evener.transcript.ask import Ask
 from evener.transcript.loss import Loss, loss_of
-from evener.wire.efforts import SCALE, effort_for, nearest_effort
+from evener.wire.efforts import SCALE, effort_for, nearest_effort, report_length
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
+from evener.wire.request import report_choice
 
 __all__ = ["choice", "output_format", "reasoning", "sampling", "thinks"]
 
@@ -114,6 +115,8 @@ def _shown(ask: Ask, quirks: Quirks, body: Body, losses: list[Loss]) -> Body:
     show = ask.reasoning.show
     if not show:
         return body
+    if quirks.reasoning_display:
+        report_length(ask, losses)
     match quirks.reasoning_display:
         case "format":
             return {**body, "reasoning_format": "hidden" if show == "omitted" else "parsed"}
@@ -130,8 +133,9 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
     """The fields `tool_choice` and `parallel_tool_calls`, neither of which may be sent without tools."""
     wanted = ask.choice
     if not offered:
-        if wanted.stated or wanted.mode in ("required", "named"):
+        if wanted.stated and wanted.mode in ("auto", "none"):
             losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
+        report_choice(ask, losses)
         return {}
     body = side_by_side(ask, quirks, losses)
     value = _choice(ask, quirks, losses)

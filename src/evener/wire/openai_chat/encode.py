@@ -14,14 +14,15 @@ from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.marks import (
-    NO_MORE,
     Marks,
     Wanted,
+    automatic_marks,
     breakpoint_mark,
     choose_marks,
     control_mark,
     control_value,
     drawn,
+    report_lifetime,
     wanted_marks,
 )
 from evener.wire.openai_chat import controls
@@ -102,8 +103,10 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
     start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
-    wanted = NO_MORE if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
+    wanted = automatic_marks(ask) if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
     losses, system_losses = list(frame.losses), list[Loss]()
+    if moved:
+        report_lifetime(ask, losses)
     body = _head(ask, quirks, any(frame.tools), losses)
     head = dumps(body)[:-1]
     marks = _marks(wanted, [], (), quirks, [])
@@ -209,6 +212,8 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
             body["store"] = True
         else:
             losses.append(loss_of("dropped", "state.store", "this endpoint keeps nothing"))
+    if ask.state.sealed:
+        losses.append(loss_of("dropped", "state.sealed", "this wire has no such wish"))
     if ask.cache.key:
         if quirks.cache_key:
             body["prompt_cache_key"] = ask.cache.key

@@ -117,6 +117,7 @@ def _assistant(page: Page, message: Message) -> None:
         blocks = [block for block in blocks if not isinstance(block, ToolCall)] + list(message.calls)
         if list(message.blocks) != blocks:
             page.degrade("message.order", "this endpoint wants all calls at the end of it")
+    _report_marks(page, blocks)
     for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
         block = (members := [block for _, block in group])[0]
         match block:
@@ -135,6 +136,12 @@ def _assistant(page: Page, message: Message) -> None:
                 page.drop("tool_result", "an assistant turn cannot hold it", block)
             case _:
                 assert_never(block)
+
+
+def _report_marks(page: Page, blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        if not isinstance(block, ReasoningBlock) and block.cache:
+            page.drop("cache.mark", "only what is given to the model takes one here", block, at="cache")
 
 
 def _item_key(number: int, block: Block) -> object:
@@ -327,6 +334,8 @@ def _result(page: Page, result: ToolResult) -> None:
     if result.seal:
         own = {**page.unsealed(result), **own}
     content = list(result.content)
+    if result.cache:
+        page.drop("cache.mark", "a result takes none here, only what is in it", result, at="cache")
     if result.is_error:
         page.degrade("tool_result.error", f"this wire has none; the text begins with {ERROR!r}", result, at="is_error")
     if not content or (len(content) == 1 and is_plain(content[0])):

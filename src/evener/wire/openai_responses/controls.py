@@ -5,6 +5,7 @@ from evener.transcript.loss import Loss, loss_of
 from evener.wire.efforts import effort_for, nearest_effort
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
+from evener.wire.request import report_choice
 
 __all__ = ["cache_key", "choice", "output_format", "reasoning", "sampling", "state"]
 
@@ -56,10 +57,8 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
     """The fields `tool_choice` and `parallel_tool_calls`."""
     wanted = ask.choice
     if not offered:
-        if wanted.mode in ("required", "named"):
-            losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
-            return {}
-        return {"tool_choice": wanted.mode} if wanted.stated else {}
+        report_choice(ask, losses)
+        return {"tool_choice": wanted.mode} if wanted.stated and wanted.mode in ("auto", "none") else {}
     body = side_by_side(ask, quirks, losses)
     value = _choice(ask, quirks, losses)
     if value != "auto" or wanted.stated:
@@ -114,8 +113,10 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         body["previous_response_id"] = wanted.id
     elif wanted.id and wanted.mode == "conversation":
         body["conversation"] = wanted.id
-    if wanted.sealed and quirks.sealed:
+    if wanted.sealed is not False and quirks.sealed:
         body["include"] = [ENCRYPTED]
+    elif wanted.sealed:
+        losses.append(loss_of("dropped", "state.sealed", "this endpoint hands out no encrypted reasoning"))
     if (wanted.mode != "replay" and not quirks.store) or (wanted.mode == "conversation" and not quirks.conversation):
         losses.append(
             loss_of(

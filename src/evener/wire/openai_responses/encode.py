@@ -13,7 +13,7 @@ from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.fold import Fold, Render, extended, joined, started
-from evener.wire.marks import NO_MORE, Wanted, breakpoint_mark, choose_marks, drawn, wanted_marks
+from evener.wire.marks import Wanted, automatic_marks, breakpoint_mark, choose_marks, drawn, report_lifetime, wanted_marks
 from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_items
 from evener.wire.openai_responses.held import outgoing
@@ -101,12 +101,14 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     tools = b",".join(tool for tool in frame.tools if tool)
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
     automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
+    if automatic:
+        report_lifetime(ask, losses)
     return _Fixed(
         source,
         frame,
         start,
         partial(render, ask, quirks),
-        NO_MORE if automatic else wanted_marks(ask, quirks, TTLS),
+        automatic_marks(ask) if automatic else wanted_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
         opening,
         tuple(dumps(item) for item in spoken),
@@ -143,7 +145,8 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     if tool.description:
         own["description"] = tool.description
     own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, Owner("tool", tool.name), losses)
-    own["strict"] = bool(strict)  # left out, the API tries strict and may change the schema (sheet 4)
+    if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
+        own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
