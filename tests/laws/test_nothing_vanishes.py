@@ -43,7 +43,14 @@ MODELS = {
     "openai_chat": "gpt-4.1",
     "gemini": "gemini-2.5-flash",
 }
-SCHEMA = '{"type":"object","properties":{"x":{"type":"string"},"zebra":{"type":"string"}},"required":["x","zebra"],"additionalProperties":false}'
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"x": {"type": "string"}, "zebra": {"type": "string"}},
+        "required": ["x", "zebra"],
+        "additionalProperties": False,
+    }
+)
 TOOLS = (ToolSpec("look", "Looks.", SCHEMA), ToolSpec("idle"))
 MARK = "zebra"
 PICTURE, PDF = "aW1hZ2V6", "JVBERi0xLjQK"
@@ -165,7 +172,8 @@ def of_tools(tools: Ask) -> Iterator[Leaf]:
     yield Leaf("tools/look/strict", given(replace(look, strict=True)), tools)
     for keyword, value in {
         "default": MARK, "examples": [MARK], "minLength": 2, "pattern": "^z", "format": MARK, "const": MARK, "title": MARK,
-        "description": MARK, "enum": [MARK, 1], "$comment": MARK, "not": {"const": MARK}, "contentEncoding": MARK, "x-own": MARK,
+        "description": MARK, "enum": [MARK, 1], "$comment": MARK, "not": {"const": MARK}, "contentEncoding": MARK,
+        "x-own": MARK,
     }.items():  # fmt: skip
         node = {
             "type": "object",
