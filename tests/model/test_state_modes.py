@@ -11,7 +11,7 @@ from evener.model import Answer, Chain, Model, open_model
 from evener.testing import Call, FakeServer, Status, Text, Thinking, Turn, faults, turn
 from evener.transcript.ask import Ask, State, StateMode, ToolSpec
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
-from evener.transcript.loss import Loss
+from evener.transcript.loss import loss_of
 from evener.transcript.message import Message
 from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
@@ -346,9 +346,8 @@ def test_an_endpoint_without_state_gets_everything(quirks: dict[str, object], mo
     state = State(mode, "id_1", store=True, after=ANSWER.id)
     made, found, id = encoded(Ask(Transcript([ASKED, ANSWER, AND]), HERE, state=state), **quirks)
     assert (id, len(found), made.keeps) == ("", 3, "")
-    assert made.losses == (
-        Loss("degraded", f"state mode {mode}", "this endpoint keeps no state; the whole conversation is sent"),
-    )
+    why = "this endpoint keeps no state; the whole conversation is sent"
+    assert made.losses == (loss_of("degraded", "state.mode", why, name=mode),)
 
 
 def test_an_ask_that_names_only_what_is_new_goes_out_as_it_is() -> None:

@@ -17,8 +17,9 @@ from evener.encodings.words import format_words, json_words, output_words, tool_
 from evener.errors import BadValue
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import CacheTtl, TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.quirks import Quirks
+from evener.wire.request import report_choice
 
 __all__ = ["prepare"]
 
@@ -157,9 +158,10 @@ def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 
 
 def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> Style:
-    _report_tools(draft, encoding)
+    _report_tools(draft, encoding, constrained=encoding == "json_schema" and quirks.output_schema)
     specs = draft.specs
     if not specs:
+        report_choice(ask, draft.losses)
         _shape_answer(draft, ask, quirks)
         return Style(encoding, ask.target, ask.foreign_reasoning)
     draft.choice = _known(draft.choice, specs, draft.losses)
@@ -200,7 +202,7 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
         draft.output = OutputSchema(schema, name="reply", strict=True if quirks.strict else None)
     else:
         why = "it cannot be enforced here; calls are asked for in the prompt"
-        draft.losses += [Loss("degraded", "output schema", why)] if draft.output is None else []
+        draft.losses += [loss_of("degraded", "output.schema", why)] if draft.output is None else []
         draft.output = OutputSchema() if quirks.json_mode and has(ask, "json_mode") else None
     listed = bool(draft.choice.parallel)
     return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed)
@@ -212,16 +214,17 @@ def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> C
     names = tuple(name for name in choice.names if name in offered)
     if names == choice.names and (choice.mode != "named" or len(names) == 1):
         return choice
-    losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+    losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
     return replace(choice, mode="auto" if choice.mode == "named" and len(names) != 1 else choice.mode, names=names)
 
 
-def _report_tools(draft: _Draft, encoding: EncodingName) -> None:
+def _report_tools(draft: _Draft, encoding: EncodingName, *, constrained: bool) -> None:
     for tool in draft.tools:
         if isinstance(tool, HostedTool):
             why = f"tools are described in the prompt ({encoding}); only its own provider can run it"
-            draft.losses.append(Loss("dropped", f"hosted tool {tool.name}", why))
-        elif tool.extra:
-            draft.losses.append(Loss("dropped", f"fields of tool {tool.name}", "tools are described in the prompt"))
-        elif tool.strict and encoding != "json_schema" and tool.name != FINAL_RESULT:
-            draft.losses.append(Loss("dropped", f"strict on tool {tool.name}", "arguments in text cannot be enforced"))
+            draft.losses.append(loss_of("dropped", "tool.hosted", why, name=tool.name))
+            continue
+        if tool.extra:
+            draft.losses.append(loss_of("dropped", "tool.fields", "tools are described in the prompt", name=tool.name))
+        if tool.strict and not constrained and tool.name != FINAL_RESULT:
+            draft.losses.append(loss_of("dropped", "tool.strict", "arguments in text cannot be enforced", name=tool.name))

@@ -17,6 +17,7 @@ from evener.transcript.checks import (
     json_object,
     json_text,
 )
+from evener.transcript.loss import refused_codes
 from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 
@@ -210,13 +211,14 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     `id` is the provider's name for what it holds; empty: nothing yet. `after` is the last message of the transcript that is
     part of it: only what follows goes out. Without it, every message of the transcript is new to the provider. `store` None
-    leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works.
+    leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works;
+    None asks for it where it can be had, and True reports where it cannot.
     """
 
     mode: StateMode = "replay"
     id: str = ""
     store: bool | None = False
-    sealed: bool = True
+    sealed: bool | None = None
     after: str = ""
 
     def __post_init__(self) -> None:
@@ -224,6 +226,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         check_text(self.id, "State.id")
         check_text(self.after, "State.after")
         check_type(self.store, (bool, type(None)), "State.store")
+        check_type(self.sealed, (bool, type(None)), "State.sealed")
 
 
 class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -248,7 +251,10 @@ class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """One model call. `target` says who is asked: seals made by others stay behind."""
+    """One model call. `target` says who is asked: seals made by others stay behind.
+
+    `refuse_losses` names the losses with which it must not be sent: codes, their beginnings, or kinds.
+    """
 
     transcript: Transcript
     target: Origin
@@ -262,6 +268,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     stream: bool = True
     extra: tuple[Extra, ...] = ()
     foreign_reasoning: Literal["drop", "text"] = "drop"
+    refuse_losses: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if type(self.transcript) is not Transcript or type(self.target) is not Origin:
@@ -271,3 +278,5 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
             force_setattr(self, "tools", as_tuple(self.tools, "Ask.tools"))
         for tool in self.tools:
             check_type(tool, (ToolSpec, HostedTool), "Ask.tools")
+        if self.refuse_losses:
+            force_setattr(self, "refuse_losses", refused_codes(self.refuse_losses))

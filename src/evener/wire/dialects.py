@@ -50,7 +50,7 @@ ANTHROPIC_STRICT = Dialect(
 )
 OPENAI_STRICT = Dialect(
     strict=True,
-    banned=frozenset(["allOf", "oneOf", "patternProperties", "default", *CONDITIONS]),
+    banned=frozenset(["allOf", "oneOf", "patternProperties", *CONDITIONS]),
     all_required=True,
     object_root=True,
     refs="alone",

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from evener.transcript.ask import Effort
-from evener.transcript.loss import Loss
+from evener.transcript.ask import Ask, Effort
+from evener.transcript.loss import Loss, loss_of
 
-__all__ = ["BUDGETS", "SCALE", "effort_for", "nearest_effort"]
+__all__ = ["BUDGETS", "SCALE", "effort_for", "nearest_effort", "report_length"]
 
 SCALE = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 BUDGETS = {
@@ -32,8 +32,15 @@ def nearest_effort(wanted: str, known: Sequence[str], losses: list[Loss]) -> str
         return wanted
     place = SCALE.index(wanted)
     found = min((level for level in known if level in SCALE), key=lambda level: _distance(place, SCALE.index(level)))
-    losses.append(Loss("degraded", "reasoning effort", f"this model has no level {wanted!r}; sent as {found!r}"))
+    losses.append(loss_of("degraded", "reasoning.effort", f"this model has no level {wanted!r}; sent as {found!r}"))
     return found
+
+
+def report_length(ask: Ask, losses: list[Loss]) -> None:
+    """Report a wish for short or long summaries, where thoughts can only be shown or not."""
+    if ask.reasoning.show in ("concise", "detailed"):
+        why = f"thoughts can only be shown or not here, not {ask.reasoning.show}"
+        losses.append(loss_of("degraded", "reasoning.show", why))
 
 
 def _distance(wanted: int, level: int) -> tuple[int, int]:

@@ -11,20 +11,21 @@ from functools import lru_cache
 import msgspec
 
 from evener.transcript.ask import Ask, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.fold import Fragment
 from evener.wire.quirks import Quirks
 from evener.wire.text import dumps
 
 __all__ = [
-    "NO_MORE",
     "Marks",
     "Wanted",
+    "automatic_marks",
     "breakpoint_mark",
     "choose_marks",
     "control_mark",
     "control_value",
     "drawn",
+    "report_lifetime",
     "wanted_marks",
 ]
 
@@ -55,9 +56,7 @@ class Wanted(msgspec.Struct, frozen=True):
     places: tuple[Place, ...] = ()
     moving: str = ""
     off: bool = False
-
-
-NO_MORE = Wanted(0, (), off=True)
+    why: str = ""  # why there are none, where some may have been asked for
 
 
 def wanted_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
@@ -79,8 +78,24 @@ def wanted_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
     return Wanted(room, ttls, places, moving)
 
 
+def automatic_marks(ask: Ask) -> Wanted:
+    """Return what is wanted where the provider places moving marks itself: those on tools and system prompt stay behind."""
+    tools = ((number, tool.cache) for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache)
+    parts = ((number, part.cache) for number, part in enumerate(ask.transcript.system_blocks) if part.cache)
+    places = (*(("tools", number, 0, ttl) for number, ttl in tools), *(("system", number, 0, ttl) for number, ttl in parts))
+    return Wanted(0, (), places, off=True, why="the provider caches by itself in this mode; no marks are sent")
+
+
+def report_lifetime(ask: Ask, losses: list[Loss]) -> None:
+    """Report a lifetime that was asked for where the provider caches by itself."""
+    if ask.cache.ttl and ask.cache.mode != "off":
+        losses.append(loss_of("dropped", "cache.mark", "the provider caches by itself, for as long as it likes", at="ttl"))
+
+
 def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence[int], losses: list[Loss]) -> Marks:
     """The marks of this request. `marked` numbers the fragments that ask for some."""
+    if wanted.off and wanted.why and (wanted.places or marked):
+        losses.append(loss_of("dropped", "cache.mark", wanted.why))
     if wanted.off or not (wanted.places or marked or wanted.moving):
         return NO_MARKS
     inside: list[Place] = []
@@ -97,10 +112,10 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
             inside.sort()
     places, room = [*wanted.places, *inside] if wanted.places else inside, wanted.room
     if places and room <= 0:
-        losses.append(Loss("dropped", "cache marks", "this endpoint takes none"))
+        losses.append(loss_of("dropped", "cache.mark", "this endpoint takes none"))
         return NO_MARKS
     if len(places) > room:
-        losses.append(Loss("dropped", "cache marks", f"{len(places)} were asked for, the endpoint takes {room}"))
+        losses.append(loss_of("dropped", "cache.mark", f"{len(places)} were asked for, the endpoint takes {room}"))
         places = [*places[:1], *places[len(places) - room + 1 :]]
     return _sorted_out(places, wanted.ttls, losses)
 
@@ -115,7 +130,7 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
             if place < longest:
                 longest, ttl = place, ttls[place]
             if asked != ttl:
-                losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
+                losses.append(loss_of("degraded", "cache.mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
         if section == "fragments":
             marks.fragments.append((number, offset, ttl))
         elif section == "system":

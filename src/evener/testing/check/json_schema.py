@@ -43,7 +43,7 @@ ANTHROPIC = Dialect(
 
 # Sheet openai-responses section 5. `not` and `if` are unverified there, so they pass; so do the range keywords.
 OPENAI = Dialect(
-    banned=frozenset(("allOf", "oneOf", "patternProperties", "default")),
+    banned=frozenset(("allOf", "oneOf", "patternProperties")),
     object_root=True,
     all_required=True,
     bare_refs=True,

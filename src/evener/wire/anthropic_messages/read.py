@@ -43,7 +43,7 @@ from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.anthropic_messages.blocks import WIRE
 from evener.wire.anthropic_messages.citations import citations_in, read_citation
-from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
+from evener.wire.anthropic_messages.hosted import Whose, hosted_block, seal_name
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id, raw_text, read_control, read_fields, reading
 
@@ -152,7 +152,7 @@ class _Reader:
     def _inner(self, raw: msgspec.Raw) -> ResultContent:
         own = read_fields(raw)
         if own.peek("type") != "text":
-            return self._media(raw)
+            return self._media(raw, "result")
         own.take("type")
         cache = read_control(own)
         return self._text(own, cache)
@@ -161,12 +161,12 @@ class _Reader:
         cited = tuple(read_citation(raw) for raw in citations_in(own.peek_raw("citations")))
         return TextBlock(own.text("text"), cited, self._seal(own), cache)
 
-    def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
+    def _media(self, raw: msgspec.Raw, whose: Whose = "") -> ImageBlock | DocumentBlock | HostedBlock:
         own = read_fields(raw)
         kind = own.peek("type")
         source = _source(own.peek_raw("source"), self.target.provider) if kind in ("image", "document") else None
         if source is None:
-            return hosted_block(own.rest(), self.target.provider)
+            return hosted_block(own.rest(), self.target.provider, whose)
         for name in ("type", "source"):
             own.take(name)
         cache = read_control(own)

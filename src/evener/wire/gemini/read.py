@@ -96,7 +96,7 @@ class _Reader:
         if not config.has("thinkingConfig"):
             return msgspec.convert(found, Reasoning)
         own = Fields(camel_fields(config.take("thinkingConfig")))
-        if own.peek("thinkingLevel").lower() in LEVELS and own.peek("thinkingLevel").isupper():
+        if own.peek("thinkingLevel").lower() in LEVELS:
             found["effort"] = own.text("thinkingLevel").lower()
         budget = _whole(own, "thinkingBudget")
         if budget is not None:

@@ -7,21 +7,22 @@ import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.marks import (
-    NO_MORE,
     Marks,
     Wanted,
+    automatic_marks,
     breakpoint_mark,
     choose_marks,
     control_mark,
     control_value,
     drawn,
+    report_lifetime,
     wanted_marks,
 )
 from evener.wire.openai_chat import controls
@@ -102,8 +103,10 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
     start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
-    wanted = NO_MORE if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
+    wanted = automatic_marks(ask) if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
     losses, system_losses = list(frame.losses), list[Loss]()
+    if moved:
+        report_lifetime(ask, losses)
     body = _head(ask, quirks, any(frame.tools), losses)
     head = dumps(body)[:-1]
     marks = _marks(wanted, [], (), quirks, [])
@@ -158,7 +161,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, f"tool {tool.name}", losses)
+    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, Owner("tool", tool.name), losses)
     if strict is not None:
         own["strict"] = strict
     extra = with_tool_extra({}, tool, WIRE, losses)
@@ -195,7 +198,7 @@ def _json_note(ask: Ask, losses: list[Loss]) -> str:
     opening = (ask.transcript.system or "") + (first.text if first else "")
     if "json" in opening.lower():
         return ""
-    losses.append(Loss("added", "system prompt", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
+    losses.append(loss_of("added", "system", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
     return JSON_NOTE
 
 
@@ -203,17 +206,19 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
     """What the provider is asked to keep: the answer, or the prompt in a cache."""
     body: dict[str, object] = {}
     if ask.state.mode != "replay":
-        losses.append(Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; what is given is sent"))
+        losses.append(loss_of("degraded", "state.mode", "this wire keeps no state; what is given is sent", name=ask.state.mode))
     if ask.state.store:
         if quirks.store:
             body["store"] = True
         else:
-            losses.append(Loss("dropped", "setting store", "this endpoint keeps nothing"))
+            losses.append(loss_of("dropped", "state.store", "this endpoint keeps nothing"))
+    if ask.state.sealed:
+        losses.append(loss_of("dropped", "state.sealed", "this wire has no such wish"))
     if ask.cache.key:
         if quirks.cache_key:
             body["prompt_cache_key"] = ask.cache.key
         else:
-            losses.append(Loss("dropped", "cache key", "this endpoint has none"))
+            losses.append(loss_of("dropped", "cache.key", "this endpoint has none"))
     if ask.cache.mode == "provider" and quirks.cache_provider and marks_move(quirks):
         body["cache_control"] = control_value(ask.cache.ttl)
     return body
@@ -223,6 +228,6 @@ def _marks(wanted: Wanted, fragments: list[Fragment], marked: tuple[int, ...], q
     """The cache marks. In the style of breakpoints only content takes them (sheet 3)."""
     marks = choose_marks(wanted, fragments, marked, losses)
     if marks.tools and quirks.cache_style != "control":
-        losses.append(Loss("dropped", "cache marks", "tools take none; they are cached by themselves"))
+        losses.append(loss_of("dropped", "cache.mark", "tools take none; they are cached by themselves"))
         return msgspec.structs.replace(marks, tools={})
     return marks

@@ -6,14 +6,14 @@ import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.fold import Fold, Render, extended, joined, started
-from evener.wire.marks import NO_MORE, Wanted, breakpoint_mark, choose_marks, drawn, wanted_marks
+from evener.wire.marks import Wanted, automatic_marks, breakpoint_mark, choose_marks, drawn, report_lifetime, wanted_marks
 from evener.wire.openai_responses import controls
 from evener.wire.openai_responses.blocks import WIRE, render, system_items
 from evener.wire.openai_responses.held import outgoing
@@ -70,16 +70,20 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     losses = [*out.losses, *fixed.losses]
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
     if marks.tools or marks.system:
-        losses.append(Loss("dropped", "cache marks", "tools and instructions take none; they are cached by themselves"))
+        losses.append(loss_of("dropped", "cache.mark", "tools and instructions take none; they are cached by themselves"))
     items = drawn(fragments, marks, breakpoint_mark)
     if fixed.spoken and not out.resumed:
         items[:0] = fixed.spoken
     if fixed.json_mode and not _speaks_of_json(ask.transcript.first):
         items.insert(0, JSON_NOTE)
-        losses.append(Loss("added", "developer message", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
+        losses.append(
+            loss_of("added", "message", "JSON mode is refused where nobody speaks of JSON; a sentence does", name="developer")
+        )
     if not items and not ask.state.id:
         items.append(NOTHING_SAID)  # an empty input is rejected (sheet 2)
-        losses.append(Loss("added", "user message", "an empty conversation is rejected; an empty message stands for it"))
+        losses.append(
+            loss_of("added", "message", "an empty conversation is rejected; an empty message stands for it", name="user")
+        )
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
     body = joined(fixed.opening, items, b"]}")
@@ -97,12 +101,14 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     tools = b",".join(tool for tool in frame.tools if tool)
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
     automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
+    if automatic:
+        report_lifetime(ask, losses)
     return _Fixed(
         source,
         frame,
         start,
         partial(render, ask, quirks),
-        NO_MORE if automatic else wanted_marks(ask, quirks, TTLS),
+        automatic_marks(ask) if automatic else wanted_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
         opening,
         tuple(dumps(item) for item in spoken),
@@ -138,8 +144,9 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"type": "function", "name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, f"tool {tool.name}", losses)
-    own["strict"] = bool(strict)  # left out, the API tries strict and may change the schema (sheet 4)
+    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, Owner("tool", tool.name), losses)
+    if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
+        own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
@@ -152,7 +159,7 @@ def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, loss
     limit = output_limit(ask, quirks, losses)
     if limit is not None:
         if limit < controls.LEAST_OUTPUT:
-            losses.append(Loss("degraded", "setting max_output_tokens", f"at least {controls.LEAST_OUTPUT} are needed"))
+            losses.append(loss_of("degraded", "setting.max_output_tokens", f"at least {controls.LEAST_OUTPUT} are needed"))
         body["max_output_tokens"] = max(limit, controls.LEAST_OUTPUT)
     body |= controls.sampling(ask, quirks, losses)
     body |= controls.reasoning(ask, quirks, losses)
