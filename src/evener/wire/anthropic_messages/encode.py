@@ -9,10 +9,10 @@ from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
-from evener.wire.anthropic_messages.inputs import fit_root
+from evener.wire.anthropic_messages.inputs import fit_names
 from evener.wire.codec import Encoded, Frame
-from evener.wire.dialects import ANTHROPIC_STRICT
-from evener.wire.enforced import enforced
+from evener.wire.dialects import ANTHROPIC_PLAIN, ANTHROPIC_STRICT
+from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Render, extended, joined, started
 from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks
 from evener.wire.page import Page
@@ -42,6 +42,7 @@ PATH = "/v1/messages"
 VERSION = "2023-06-01"
 TTLS = ("5m", "1h")
 BETAS = "anthropic-beta"
+DIALECTS = (ANTHROPIC_PLAIN, ANTHROPIC_STRICT)
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
@@ -127,13 +128,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    where = f"tool {tool.name}"
-    schema = fit_root(tool.schema, where, losses)
-    strict = tool.strict
-    if strict and schema is not tool.schema:
-        losses.append(Loss("dropped", f"strict on {where}", "this wire does not take the top of its schema as it is"))
-        strict = None
-    own["input_schema"], strict = enforced(schema, strict, ANTHROPIC_STRICT, quirks, where, losses)
+    own["input_schema"], strict = declared_schema(tool, DIALECTS, quirks, losses, fit_names)
     if strict is not None:
         own["strict"] = strict
     return dumps(with_tool_extra(own, tool, WIRE, losses))

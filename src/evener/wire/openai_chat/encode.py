@@ -10,8 +10,8 @@ from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.dialects import OPENAI_STRICT
-from evener.wire.enforced import enforced
+from evener.wire.dialects import OPENAI_PLAIN, OPENAI_STRICT
+from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.marks import (
     NO_MORE,
@@ -51,6 +51,7 @@ from evener.wire.text import dumps, fields, with_tool_extra
 __all__ = ["encode"]
 
 PATH = "/chat/completions"
+DIALECTS = (OPENAI_PLAIN, OPENAI_STRICT)
 TTLS = {"breakpoint": ("30m",), "control": ("5m", "1h")}
 JSON_NOTE = "Answer with one JSON object and nothing else."
 NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
@@ -158,7 +159,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, f"tool {tool.name}", losses)
+    own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
     if strict is not None:
         own["strict"] = strict
     extra = with_tool_extra({}, tool, WIRE, losses)
