@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from evener.errors import BadValue
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.wire.schema_nodes import DEFINITIONS, NOTES, Node, Unfit, as_list, pointed_at
 from evener.wire.text import dict_of, dumps
 
@@ -30,6 +30,7 @@ OWN = frozenset((*REWRITTEN, *DEFINITIONS, "type", "properties", "required", "ad
 """Keywords that are put together from all parts of the root."""
 MOST_DEEP = 50
 LONGEST = 4_000
+ONLY_SAID = "it stands at the root, where no provider takes it; only said in the description"
 HOME = "arguments"
 """Where the root goes as it was, if something within it refers to it."""
 CHOSEN = frozenset(("const", "enum", "type", *NOTES))
@@ -48,7 +49,7 @@ class _Plain(msgspec.Struct):
     more: Node = {}
 
 
-def canonical(schema: str, where: str, losses: list[Loss]) -> tuple[str, bool]:
+def canonical(schema: str, owner: Owner, losses: list[Loss]) -> tuple[str, bool]:
     """Return the schema with a plain object at its root, the same text if it has one, and whether it takes exactly the same.
 
     What it takes beyond the schema is a Loss. A schema that takes no object is a BadValue.
@@ -64,13 +65,15 @@ def canonical(schema: str, where: str, losses: list[Loss]) -> tuple[str, bool]:
         made = maker.made()
     except _NoObject:
         raise BadValue(
-            f"The schema of {where} takes no object, and arguments always are one. Put the value under a property of an object."
+            f"The schema of {owner} takes no object, and arguments always are one. Put the value under a property of an object."
         ) from None
     except Unfit as error:
-        raise BadValue(f"The schema of {where} cannot be sent: {error}. Describe its arguments in the schema itself.") from None
+        raise BadValue(f"The schema of {owner} cannot be sent: {error}. Describe its arguments in the schema itself.") from None
     if maker.said:
-        names = ", ".join(maker.said)
-        losses.append(Loss("degraded", f"schema of {where}", f"{names} at its root: only said in the description"))
+        losses += (
+            loss_of("degraded", f"{owner.topic}.schema", f"{name}: {ONLY_SAID}", name=owner.name, at=name)
+            for name in maker.said
+        )
     return dumps(made).decode(), not maker.said
 
 

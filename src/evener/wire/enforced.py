@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from evener.transcript.ask import ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.wire.argument_schemas import canonical
 from evener.wire.dialects import Dialect
 from evener.wire.quirks import Quirks
@@ -13,23 +13,23 @@ from evener.wire.schemas import transform
 
 __all__ = ["declared_schema", "enforced"]
 
-Narrow = Callable[[str, str, list[Loss]], str]
+Narrow = Callable[[str, Owner, list[Loss]], str]
 
 
-def _as_it_is(schema: str, _where: str, _losses: list[Loss]) -> str:
+def _as_it_is(schema: str, _owner: Owner, _losses: list[Loss]) -> str:
     return schema
 
 
 def enforced(
-    schema: str, strict: bool | None, dialect: Dialect, quirks: Quirks, where: str, losses: list[Loss]
+    schema: str, strict: bool | None, dialect: Dialect, quirks: Quirks, owner: Owner, losses: list[Loss]
 ) -> tuple[msgspec.Raw, bool | None]:
     """The schema to send, and the switch beside it: strict only where the endpoint can and the schema fits its dialect."""
     if not strict:
         return msgspec.Raw(schema.encode()), strict if quirks.strict else None
     if not quirks.strict:
-        losses.append(Loss("dropped", f"strict on {where}", "this endpoint does not enforce schemas"))
+        losses.append(loss_of("dropped", f"{owner.topic}.strict", "this endpoint does not enforce schemas", name=owner.name))
         return msgspec.Raw(schema.encode()), None
-    fitted, lost = transform(schema, dialect, where)
+    fitted, lost = transform(schema, dialect, owner)
     losses += lost
     return msgspec.Raw((fitted or schema).encode()), fitted is not None
 
@@ -43,16 +43,16 @@ def declared_schema(
     about the form; where it changes something, the schema is not enforced.
     """
     plain, strict_dialect = dialects
-    where = f"tool {tool.name}"
-    form, exact = canonical(tool.schema, where, losses)
-    named = narrow(form, where, losses)
+    owner = Owner("tool", tool.name)
+    form, exact = canonical(tool.schema, owner, losses)
+    named = narrow(form, owner, losses)
     exact, form, strict = exact and named is form, named, tool.strict
     if strict and not exact:
-        losses.append(Loss("dropped", f"strict on {where}", "the root of its schema is wider than it was"))
+        losses.append(loss_of("dropped", "tool.strict", "the root of its schema is wider than it was", name=tool.name))
         strict = None
-    sent, switch = enforced(form, strict, strict_dialect, quirks, where, losses)
+    sent, switch = enforced(form, strict, strict_dialect, quirks, owner, losses)
     if switch:
         return sent, switch
-    fitted, lost = transform(form, plain, where)
+    fitted, lost = transform(form, plain, owner)
     losses += lost
     return msgspec.Raw((fitted or form).encode()), switch

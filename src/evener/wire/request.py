@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 from evener.errors import BadValue
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
@@ -107,7 +107,7 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     losses: list[Loss] = []
     tools: tuple[bytes, ...] = ()
     if ask.tools and not quirks.tools:
-        losses.append(Loss("dropped", "tools", "this endpoint takes none"))
+        losses.append(loss_of("dropped", "tool", "this endpoint takes none"))
     else:
         own = [_own_tool(one, ask.target, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
@@ -121,12 +121,12 @@ def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -
     if tool.wire != target.wire or target.owns(tool.wire, tool.provider):
         return tool
     if isinstance(tool, HostedTool):
-        losses.append(Loss("dropped", f"hosted tool {tool.name}", f"only {tool.provider} can run it"))
+        losses.append(loss_of("dropped", "tool.hosted", f"only {tool.provider} can run it", name=tool.name))
         return None
     if not tool.extra:
         return tool
     names = ", ".join(fields(tool.extra))
-    losses.append(Loss("dropped", f"fields of tool {tool.name}", f"only {tool.provider} knows {names}"))
+    losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
     return replace(tool, extra="")
 
 
@@ -134,7 +134,7 @@ def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss])
     """The declaration of a tool that the provider runs; empty, with a report, for another provider."""
     if tool.wire == wire and quirks.hosted:
         return tool.raw.encode()
-    losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
+    losses.append(loss_of("dropped", "tool.hosted", "only its own provider can run it", name=tool.name))
     return b""
 
 
@@ -142,7 +142,7 @@ def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Ca
     """A tool's name in its declaration; another name than its own is reported."""
     name = rename(tool.name, quirks.name_length)
     if name != tool.name:
-        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {name!r}"))
+        losses.append(loss_of("renamed", "tool.name", f"sent as {name!r}", name=tool.name))
     return name
 
 
@@ -185,7 +185,7 @@ def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
     """The output limit that was asked for, clamped to what the model can do."""
     limit = ask.settings.max_output_tokens
     if limit is not None and quirks.max_output and limit > quirks.max_output:
-        losses.append(Loss("degraded", "setting max_output_tokens", f"clamped to the model's {quirks.max_output}"))
+        losses.append(loss_of("degraded", "setting.max_output_tokens", f"clamped to the model's {quirks.max_output}"))
         return quirks.max_output
     return limit
 
@@ -194,7 +194,7 @@ def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
     """A setting between 0 and the most the wire takes."""
     if 0 <= value <= most:
         return value
-    losses.append(Loss("degraded", f"setting {name}", f"{value} lies outside 0 to {most}; the bound is sent"))
+    losses.append(loss_of("degraded", f"setting.{name}", f"{value} lies outside 0 to {most}; the bound is sent"))
     return max(0, min(value, most))
 
 
@@ -207,10 +207,10 @@ def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[st
     for extra in ask.extra:
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
-            losses += (Loss("dropped", f"field {name}", only) for name in fields(extra.body))
+            losses += (loss_of("dropped", "extra", only, name=name) for name in fields(extra.body))
             continue
         theirs = fields(extra.body)
-        losses += (Loss("dropped", f"field {name}", "the ask says it already") for name in theirs if name in written)
+        losses += (loss_of("dropped", "extra", "the ask says it already", name=name) for name in theirs if name in written)
         _add(body, {name: value for name, value in theirs.items() if name not in written}, tuple(nested), "")
     return body
 
@@ -256,14 +256,14 @@ def bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, lo
     """See that the history begins and ends with whom the endpoint wants."""
     if not messages:
         messages.append(NOTHING_SAID)
-        losses.append(Loss("added", "user message", "an empty conversation is rejected; a note stands for it"))
+        losses.append(loss_of("added", "message", "an empty conversation is rejected; a note stands for it", name="user"))
     if not fragments or (prefill and not quirks.first_user):
         return
     first, last = fragments[0], fragments[-1]
     first, last = first if first.data else last, last if last.data else first
     if quirks.first_user and first.data and "assistant_first" in first.traits:
         messages.insert(0, BEGIN)
-        losses.append(Loss("added", "user message", "the history must begin with the user"))
+        losses.append(loss_of("added", "message", "the history must begin with the user", name="user"))
     if not prefill and last.data and "assistant_last" in last.traits and "paused" not in last.traits:
         messages.append(CONTINUE)
-        losses.append(Loss("added", "user message", "the history may not end with the assistant"))
+        losses.append(loss_of("added", "message", "the history may not end with the assistant", name="user"))

@@ -1,7 +1,8 @@
 """The forms of JSON Schema that tools and output formats take. Walks with a stack, never by recursion.
 
 Each provider's strict subset is a `Dialect` record, and what it demands of every tool a `Form`; another wire adds a record.
-Values under `enum`, `const` and `default` are data, not schemas, and are never walked. Unknown keywords pass: only what a sheet names is reported.
+Values under `enum`, `const` and `default` are data, not schemas, and are never walked. Unknown
+keywords pass: only what a sheet names is reported.
 """
 
 from collections.abc import Callable, Iterator, Mapping

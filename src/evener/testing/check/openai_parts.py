@@ -97,9 +97,7 @@ def _check_image(path: str, part: Mapping[str, object]) -> Iterator[Violation]:
     """An image is data of one of four types, or lies behind an address."""
     url = part.get("image_url") if part.get("type") == "input_image" else None
     if isinstance(url, str) and not IMAGE_URL.match(url):
-        message = (
-            "Expected a valid URL, or a base64-encoded data URL of a PNG, JPEG, GIF or WebP image."
-        )
+        message = "Expected a valid URL, or a base64-encoded data URL of a PNG, JPEG, GIF or WebP image."
         yield Violation(join(path, "image_url"), "image.media", message)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
@@ -145,7 +145,9 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
     thought = controls.thinking(ask, quirks, losses)
     thinks = "budget_tokens" in dict_of(thought.get("thinking"))
     if thinks and bare:
-        losses.append(Loss("dropped", "reasoning", "the open tool calls were made without thinking; off for this request"))
+        losses.append(
+            loss_of("dropped", "reasoning.mode", "the open tool calls were made without thinking; off for this request")
+        )
         del thought["thinking"]
         thinks = False
     body |= controls.sampling(ask, quirks, thinks=thinks, losses=losses)
@@ -166,13 +168,13 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
 def _unkept(ask: Ask) -> Iterator[Loss]:
     """What this wire has no word for, as it keeps nothing."""
     if ask.cache.key:
-        yield Loss("dropped", "cache key", "this wire has none")
+        yield loss_of("dropped", "cache.key", "this wire has none")
     if ask.state.store:
-        yield Loss("dropped", "store", "this wire keeps no answers")
+        yield loss_of("dropped", "state.store", "this wire keeps no answers")
     if ask.state.mode != "replay":
         elsewhere = ask.state.id and not ask.state.after
         sent = "what the provider holds is not sent" if elsewhere else "the whole conversation is sent"
-        yield Loss("degraded", f"state mode {ask.state.mode}", f"this wire keeps no state; {sent}")
+        yield loss_of("degraded", "state.mode", f"this wire keeps no state; {sent}", name=ask.state.mode)
 
 
 def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:

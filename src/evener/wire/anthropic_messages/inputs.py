@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, escape_step, loss_of
 from evener.wire.text import dict_of, dumps
 
 __all__ = ["fit_names"]
@@ -18,7 +18,7 @@ NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 Node = dict[str, object]
 
 
-def fit_names(schema: str, where: str, losses: list[Loss]) -> str:
+def fit_names(schema: str, owner: Owner, losses: list[Loss]) -> str:
     """The schema itself if the wire takes it; else one that is wider, and that describes what it leaves out."""
     try:
         root = msgspec.json.decode(schema, type=dict[str, object])
@@ -28,7 +28,16 @@ def fit_names(schema: str, where: str, losses: list[Loss]) -> str:
     foreign = [name for name in properties if not NAME.fullmatch(name)]
     if not foreign:
         return schema
-    losses.append(Loss("degraded", f"schema of {where}", f"{', '.join(foreign)}: this wire takes no such names; described"))
+    losses += (
+        loss_of(
+            "degraded",
+            f"{owner.topic}.schema",
+            f"{name}: this wire takes no such names; described",
+            name=owner.name,
+            at=f"properties/{escape_step(name)}",
+        )
+        for name in foreign
+    )
     required = [name for name in _names(root.get("required")) if name in foreign]
     said: Node = {"properties": {name: properties[name] for name in foreign}, **({"required": required} if required else {})}
     return dumps(_widened(root, foreign) | {"description": _described(root, said)}).decode()

@@ -80,7 +80,7 @@ def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragme
     if exchange.assistant is not None:
         _assistant(page, exchange.assistant)
     for message in exchange.back:
-        page.message = message.id
+        page.message = message
         _back(page, message)
     return page.fragment(exchange, None)
 
@@ -110,13 +110,13 @@ def _item(page: Page, value: dict[str, object] | bytes) -> None:
 
 
 def _assistant(page: Page, message: Message) -> None:
-    page.message = message.id
+    page.message = message
     page.shut = any(isinstance(block, ReasoningBlock) and _why_not(page, block) for block in message.blocks)
     blocks: Sequence[Block] = message.blocks
     if page.quirks.calls_last and message.calls:
         blocks = [block for block in blocks if not isinstance(block, ToolCall)] + list(message.calls)
         if list(message.blocks) != blocks:
-            page.degrade("order of a turn", "this endpoint wants all calls at the end of it")
+            page.degrade("message.order", "this endpoint wants all calls at the end of it")
     for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
         block = (members := [block for _, block in group])[0]
         match block:
@@ -129,10 +129,10 @@ def _assistant(page: Page, message: Message) -> None:
             case HostedBlock():
                 _hosted(page, block, "assistant")
             case ImageBlock() | DocumentBlock():
-                page.degrade(block.kind, "an assistant item cannot hold it; sent as a line")
+                page.degrade(block.kind, "an assistant item cannot hold it; sent as a line", block)
                 _item(page, {"role": "assistant", "content": placeholder(block)})
             case ToolResult():
-                page.drop("tool_result", "an assistant turn cannot hold it")
+                page.drop("tool_result", "an assistant turn cannot hold it", block)
             case _:
                 assert_never(block)
 
@@ -153,7 +153,7 @@ def _said(page: Page, blocks: Sequence[TextBlock]) -> None:
     item.pop("status", None)
     for block, seal in zip(blocks, seals, strict=True):
         if not block.text.strip() and "content" not in item:
-            page.drop("text", "it was empty and its seal cannot go")
+            page.drop("text", "it was empty and its seal cannot go", block)
             continue
         content: object = [_part(block, seal)] if seal.part else block.text
         _item(page, {"role": "assistant", **item, "content": content})
@@ -198,10 +198,10 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
         own.pop("status", None)  # handed out, but refused when sent back
         _item(page, {"type": "reasoning", "summary": [], **own})
     elif block.text.strip() and page.ask.foreign_reasoning == "text":
-        page.degrade("reasoning", f"sent as plain text: {why}")
+        page.degrade("reasoning", f"sent as plain text: {why}", block)
         _item(page, {"role": "assistant", "content": block.text})
     else:
-        page.drop("reasoning", why)
+        page.drop("reasoning", why, block)
 
 
 def _call(page: Page, call: ToolCall) -> dict[str, object]:
@@ -213,9 +213,9 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
             own.pop("status", None)
     name, call_id = wire_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
     if name != call.name:
-        page.rename("tool_call name", call.name, name)
+        page.rename("tool_call.name", call, call.name, name)
     if call_id != call.id:
-        page.rename("tool_call id", call.id, call_id)
+        page.rename("tool_call.id", call, call.id, call_id)
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
 
 
@@ -223,7 +223,7 @@ def _hosted(page: Page, block: HostedBlock, role: str) -> None:
     if block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role):
         _item(page, block.raw.encode())
         return
-    page.degrade("hosted block", f"only its own provider can read it; sent as a line ({block.text or 'no text'})")
+    page.degrade("hosted", f"only its own provider can read it; sent as a line ({block.text or 'no text'})", block)
     _item(page, {"role": role, "content": placeholder(block)})
 
 
@@ -287,7 +287,7 @@ def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[
     elif isinstance(block, DocumentBlock):
         value = _document(page, block) if page.quirks.documents else None
     if value is None or isinstance(block, HostedBlock):
-        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
+        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "input_text", "text": placeholder(block)}
     return {**page.unsealed(block), **value}
 
@@ -328,7 +328,7 @@ def _result(page: Page, result: ToolResult) -> None:
         own = {**page.unsealed(result), **own}
     content = list(result.content)
     if result.is_error:
-        page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
+        page.degrade("tool_result.error", f"this wire has none; the text begins with {ERROR!r}", result, at="is_error")
     if not content or (len(content) == 1 and is_plain(content[0])):
         own["output"] = ERROR + result.text if result.is_error else result.text
         _item(page, own)
