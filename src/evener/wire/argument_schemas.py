@@ -70,10 +70,8 @@ def canonical(schema: str, owner: Owner, losses: list[Loss]) -> tuple[str, bool]
     except Unfit as error:
         raise BadValue(f"The schema of {owner} cannot be sent: {error}. Describe its arguments in the schema itself.") from None
     if maker.said:
-        losses += (
-            loss_of("degraded", f"{owner.topic}.schema", f"{name}: {ONLY_SAID}", name=owner.name, at=name)
-            for name in maker.said
-        )
+        topic = f"{owner.topic}.schema"
+        losses += (loss_of("degraded", topic, f"{name}: {ONLY_SAID}", name=owner.name, at=name) for name in maker.said)
     return dumps(made).decode(), not maker.said
 
 
@@ -104,7 +102,7 @@ class _Maker:
             raise _NoObject
         node = dict_of(node)
         kinds = as_list(node.get("type")) or [node.get("type", "object")]
-        if "object" not in kinds:
+        if "object" not in (kind.lower() if isinstance(kind, str) else kind for kind in kinds):
             raise _NoObject
         parts = [self._own(node)]
         if "$ref" in node:

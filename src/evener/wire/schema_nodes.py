@@ -156,7 +156,9 @@ def _is_text(value: object) -> bool:
 
 def _is_type(value: object) -> bool:
     kinds = value if isinstance(value, list) else [value]
-    return bool(kinds) and all(isinstance(kind, str) and kind in TYPES for kind in kinds) and len(set(kinds)) == len(kinds)
+    return (
+        bool(kinds) and all(isinstance(kind, str) and kind.lower() in TYPES for kind in kinds) and len(set(kinds)) == len(kinds)
+    )
 
 
 def _are_names(value: object) -> bool:
@@ -196,10 +198,11 @@ def is_misformed(keyword: str, value: object) -> bool:
     return form is not None and not form(value)
 
 
-def mended(node: Node) -> Node:
+def mended(node: Node, *, capitals: bool) -> Node:
     """Return the schema with words of older drafts in those of the newest; the same one if it has none.
 
-    Bounds were flagged as exclusive, a list of schemas stood for the places of a list, types were written in capitals.
+    Bounds were flagged as exclusive, a list of schemas stood for the places of a list, types were written in capitals:
+    with `capitals` those stay.
     """
     made = dict(node)
     for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
@@ -209,7 +212,7 @@ def mended(node: Node) -> Node:
         made["prefixItems"] = made.pop("items")
         if "additionalItems" in made:
             made["items"] = made.pop("additionalItems")
-    made["type"] = _lowered(made.get("type"))
+    made["type"] = made.get("type") if capitals else _lowered(made.get("type"))
     if isinstance(made.get("required"), list):
         made["required"] = list(dict.fromkeys(name for name in as_list(made["required"]) if isinstance(name, str)))
     if made["type"] is None:

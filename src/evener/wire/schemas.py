@@ -1,7 +1,8 @@
 """One canonical JSON Schema in the dialect that a wire takes. Pure; linear, bounded, and it never raises on odd schemas.
 
-A schema that already fits passes through byte for byte. Whatever a rewriting weakens or changes is a Loss. What cannot be had in
-a dialect that somebody enforces refuses the whole schema, with the reason; elsewhere it is said in the description. The rewritings, in the order they are made:
+A schema that already fits passes through byte for byte. Whatever a rewriting weakens or changes is a Loss. What cannot be had
+in a dialect that somebody enforces refuses the whole schema, with the reason; elsewhere it is said in the description. The
+rewritings, in the order they are made:
 
     words of older drafts      become those of the newest
     $ref                       inlined where the dialect allows none, or none beside other keywords
@@ -173,7 +174,7 @@ class _Fitter:
 
     def _with_legal_words(self, node: Node) -> Node:
         """Keywords of a form that they can have, and references that lead somewhere."""
-        made = mended(node)
+        made = mended(node, capitals=self.dialect.nullable)
         self.changed = self.changed or made is not node
         wrong = [name for name, value in made.items() if is_misformed(name, value)]
         if "$ref" in made and "$ref" not in wrong:
