@@ -102,7 +102,7 @@ TOPICS: dict[str, Topic] = {
     "state.store": Topic("store", "state/store", ("dropped",), "whether the provider keeps the answer"),
     "state.sealed": Topic("sealed reasoning", "state/sealed", ("dropped",), "the wish for encrypted reasoning"),
     "cache.mode": Topic("cache mode {}", "cache/mode", ("dropped", "degraded"), "who places cache marks"),
-    "cache.key": Topic("cache key", "cache/key", ("dropped",), "the key that routes equal prefixes to one place"),
+    "cache.key": Topic("cache key", "cache/key", ("dropped", "renamed"), "the key that routes equal prefixes to one place"),
     "cache.mark": Topic("cache marks", "cache", ("dropped", "degraded"), "cache marks, their number or lifetime"),
     "output.schema": Topic("output schema", "output/schema", ("dropped", "degraded"), "the shape of the answer"),
     "output.strict": Topic("strict on the answer", "output/strict", ("dropped",), "that the answer's shape is enforced"),

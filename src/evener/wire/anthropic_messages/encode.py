@@ -75,6 +75,8 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     if marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:  # there was no room for all
         opening = _opening(fixed.heads[bare], fixed.frame, marks)
     path, headers, names = fixed.address
+    if "files" in fold.traits or (fold.open is not None and "files" in fragments[-1].traits):
+        headers = _with_beta(headers, quirks.upload_beta)
     body = joined(opening, messages, b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
@@ -105,6 +107,15 @@ def _addressed(ask: Ask, quirks: Quirks) -> Address:
     if quirks.betas_in_body:
         headers = tuple(pair for pair in headers if pair[0].lower() != BETAS)
     return path_of(ask, quirks, PATH), headers, names_of(ask.tools, quirks)
+
+
+def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[str, str], ...]:
+    """The headers, with a beta feature among those that are named."""
+    given = [value for name, value in headers if name.lower() == BETAS]
+    if not beta or any(beta in value for value in given):
+        return headers
+    others = tuple(pair for pair in headers if pair[0].lower() != BETAS)
+    return (*others, (BETAS, ",".join((*given, beta))))
 
 
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:

@@ -27,6 +27,7 @@ from evener.wire.marks import (
 from evener.wire.openai_chat import controls
 from evener.wire.openai_chat.blocks import WIRE, render
 from evener.wire.openai_chat.system import marks_move, system_messages
+from evener.wire.openai_words import legal_key
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
@@ -212,7 +213,7 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
             losses.append(loss_of("dropped", "state.store", "this endpoint keeps nothing"))
     if ask.cache.key:
         if quirks.cache_key:
-            body["prompt_cache_key"] = ask.cache.key
+            body["prompt_cache_key"] = legal_key(ask, losses)
         else:
             losses.append(loss_of("dropped", "cache.key", "this endpoint has none"))
     if ask.cache.mode == "provider" and quirks.cache_provider and marks_move(quirks):
