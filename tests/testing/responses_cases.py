@@ -147,6 +147,9 @@ ITEMS = [
     Case("reasoning.following", LOOP, {"input": [said("user", "Look it up."), THOUGHT]}),
     Case("reasoning.following", TALK, {"input.2": said("user", "Go on.")}),
     Case("reasoning.following", TALK, {"input.2": said("assistant", "Rewritten.")}),
+    Case("reasoning.required", LOOP, {"input.1": GONE}, {"bound": {"fc_1": "rs_1"}}),
+    Case("image.media", PARTS, {"input.0.content.1.image_url": "data:image/heic;base64,aGk="}),
+    Case("cache_key.length", PLAIN, {"prompt_cache_key": "k" * 65}),
     Case("reasoning.altered", LOOP, {"input.1.encrypted_content": "sealed-2"}, {"issued": {"sealed-1": ""}}),
 ]
 
@@ -157,6 +160,11 @@ TOOLS = [
     Case("tool.duplicate", LOOP, {"tools.1": TOOL}),
     Case("tool.deferred", DEFERRED, {"tools.1": GONE}),
     Case("tool.schema_type", {**PLAIN, "tools": [LOOSE]}, {"tools.0.parameters": {"type": "array"}}),
+    Case("tool.schema_type", {**PLAIN, "tools": [LOOSE]}, {"tools.0.parameters": {}}),
+    Case("tool.schema_union", {**PLAIN, "tools": [LOOSE]}, {"tools.0.parameters.not": {"required": ["word"]}}),
+    Case("schema.properties", {**PLAIN, "tools": [LOOSE]}, {"tools.0.parameters": {"type": "object"}}),
+    Case("schema.no_items", {**PLAIN, "tools": [LOOSE]}, {WORD: {"type": "array"}}),
+    Case("schema.no_items", {**PLAIN, "tools": [LOOSE]}, {WORD: {"type": ["array", "null"], "prefixItems": [{}]}}),
     Case("schema.root", LOOP, {"tools.0.parameters": {"anyOf": [TOOL["parameters"]]}}),
     Case("schema.keyword", LOOP, {WORD: {"type": "string", "default": "oak"}}),
     Case("schema.keyword", FORMAT, {"text.format.schema.properties.word": {"allOf": [{"type": "string"}]}}),
@@ -210,7 +218,10 @@ ACCEPTED: dict[str, tuple[Json, Json]] = {
         {},
     ),
     "an unknown field on a clone": (edited(DEEPSEEK, {"seed": 7}), {}),
-    "a schema outside the subset without strict": (edited(PLAIN, {"tools": [edited(LOOSE, {"parameters": {}})]}), {}),
+    "a schema outside the subset without strict": (
+        edited(PLAIN, {"tools": [edited(LOOSE, {"parameters.properties.word": {"oneOf": [{}]}})]}),
+        {},
+    ),
     "sampling where the model does not reason by default": (edited(PLAIN, {"temperature": 0.5}), {}),
     "sampling at effort none": (
         edited(PLAIN, {"model": "gpt-5.6-sol", "temperature": 0.5, "reasoning": {"effort": "none"}}),

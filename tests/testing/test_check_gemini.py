@@ -14,7 +14,7 @@ from tests.testing.edits import Case, Json, edited
 from tests.testing.gemini_cases import ACCEPTED, BASES, CASES, CONFIGURED, LOOP, PLAIN, SNAKE, WIRE
 from tests.testing.test_check_request import ODD, VALUES, named_rules, places, rules
 
-SHARED = named_rules("__init__.py")
+SHARED = named_rules("__init__.py") | named_rules("json_schema.py")
 PLATFORMS = {"google": "developer", "google_vertex": "vertex"}
 MODELS = ("", "gemini-2.0-flash", "gemini-2.5-pro", "gemini-3-flash-preview", "gemini-3.8-flash")
 

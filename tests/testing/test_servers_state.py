@@ -162,7 +162,8 @@ REASONING: dict[str, tuple[int, Callable[[list[Json]], object]]] = {
     "as it came": (200, lambda _items: None),
     "altered": (400, lambda items: items[1].update(encrypted_content="QUJD")),
     "without its item": (400, lambda items: items.__delitem__(slice(2, 4))),
-    "left out": (200, lambda items: items.pop(1)),
+    "left out": (400, lambda items: items.pop(1)),
+    "left out, and so is the id of its item": (200, lambda items: (items.pop(1), items[1].pop("id"))),
 }
 
 

@@ -531,7 +531,7 @@ def test_strict_is_said_where_it_is_known() -> None:
         (Settings(100), Quirks(output_field="max_tokens"), {"max_tokens": 100}, []),
         (Settings(100), Quirks(max_output=50), {"max_completion_tokens": 50}, ["degraded setting max_output_tokens"]),
         (Settings(temperature=3.0), PLAIN, {"temperature": 2}, ["degraded setting temperature"]),
-        (Settings(temperature=-1.0), PLAIN, {"temperature": -1.0}, []),
+        (Settings(temperature=-1.0), PLAIN, {"temperature": 0}, ["degraded setting temperature"]),
         (Settings(temperature=1.0), Quirks(sampling="none"), {}, ["dropped setting temperature"]),
         (Settings(top_k=5), PLAIN, {}, ["dropped setting top_k"]),
         (Settings(top_k=5), Quirks(top_k=True), {"top_k": 5}, []),

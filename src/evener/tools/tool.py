@@ -240,9 +240,10 @@ def _typed(kind: type, where: str) -> tuple[Arguments, str]:
 def _raw(schema: str | Mapping[str, object], where: str) -> tuple[Arguments, str]:
     text = schema if isinstance(schema, str) else json_text(schema, where)
     shape = json_object(text, where)
-    if shape.get("type", "object") != "object":
+    kind = shape.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise UsageError(f"{where}: the arguments of a tool are an object. Set its type to 'object'.")
-    narrow = closed({"type": "object", **shape})
+    narrow = closed({**shape, "type": "object"})
     text = text if narrow == shape else json_text(narrow, where)
     validator = Validator(narrow, where=where)
     return Arguments(validator, one=_same, unenforced=validator.unenforced), text

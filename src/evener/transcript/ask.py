@@ -137,7 +137,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        check_number(self.max_output_tokens, "Settings.max_output_tokens", least=0, whole=True)
+        check_number(self.max_output_tokens, "Settings.max_output_tokens", least=1, whole=True)
         check_number(self.temperature, "Settings.temperature")
         check_number(self.top_p, "Settings.top_p")
         check_number(self.top_k, "Settings.top_k", whole=True)

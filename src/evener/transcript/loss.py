@@ -101,7 +101,7 @@ TOPICS: dict[str, Topic] = {
     "state.mode": Topic("state mode {}", "state/mode", ("degraded",), "who holds the past"),
     "state.store": Topic("store", "state/store", ("dropped",), "whether the provider keeps the answer"),
     "state.sealed": Topic("sealed reasoning", "state/sealed", ("dropped",), "the wish for encrypted reasoning"),
-    "cache.key": Topic("cache key", "cache/key", ("dropped",), "the key that routes equal prefixes to one place"),
+    "cache.key": Topic("cache key", "cache/key", ("dropped", "renamed"), "the key that routes equal prefixes to one place"),
     "cache.mark": Topic("cache marks", "cache", ("dropped", "degraded"), "cache marks, their number or lifetime"),
     "output.schema": Topic("output schema", "output/schema", ("dropped", "degraded"), "the shape of the answer"),
     "output.strict": Topic("strict on the answer", "output/strict", ("dropped",), "that the answer's shape is enforced"),

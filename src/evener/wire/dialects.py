@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["ANTHROPIC_STRICT", "GEMINI_JSON", "GEMINI_SUBSET", "OPENAI_STRICT", "Dialect"]
+__all__ = ["ANTHROPIC_PLAIN", "ANTHROPIC_STRICT", "GEMINI_JSON", "GEMINI_SUBSET", "OPENAI_PLAIN", "OPENAI_STRICT", "Dialect"]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `strict`: objects are closed and every value has a type. `all_required`: also, every property is required.
     `refs`: anywhere, only beside keywords with a dollar, only alone, or nowhere. `enums`: what an enum may list.
     `nullable`: null is a flag and no type. `whole_lists`: a list says what it holds, only described properties are required,
-    and only texts have enums.
+    and only texts have enums. `listed`: only the first of these. `booleans`: true and false are schemas. `root_properties`: the
+    root lists its properties, be there none.
     """
 
     strict: bool = False
@@ -31,6 +32,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     most_min_items: int | None = None
     nullable: bool = False
     whole_lists: bool = False
+    listed: bool = False
+    booleans: bool = True
+    root_properties: bool = False
 
     def takes(self, keyword: str) -> bool:
         """Whether a keyword may stay."""
@@ -39,10 +43,13 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 # Unverified whether strict modes take these; what is moved cannot be refused.
 CONDITIONS = "not if then else dependentSchemas dependentRequired contains propertyNames unevaluatedProperties".split()
+# What tools must be that nobody enforces: JSON Schema of the newest draft, and a little more.
+ANTHROPIC_PLAIN = Dialect()
+OPENAI_PLAIN = Dialect(listed=True, booleans=False, root_properties=True)
 RANGES = "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength".split()
 ANTHROPIC_STRICT = Dialect(
     strict=True,
-    banned=frozenset([*RANGES, "maxItems", "oneOf", "patternProperties", *CONDITIONS]),
+    banned=frozenset([*RANGES, "maxItems", "oneOf", "patternProperties", "prefixItems", *CONDITIONS]),
     cycles=False,
     enums="primitive",
     formats=frozenset("date-time time date duration email hostname uri ipv4 ipv6 uuid".split()),
@@ -50,7 +57,7 @@ ANTHROPIC_STRICT = Dialect(
 )
 OPENAI_STRICT = Dialect(
     strict=True,
-    banned=frozenset(["allOf", "oneOf", "patternProperties", *CONDITIONS]),
+    banned=frozenset(["allOf", "oneOf", "patternProperties", "prefixItems", *CONDITIONS]),
     all_required=True,
     object_root=True,
     refs="alone",
@@ -63,6 +70,7 @@ GEMINI_JSON = Dialect(
     ),
     refs="bare",
     enums="plain",
+    booleans=False,
 )
 GEMINI_SUBSET = Dialect(
     known=frozenset(
@@ -73,4 +81,5 @@ GEMINI_SUBSET = Dialect(
     enums="text",
     nullable=True,
     whole_lists=True,
+    booleans=False,
 )

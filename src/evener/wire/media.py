@@ -4,14 +4,124 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import assert_never
+from typing import TypeVar, assert_never
+from urllib.parse import urlsplit
 
-from evener.transcript.blocks import Inline, Remote, Source, Stored, Uploaded
+from msgspec.structs import replace
+
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Remote, Source, Stored, Uploaded
+from evener.wire.page import Page
 from evener.wire.text import must_fetch
 
-__all__ = ["is_base64", "plain_text", "read_url", "url_of"]
+__all__ = ["IMAGES", "is_base64", "is_image_taken", "is_textual", "legal_detail", "plain_text", "read_url", "settled", "url_of"]
 
-DATA_URL = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
+DATA_URL = re.compile(r"data:([^,]*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types of images that most wires take."""
+DETAILS = ("auto", "low", "high", "original")
+OTHER_NAMES = {
+    **dict.fromkeys(("image/jpg", "image/pjpeg", "image/jpe", "image/jfif"), "image/jpeg"),
+    **dict.fromkeys(("image/x-png", "image/apng"), "image/png"),
+    **dict.fromkeys(("application/x-pdf", "application/acrobat"), "application/pdf"),
+}
+"""What else a type is called."""
+SUFFIXES = {
+    **dict.fromkeys(("svg", "svgz"), "image/svg+xml"),
+    **dict.fromkeys(("tif", "tiff"), "image/tiff"),
+    **{name: f"image/{name}" for name in ("bmp", "heic", "heif", "avif", "ico")},
+}
+"""Names of files that say that an image is of a type which hardly anyone takes."""
+BEGINNINGS = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"....ftyp(heic|heix|hevc|mif1|msf1)", re.DOTALL), "image/heic"),
+    (re.compile(rb"....ftypavi[fs]", re.DOTALL), "image/avif"),
+    (re.compile(rb"II\*\x00|MM\x00\*"), "image/tiff"),
+    (re.compile(rb"BM....\x00\x00\x00\x00", re.DOTALL), "image/bmp"),
+)
+"""How the bytes of an image begin."""
+TEXTUAL = re.compile(
+    r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript|x-javascript|x-python|x-sh|sql|csv|graphql)|.*\+(json|xml|yaml)"
+)
+UNSAFE = str.maketrans("-_", "+/")
+
+Media = TypeVar("Media", bound=ImageBlock | DocumentBlock)
+
+
+def settled(page: Page, block: Media) -> Media:
+    """Return the block with its type and its bytes as every wire writes them; the same one if they are.
+
+    A type is in small letters, without parameters and by its usual name; that of an image is what its bytes say it is. A data
+    URL is what it holds, and base64 has its usual letters and padding.
+    """
+    source, kind = block.source, _usual(block.media_type)
+    if type(source) is Remote and source.url[:5].lower() == "data:":
+        source, stated = read_url(source.url)
+        kind = kind or _usual(stated)
+    if type(source) is Inline:
+        data = _usual_base64(source.data)
+        source = source if data == source.data else Inline(data)
+        found = _sniffed(data) if type(block) is ImageBlock else ""
+        if found and kind and found != kind:
+            page.lose("repaired", "image", f"it is of type {found}, and was said to be {kind}", block, at="media_type")
+        kind = found or kind
+    if source is block.source and kind == block.media_type:
+        return block
+    return replace(block, source=source, media_type=kind)
+
+
+def is_image_taken(block: ImageBlock, types: tuple[str, ...]) -> bool:
+    """True if a wire that takes these types takes a settled image. An image may leave its type open."""
+    if type(block.source) is Inline:
+        return (not block.media_type or block.media_type in types) and is_base64(block.source.data)
+    kind = block.media_type
+    if not kind and type(block.source) is Remote:
+        kind = SUFFIXES.get(_path(block.source.url).rpartition(".")[2].lower(), "")
+    return not kind or kind in types or type(block.source) is Uploaded
+
+
+def legal_detail(page: Page, block: ImageBlock) -> str:
+    """Return how closely an image is to be looked at; empty, with a report, when there is no such word."""
+    if block.detail in ("", *DETAILS):
+        return block.detail
+    page.drop("image.detail", f"it is one of {', '.join(DETAILS)}", block, at="detail")
+    return ""
+
+
+def is_textual(kind: str) -> bool:
+    """True if files of a type are text, so that their words can go where the file cannot."""
+    return TEXTUAL.fullmatch(kind) is not None
+
+
+def _path(url: str) -> str:
+    try:
+        return urlsplit(url).path
+    except ValueError:
+        return ""
+
+
+def _usual(media_type: str) -> str:
+    kind = media_type.partition(";")[0].strip().lower()
+    return OTHER_NAMES.get(kind, kind)
+
+
+def _usual_base64(data: str) -> str:
+    if any(space in data for space in " \n\r\t"):
+        data = "".join(data.split())
+    if "-" in data or "_" in data:
+        data = data.translate(UNSAFE)
+    return data + "=" * (-len(data) % 4)
+
+
+def _sniffed(data: str) -> str:
+    """The type that the first bytes of an image tell; empty when they tell none."""
+    try:
+        first = a2b_base64(data[:24])
+    except (Base64Error, ValueError):
+        return ""
+    return next((kind for form, kind in BEGINNINGS if form.match(first)), "")
 
 
 def url_of(source: Source, media_type: str) -> str | None:
@@ -36,7 +146,9 @@ def read_url(url: str) -> tuple[Source, str]:
 
 
 def is_base64(data: str) -> bool:
-    """Whether media are what they must be; padding may be missing."""
+    """Whether media are what they must be, and are there at all; padding may be missing."""
+    if not data:
+        return False
     try:
         a2b_base64(data + "=" * (-len(data) % 4), strict_mode=True)
     except (Base64Error, ValueError):

@@ -4,13 +4,14 @@ from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced, report_description
-from evener.wire.names import wire_name
+from evener.wire.names import short_id, wire_name
 from evener.wire.quirks import Quirks
 from evener.wire.request import within
 
-__all__ = ["answer_shape", "heat", "meant_tools", "side_by_side"]
+__all__ = ["answer_shape", "heat", "legal_key", "meant_tools", "side_by_side"]
 
 Body = dict[str, object]
+LONGEST_KEY = 64  # sheet 11 of Responses
 
 
 def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
@@ -22,7 +23,7 @@ def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         if value is not None and refused:
             losses.append(loss_of("dropped", f"setting.{name}", "this model rejects it"))
         elif value is not None:
-            body[name] = within(name, value, most, losses) if value > 0 else value  # below 0 is nobody's value
+            body[name] = within(name, value, most, losses)
     return body
 
 
@@ -58,6 +59,14 @@ def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if output.schema:
         losses.append(loss_of("degraded", "output.schema", "this endpoint takes none; any JSON object is asked for"))
     return {"type": "json_object"}
+
+
+def legal_key(ask: Ask, losses: list[Loss]) -> str:
+    """Return the key for the prompt cache; one that is too long is cut, and a hash keeps it apart from others."""
+    key = short_id(ask.cache.key, LONGEST_KEY)
+    if key != ask.cache.key:
+        losses.append(loss_of("renamed", "cache.key", f"it may have {LONGEST_KEY} characters; sent as {key!r}"))
+    return key
 
 
 def meant_tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> list[str]:

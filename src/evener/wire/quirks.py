@@ -29,6 +29,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     max_output: int = 0  # tokens; 0 is unknown
     cut_told: bool = True  # an answer that was cut at the limit says so; else its token count tells
     sampling: Literal["all", "none", "thinking_off"] = "all"
+    both_samplers: bool = True  # a temperature and a top_p in one request
     output_schema: bool = True
     any_output: bool = False  # an output schema may be something else than an object
     json_mode: bool = True
@@ -36,6 +37,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     # Tools.
     tools: bool = True
+    most_tools: int = 0  # the most a request may offer; 0 is unknown
     tool_encoding: Literal["native", "json_schema", "xml", "react"] = "native"  # how tools reach the model
     strict: bool = True
     forced_choice: bool = True
@@ -49,7 +51,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     # Media.
     images: bool = True
+    image_types: tuple[str, ...] = ()  # media types of images; empty for the wire's own
     documents: bool = True
+    uploads: bool = True  # media may lie in the provider's own store
+    upload_beta: str = "files-api-2025-04-14"  # the beta feature that must be named beside them; empty where none must
 
     # Thinking.
     thinking_modes: tuple[str, ...] = ("adaptive", "enabled", "disabled", "between_tools")
@@ -74,6 +79,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     store: bool = True  # the endpoint knows `store`
     sealed: bool = True  # it can hand out encrypted reasoning
     item_ids: bool = True  # it takes back the ids of its own items
+    reasoning_leads: bool = True  # reasoning goes back only before what was made with it
     item_types: bool = False  # a message of the assistant must say that it is one
     schema_field: Literal["text", "response_format"] = "text"  # where the shape of the answer stands
     call_status: bool = True  # it takes back the status of its own calls
@@ -93,6 +99,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     output_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     seed_field: str = "seed"  # empty where there is none
     stops: int = 4  # the most stop sequences; 0 where there are none
+    stop_bytes: int = 0  # the most that a stop sequence may have; 0 is unknown
     top_k: bool = False
     stream_usage: bool = True  # token counts of a stream must be asked for
     cache_style: Literal["breakpoint", "control"] = "breakpoint"  # what a cache mark is: whose field is copied

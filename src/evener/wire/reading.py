@@ -62,8 +62,14 @@ class Fields:
         """An integer field."""
         return self._read(name, int | None, None)  # type: ignore[arg-type]
 
+    def limit(self, name: str) -> int | None:
+        """A number of tokens; what is none, as 0, stays where it is: only its wire knows what it means."""
+        return None if bytes(self.peek_raw(name)).startswith((b"0", b"-")) else self.whole(name)
+
     def number(self, name: str) -> float | None:
-        """A number field, integers kept as such."""
+        """A number field, integers kept as such. One below 0 means nothing to anyone but its wire, and stays where it is."""
+        if bytes(self.peek_raw(name)).startswith(b"-"):
+            return None
         found: float | None = self._read(name, int | float | None, None)  # type: ignore[arg-type]
         return found
 

@@ -112,9 +112,18 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     else:
         own = [_own_tool(one, ask.target, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
+        _refuse_many(len(tools) - tools.count(b""), ask.target, quirks)
     parts = tuple(part(one) for one in system)
     seed = chained(chained(b"evener", b",".join(tools)), b",".join(parts))
     return Frame(tools, parts, tuple(losses), source, ask.target, seed)
+
+
+def _refuse_many(number: int, target: Origin, quirks: Quirks) -> None:
+    if quirks.most_tools and number > quirks.most_tools:
+        raise BadValue(
+            f"{number} tools are offered to {target.model!r}, and {target.provider or 'its provider'} takes at most "
+            f"{quirks.most_tools} in a request. Offer fewer, or let one tool do the work of several."
+        )
 
 
 def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -> ToolSpec | HostedTool | None:

@@ -1,6 +1,6 @@
 """Small operations on JSON Schemas that are already parsed. Pure; they read and make, and never change what they are given."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from evener.wire.text import dict_of
 
@@ -11,8 +11,11 @@ __all__ = [
     "Unfit",
     "as_list",
     "chosen",
+    "is_misformed",
     "is_null",
+    "mended",
     "or_null",
+    "pointed_at",
     "refuse_cycles",
     "united",
 ]
@@ -25,6 +28,22 @@ NOTES = ("description", "title", "default", "examples", "deprecated")
 
 class Unfit(Exception):
     """Why a schema cannot be had in a dialect."""
+
+
+def pointed_at(ref: str, whole: Node) -> Node:
+    """Return the schema that a reference refers to. Refuse one that leads nowhere, or outside."""
+    if not ref.startswith("#"):
+        raise Unfit(f"the reference {ref[:80]!r} leads outside")
+    found: object = whole if ref == "#" or ref.startswith("#/") else None
+    for step in ref[1:].split("/")[1:]:
+        listed = as_list(found)
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = listed[int(name)] if name.isdecimal() and int(name) < len(listed) else dict_of(found).get(name)
+    if found is True:
+        return {}
+    if not isinstance(found, dict):
+        raise Unfit(f"the reference {ref[:80]!r} leads nowhere")
+    return found
 
 
 def refuse_cycles(root: Node) -> None:
@@ -116,3 +135,92 @@ def is_null(schema: object) -> bool:
 def as_list(value: object) -> list[object]:
     """The value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
+
+
+# What the makers of JSON Schema say of the form of a keyword, and older drafts said otherwise.
+
+TYPES = frozenset(("object", "array", "string", "integer", "number", "boolean", "null"))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_type(value: object) -> bool:
+    kinds = value if isinstance(value, list) else [value]
+    return (
+        bool(kinds) and all(isinstance(kind, str) and kind.lower() in TYPES for kind in kinds) and len(set(kinds)) == len(kinds)
+    )
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+FORMS: dict[str, Callable[[object], bool]] = {
+    "type": _is_type,
+    "required": _are_names,
+    "uniqueItems": lambda value: isinstance(value, bool),
+    "multipleOf": lambda value: isinstance(value, int | float) and _is_number(value) and value > 0,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("$ref", "$id", "$schema", "pattern", "format", "title", "description"), _is_text),
+    **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"), _is_table),
+    **dict.fromkeys(("enum", "anyOf", "oneOf", "allOf", "prefixItems"), _is_filled),
+    **dict.fromkeys(("items", "additionalProperties", "unevaluatedProperties", "propertyNames"), _is_schema),
+    **dict.fromkeys(("not", "if", "then", "else", "contains"), _is_schema),
+}
+
+
+def is_misformed(keyword: str, value: object) -> bool:
+    """True if a keyword holds what it cannot mean anything with. A keyword that is not known may hold anything."""
+    form = FORMS.get(keyword)
+    return form is not None and not form(value)
+
+
+def mended(node: Node, *, capitals: bool) -> Node:
+    """Return the schema with words of older drafts in those of the newest; the same one if it has none.
+
+    Bounds were flagged as exclusive, a list of schemas stood for the places of a list, types were written in capitals:
+    with `capitals` those stay.
+    """
+    made = dict(node)
+    for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(made.get(flag), bool) and (not made.pop(flag) or _is_number(made.get(bound))):
+            made |= {flag: made.pop(bound)} if node[flag] else {}
+    if isinstance(made.get("items"), list):
+        made["prefixItems"] = made.pop("items")
+        if "additionalItems" in made:
+            made["items"] = made.pop("additionalItems")
+    made["type"] = made.get("type") if capitals else _lowered(made.get("type"))
+    if isinstance(made.get("required"), list):
+        made["required"] = list(dict.fromkeys(name for name in as_list(made["required"]) if isinstance(name, str)))
+    if made["type"] is None:
+        del made["type"]
+    return node if made == node else made
+
+
+def _lowered(kind: object) -> object:
+    if isinstance(kind, list):
+        return list(dict.fromkeys(_lowered(one) for one in kind if isinstance(one, str)))
+    return kind.lower() if isinstance(kind, str) else kind

@@ -1,13 +1,17 @@
 """One canonical JSON Schema in the dialect that a wire takes. Pure; linear, bounded, and it never raises on odd schemas.
 
-A schema that already fits passes through byte for byte. Whatever a rewriting weakens or changes is a Loss; a schema that
-cannot be brought into the dialect is refused, with the reason. The rewritings, in the order they are made:
+A schema that already fits passes through byte for byte. Whatever a rewriting weakens or changes is a Loss. What cannot be had
+in a dialect that somebody enforces refuses the whole schema, with the reason; elsewhere it is said in the description. The
+rewritings, in the order they are made:
 
+    words of older drafts      become those of the newest
     $ref                       inlined where the dialect allows none, or none beside other keywords
     allOf                      merged into its schema where nothing contradicts
     oneOf                      becomes anyOf
     const                      becomes an enum of one
     exclusive bounds           become inclusive ones, on integers
+    places of a list           become one schema for all of them, where a list has no places
+    true and false             become objects, where a schema must be one
     null among types           becomes the flag `nullable`, where null is no type
     open objects               are closed; one that is meant to take any property is refused, and so is a value of any type
     optional properties        become required, and null stands for absent
@@ -27,8 +31,11 @@ from evener.wire.schema_nodes import (
     Unfit,
     as_list,
     chosen,
+    is_misformed,
     is_null,
+    mended,
     or_null,
+    pointed_at,
     refuse_cycles,
     united,
 )
@@ -98,16 +105,19 @@ class _Fitter:
             root = self._inlined(root)
         if self.dialect.object_root and (root.get("type") != "object" or "anyOf" in root or "oneOf" in root):
             raise Unfit("its root must be one object")
-        return self._node(root, 0)
+        fitted = self._node(root, 0)
+        if self.dialect.root_properties and fitted.get("type") == "object" and "properties" not in fitted:
+            self.changed = True
+            fitted["properties"] = {}
+        return fitted
 
     def _node(self, node: Node, depth: int) -> Node:
         self.nodes += 1
         if depth > MOST_DEPTH or self.nodes > MOST_NODES:
             raise Unfit("it is too deep or too large")
-        if "$ref" in node:
-            self._target(node)
-            if self.dialect.refs != "any" and not self._may_stay(node):
-                return self._bare(node) if node["$ref"] in self.within else self._through(node, depth)
+        node = self._with_legal_words(node)
+        if "$ref" in node and self.dialect.refs != "any" and not self._may_stay(node):
+            return self._bare(node) if node["$ref"] in self.within else self._through(node, depth)
         for rewrite in self.REWRITES:
             node = rewrite(self, node)
         node = self._children(node, depth)
@@ -131,32 +141,67 @@ class _Fitter:
 
     def _bare(self, node: Node) -> Node:
         """A reference within itself: it can only stay if nothing but notes stands beside it."""
-        if self.dialect.refs == "none" or not set(node) <= {"$ref", *NOTES}:
+        if self.dialect.strict and (self.dialect.refs == "none" or not set(node) <= {"$ref", *NOTES}):
             raise Unfit(f"{node['$ref']} refers to itself")
         self.changed = True
-        self.note("notes beside a recursive reference were dropped")
+        if self.dialect.refs == "none":
+            return self._told({name: value for name, value in node.items() if name in ("$ref", *NOTES)}, ["$ref"])
+        self.note("what stands beside a recursive reference was dropped")
         return {"$ref": node["$ref"]}
 
     def _inlined(self, node: Node) -> Node:
         self.changed = True
         beside = {name: value for name, value in node.items() if name != "$ref"}
-        return united(self._target(node), beside)
+        return self._united(self._target(node), beside)
+
+    def _united(self, base: Node, more: Node) -> Node:
+        """Two schemas as one; what contradicts is said in the description where nobody enforces it."""
+        try:
+            return united(base, more)
+        except Unfit:
+            if self.dialect.strict:
+                raise
+        return self._told({**base, **more, "allOf": [base, more]}, ["allOf"])
 
     def _target(self, node: Node) -> Node:
         """What a reference refers to."""
-        ref = node["$ref"]
-        if not isinstance(ref, str) or not ref.startswith("#"):
-            raise Unfit(f"the reference {str(ref)[:80]!r} leads outside")
-        found: object = self.whole
-        for step in ref[1:].split("/")[1:]:
-            found = dict_of(found).get(step.replace("~1", "/").replace("~0", "~"))
-        if not isinstance(found, dict):
-            raise Unfit(f"the reference {ref[:80]!r} leads nowhere")
+        found = pointed_at(str(node["$ref"]), self.whole)
         if found is self.whole:
             return {name: value for name, value in found.items() if name not in DEFINITIONS}
         return found
 
     # The rewritings of one schema.
+
+    def _with_legal_words(self, node: Node) -> Node:
+        """Keywords of a form that they can have, and references that lead somewhere."""
+        made = mended(node, capitals=self.dialect.nullable)
+        self.changed = self.changed or made is not node
+        wrong = [name for name, value in made.items() if is_misformed(name, value)]
+        if "$ref" in made and "$ref" not in wrong:
+            try:
+                self._target(made)
+            except Unfit:
+                if self.dialect.strict:
+                    raise
+                wrong.append("$ref")
+        return self._told(made, wrong) if wrong else made
+
+    def _with_plain_lists(self, node: Node) -> Node:
+        """Lists as the dialect has them: whether they have places, whether true and false are schemas, what must be said."""
+        places, rest = as_list(node.get("prefixItems")), node.get("items")
+        if places and not self.dialect.takes("prefixItems"):
+            node = self._told(node, ["prefixItems"])
+            choices = [*places, *([rest] if isinstance(rest, dict) else ())]
+            same = all(choice == choices[0] for choice in choices)
+            node["items"] = choices[0] if same else {"anyOf": choices}
+        if isinstance(rest, bool) and (places or not self.dialect.booleans):
+            self.changed = True
+            node = {**node, "items": node["items"] if isinstance(node["items"], dict) else {}}
+            node |= {} if rest else {"maxItems": len(places)}
+        if self.dialect.listed and "array" in (node.get("type"), *as_list(node.get("type"))) and "items" not in node:
+            self.changed = True
+            node = {**node, "items": {}}
+        return node
 
     def _without_noise(self, node: Node) -> Node:
         noise = [name for name in (*NOISE, *DEFINITIONS) if name in node and not self.dialect.takes(name)]
@@ -179,7 +224,7 @@ class _Fitter:
         whole = {name: value for name, value in node.items() if name != "allOf"}
         for part in as_list(node["allOf"]):
             part = self._inlined(part) if isinstance(part, dict) and "$ref" in part else part
-            whole = united(whole, dict_of(part))
+            whole = self._united(whole, dict_of(part))
         return whole
 
     def _without_one_of(self, node: Node) -> Node:
@@ -257,6 +302,7 @@ class _Fitter:
         _without_all_of,
         _without_one_of,
         _without_const,
+        _with_plain_lists,
         _with_plain_bounds,
         _with_flagged_null,
         _with_known_words,
@@ -301,7 +347,12 @@ class _Fitter:
             return fitted
         if self.dialect.strict:
             raise Unfit("a value of any type cannot be enforced")
-        return child
+        if isinstance(child, bool) and self.dialect.booleans:
+            return child
+        self.changed = True
+        if child is True:
+            return {}
+        return self._node({"not": {}}, depth + 1) if child is False else {"description": f"({dumps(child).decode()})"}
 
     def _closed(self, node: Node) -> Node:
         kinds = as_list(node.get("type")) or [node.get("type")]

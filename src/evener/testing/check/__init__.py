@@ -37,6 +37,7 @@ def check_request(
     betas: Collection[str] | None = None,
     dialect: str = "",
     model: str = "",
+    bound: Mapping[str, str] | None = None,
 ) -> list[Violation]:
     """Every reason why the API behind `wire` would answer this body with a 400; empty when it would take it.
 
@@ -44,8 +45,8 @@ def check_request(
     header, `betas` the names in its beta header (`None`: not known), and `issued` maps each signature or encrypted
     content to the exact text it came with, so that an altered one is found. `dialect` is who serves the wire (see
     `DIALECTS`; empty: whoever the model's name suggests) and adds what that server refuses. `model` is the model where the
-    body does not name it, as on Gemini. No JSON value makes this raise; a wire that is not in `CHECKS`, or a dialect that
-    the wire does not have, is a ValueError.
+    body does not name it, as on Gemini. `bound` maps the id of each item to that of the reasoning it was made with.
+    No JSON value makes this raise; a wire that is not in `CHECKS`, or a dialect that the wire does not have, is a ValueError.
     """
     check = CHECKS.get(wire)
     if check is None:
@@ -61,7 +62,7 @@ def check_request(
             return [Violation("", "json", f"The request body is not valid JSON: {error}")]
     if not isinstance(parsed, dict):
         return [Violation("", "type", "The request body should be a JSON object.")]
-    scope = Scope(api_version=api_version, issued=issued, betas=betas, dialect=dialect, model=model)
+    scope = Scope(api_version=api_version, issued=issued, betas=betas, dialect=dialect, model=model, bound=bound)
     return list(check(fields(parsed), scope))
 
 

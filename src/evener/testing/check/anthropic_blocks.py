@@ -238,7 +238,17 @@ def _check_tool_result(path: str, block: Mapping[str, object], scope: Scope) -> 
     if isinstance(content, list) and not content:
         message = "content should be a string or hold at least one block"
         yield Violation(join(path, "content"), "tool_result.empty", message)
+    if block.get("is_error") is True:
+        yield from _check_error(join(path, "content"), content)
     yield from _check_nested(join(path, "content"), content, _IN_TOOL_RESULT, scope)
+
+
+def _check_error(path: str, content: object) -> Iterator[Violation]:
+    """The API's words from the field: an error must say something, and only in words."""
+    if content in (None, "", []):
+        yield Violation(path, "tool_result.error_empty", "content cannot be empty if `is_error` is true")
+    if any(fields(part).get("type") != "text" for part in items(content)):
+        yield Violation(path, "tool_result.error_media", "all content must be type `text` if `is_error` is true")
 
 
 def _check_thinking(path: str, block: Mapping[str, object], scope: Scope) -> Iterator[Violation]:

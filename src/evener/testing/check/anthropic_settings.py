@@ -109,6 +109,9 @@ def _check_sampling(body: Mapping[str, object], row: ClaudeRow, scope: Scope) ->
         elif thinking == "enabled" and not _thinking_allows(name, value):
             yield Violation(name, "sampling.thinking", f"{name} may not be changed when thinking is enabled")
         yield from _check_range(name, value)
+    if not row.both_samplers and body.get("temperature") is not None and body.get("top_p") is not None:
+        message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        yield Violation("top_p", "sampling.pair", message)
 
 
 def _thinking_allows(name: str, value: object) -> bool:

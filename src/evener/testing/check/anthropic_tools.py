@@ -6,7 +6,7 @@ Never looks at the messages, except through the names that tool references use.
 import re
 from collections.abc import Iterator, Mapping
 
-from evener.testing.check.json_schema import ANTHROPIC, check_subset
+from evener.testing.check.json_schema import ANTHROPIC, ANTHROPIC_FORM, check_arguments, check_subset
 from evener.testing.check.models import ClaudeRow
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import BOOL, LIST, OBJECT, STR, Shape, check_shape, fields, items, join, shown, text
@@ -15,7 +15,6 @@ from evener.testing.check.violation import Violation
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _TOOLSET_BETAS = frozenset(("mcp-client-2025-11-20", "mcp-client-2026-09-15"))
-_UNIONS = ("oneOf", "allOf", "anyOf")
 
 _CUSTOM = Shape(
     {"name": STR, "input_schema": OBJECT},
@@ -103,12 +102,8 @@ def _check_custom(path: str, value: object) -> Iterator[Violation]:
 
 
 def _check_input_schema(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
-    """What every input schema must be, strict or not; the union and key rules are the API's words from the field."""
-    if schema.get("type") != "object":
-        yield Violation(join(path, "type"), "tool.schema_type", "Input should be 'object'")
-    if any(keyword in schema for keyword in _UNIONS):
-        message = "input_schema does not support oneOf, allOf, or anyOf at the top level"
-        yield Violation(path, "tool.schema_union", message)
+    """What every input schema must be, strict or not; the key rule is the API's words from the field."""
+    yield from check_arguments(path, schema, ANTHROPIC_FORM)
     for key in fields(schema.get("properties")):
         if not _KEY.fullmatch(str(key)):
             message = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"

@@ -181,10 +181,14 @@ def _unanswered(paths: Iterable[str]) -> Iterator[Violation]:
 
 
 def _check_prefill(turns: Sequence[Turn], row: ClaudeRow) -> Iterator[Violation]:
-    """Section 0: 4.6 and later refuse a prefill."""
+    """Section 0: 4.6 and later refuse a prefill; section 3: on others it may not end in white space."""
     if is_prefill(turns) and not row.prefill:
         message = "This model does not support assistant message prefill; the conversation must end with a user message."
         yield Violation(turns[-1].path, "prefill", message)
+    last = turns[-1].blocks[-1] if is_prefill(turns) and turns[-1].blocks else None
+    if last is not None and last.kind == "text" and text(last.block.get("text"))[-1:].isspace():
+        message = "messages: final assistant content cannot end with trailing whitespace"
+        yield Violation(last.path, "prefill.whitespace", message)
 
 
 def _check_whitespace(turns: Sequence[Turn]) -> Iterator[Violation]:

@@ -1,10 +1,11 @@
-"""The subsets of JSON Schema that strict tools and output formats accept. Walks with a stack, never by recursion.
+"""The forms of JSON Schema that tools and output formats take. Walks with a stack, never by recursion.
 
-Each provider's subset is a `Dialect` record; another wire adds a record, not code. Values under `enum`, `const` and
-`default` are data, not schemas, and are never walked. Unknown keywords pass: only what a sheet names is reported.
+Each provider's strict subset is a `Dialect` record, and what it demands of every tool a `Form`; another wire adds a record.
+Values under `enum`, `const` and `default` are data, not schemas, and are never walked. Unknown
+keywords pass: only what a sheet names is reported.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -159,3 +160,112 @@ def _has_cycle(edges: Mapping[str, list[str]]) -> bool:
             if not waiting[user]:
                 ready.append(user)
     return done < len(edges)
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """What one provider demands of the schema of every tool, strict or not.
+
+    `root` are the keywords that may not stand at its root. `properties`: the root must list some. `items`: each list must say
+    what it holds.
+    """
+
+    root: frozenset[str] = frozenset(("oneOf", "anyOf", "allOf"))
+    properties: bool = False
+    items: bool = False
+
+
+# The provider's words from the field: "input_schema does not support oneOf, allOf, or anyOf at the top level", "JSON schema is
+# invalid. It must match JSON Schema draft 2020-12". A root without properties is recorded as accepted.
+ANTHROPIC_FORM = Form()
+
+# The provider's words from the field: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the
+# top level", "object schema missing properties", "array schema missing items".
+OPENAI_FORM = Form(root=frozenset(("oneOf", "anyOf", "allOf", "enum", "not")), properties=True, items=True)
+
+# Imitators hand the schema to a grammar or to a model of another maker: an object with a name for each argument is safe.
+CLONE_FORM = Form(root=OPENAI_FORM.root)
+
+# Google reads JSON Schema into its own Schema message.
+GEMINI_FORM = Form()
+
+_TYPES = frozenset(("object", "array", "string", "integer", "number", "boolean", "null"))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_schema(value: object) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value) and len(set(value)) == len(value)
+
+
+def _are_schemas(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_schema, value))
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_schema, value.values()))
+
+
+def _is_type(value: object) -> bool:
+    return (isinstance(value, str) and value.lower() in _TYPES) or (_are_names(value) and _TYPES.issuperset(items(value)))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+# What draft 2020-12 says of each keyword's own form. Keywords that it does not know may hold anything.
+_WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
+    "type": _is_type,
+    "required": _are_names,
+    "enum": lambda value: isinstance(value, list),
+    "multipleOf": lambda value: isinstance(value, int | float) and is_number(value) and value > 0,
+    "uniqueItems": lambda value: isinstance(value, bool),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("$ref", "$id", "$schema", "pattern", "format", "title", "description"), _is_text),
+    **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"), _is_table),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _are_schemas),
+    **dict.fromkeys((*_SINGLES, "unevaluatedProperties"), _is_schema),
+}
+
+
+def check_arguments(path: str, schema: Mapping[str, object], form: Form) -> Iterator[Violation]:
+    """Reports what is wrong with the schema of a tool's arguments, whether it is strict or not."""
+    if text(schema.get("type")).lower() != "object":
+        message = "Invalid schema for a tool: schema must be a JSON Schema of 'type: \"object\"'."
+        yield Violation(join(path, "type"), "tool.schema_type", message)
+    for keyword in sorted(form.root & schema.keys()):
+        yield Violation(join(path, keyword), "tool.schema_union", f"A tool's schema may not have '{keyword}' at the top level.")
+    if form.properties and not isinstance(schema.get("properties"), dict):
+        yield Violation(path, "schema.properties", "In context=(), object schema missing properties.")
+    for node_path, node in _walk(path, schema):
+        for keyword in sorted(_WELL_FORMED.keys() & node.keys()):
+            if not _WELL_FORMED[keyword](node[keyword]):
+                message = "JSON schema is invalid. It must match JSON Schema draft 2020-12."
+                yield Violation(join(node_path, keyword), "schema.malformed", message)
+        if form.items and "array" in (node.get("type"), *items(node.get("type"))) and "items" not in node:
+            yield Violation(node_path, "schema.no_items", "array schema missing items.")
+    yield from _check_targets(path, schema)
+
+
+def _check_targets(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
+    """References must lead somewhere within the schema."""
+    for node_path, node in _walk(path, schema):
+        ref = text(node.get("$ref"))
+        if ref and not _leads(ref, schema):
+            yield Violation(join(node_path, "$ref"), "schema.target", f"The reference {shown(ref)} cannot be resolved.")
+
+
+def _leads(ref: str, schema: Mapping[str, object]) -> bool:
+    here: object = schema
+    for step in ref.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        listed = items(here)
+        here = listed[int(name)] if listed and name.isdecimal() and int(name) < len(listed) else fields(here).get(name)
+    return ref.startswith("#") and _is_schema(here)

@@ -23,6 +23,7 @@ class ClaudeRow(msgspec.Struct, frozen=True, kw_only=True):
     mid_system: bool = True
     prefill: bool = True
     sampling: bool = True
+    both_samplers: bool = True
 
 
 _ADAPTIVE = frozenset(("adaptive",))
@@ -30,6 +31,7 @@ _SWITCHABLE = frozenset(("adaptive", "disabled"))
 _BUDGET = frozenset(("enabled", "disabled"))
 
 # anthropic-messages section 0 (prefill, sampling), 3 (mid-conversation system), 5 (forced choice), 7 (thinking, effort).
+# `both_samplers`: models from Opus 4.1 on take temperature or top_p, in the provider's migration notes and error text.
 # The effort set of 4.6 is the one a recorded 400 lists; xhigh is recorded as accepted on Opus 4.8.
 CLAUDE = (
     ClaudeRow(pattern=r"(fable|mythos) 5\.\d+", thinking=_ADAPTIVE, forced_choice=False, prefill=False, sampling=False),
@@ -51,8 +53,22 @@ CLAUDE = (
         efforts=frozenset(("low", "medium", "high", "max")),
         mid_system=False,
         prefill=False,
+        both_samplers=False,
     ),
-    ClaudeRow(pattern=r"opus 4\.5", thinking=_BUDGET, efforts=frozenset(("low", "medium", "high")), mid_system=False),
+    ClaudeRow(
+        pattern=r"opus 4\.5",
+        thinking=_BUDGET,
+        efforts=frozenset(("low", "medium", "high")),
+        mid_system=False,
+        both_samplers=False,
+    ),
+    ClaudeRow(
+        pattern=r"(opus 4\.1|(sonnet|haiku) 4\.5)",
+        thinking=_BUDGET,
+        efforts=frozenset(),
+        mid_system=False,
+        both_samplers=False,
+    ),
     ClaudeRow(pattern=r"(opus|sonnet|haiku) (3\.\d|4\.[0-5])", thinking=_BUDGET, efforts=frozenset(), mid_system=False),
 )
 _ANY_CLAUDE = ClaudeRow(pattern="")

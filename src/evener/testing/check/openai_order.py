@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evener.testing.check.models import ServerRow
 from evener.testing.check.openai_items import item_type
+from evener.testing.check.scope import Scope
 from evener.testing.check.shape import fields, items, join, shown, text
 from evener.testing.check.violation import Violation
 
@@ -27,12 +28,13 @@ _PRODUCED = _CALLS | {
 Item = Mapping[str, object]
 
 
-def check_order(body: Mapping[str, object], row: ServerRow) -> Iterator[Violation]:
+def check_order(body: Mapping[str, object], row: ServerRow, scope: Scope) -> Iterator[Violation]:
     """Reports items that lack their partner, stand in the wrong place, or appear twice."""
     listed = [fields(value) for value in items(body.get("input"))]
     yield from _check_duplicates(listed)
     if not _has_remote_history(body, listed):
         yield from _check_pairs(listed)
+        yield from _check_bound(listed, scope.bound or {})
     if row.reasoning_followed:
         stored = body.get("store") is not False
         yield from _check_reasoning(listed, needs_id=row.item_ids and stored)
@@ -91,6 +93,17 @@ def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Viol
             name = shown(text(item.get("id")))
             message = f"Item {name} of type 'reasoning' was provided without its required following item."
             yield Violation(f"input[{index}]", "reasoning.following", message)
+
+
+def _check_bound(listed: Sequence[Item], bound: Mapping[str, str]) -> Iterator[Violation]:
+    """Section 7: an item that goes back under its id needs the reasoning that it was made with."""
+    held = {text(item.get("id")) for item in listed}
+    for index, item in enumerate(listed):
+        name = text(item.get("id"))
+        needed = bound.get(name, "")
+        if needed and needed not in held:
+            said = f"Item {shown(name)} of type '{item_type(item)}' was provided without its required 'reasoning' item: "
+            yield Violation(f"input[{index}]", "reasoning.required", f"{said}{shown(needed)}.")
 
 
 def _follows(after: Item) -> bool:

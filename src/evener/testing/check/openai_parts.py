@@ -11,6 +11,7 @@ from evener.testing.check.models import ServerRow
 from evener.testing.check.shape import LIST, OBJECT, STR, Shape, check_shape, fields, items, join, one_of, shown, text
 from evener.testing.check.violation import Violation
 
+MAX_CACHE_KEY = 64  # section 11
 _BREAKPOINT = {"prompt_cache_breakpoint": OBJECT}
 _INPUT: Mapping[str, Shape] = {
     "input_text": Shape({"type": STR, "text": STR}, _BREAKPOINT),
@@ -51,6 +52,9 @@ _CARRIERS: Mapping[str, tuple[str, ...]] = {
     "input_file": ("file_data", "file_url", "file_id"),
 }
 
+# The provider's words from the field: "Please make sure your image has of one the following formats: ['png', 'jpeg', 'gif',
+# 'webp']".
+IMAGE_URL = re.compile(r"https?://|data:image/(png|jpeg|gif|webp);base64,", re.ASCII)
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(;[^,;]*)*;base64,", re.ASCII)
 # Recorded: audio is refused both as data and by URL. Video is not recorded; the provider's list of file types has neither.
 _REFUSED_MEDIA = ("audio/", "video/")
@@ -74,6 +78,8 @@ def check_parts(path: str, content: object, speaker: str, row: ServerRow) -> Ite
             yield from check_shape(at, part, shape if row.known_fields_only else loosened(shape))
             yield from _check_carrier(at, part)
             yield from _check_file(at, part)
+            if row.known_fields_only:
+                yield from _check_image(at, part)
 
 
 def loosened(shape: Shape) -> Shape:
@@ -85,6 +91,14 @@ def _check_carrier(path: str, part: Mapping[str, object]) -> Iterator[Violation]
     carriers = _CARRIERS.get(text(part.get("type")), ())
     if carriers and all(part.get(name) is None for name in carriers):
         yield Violation(path, "content.source", f"Missing required parameter: one of {', '.join(carriers)}.")
+
+
+def _check_image(path: str, part: Mapping[str, object]) -> Iterator[Violation]:
+    """An image is data of one of four types, or lies behind an address."""
+    url = part.get("image_url") if part.get("type") == "input_image" else None
+    if isinstance(url, str) and not IMAGE_URL.match(url):
+        message = "Expected a valid URL, or a base64-encoded data URL of a PNG, JPEG, GIF or WebP image."
+        yield Violation(join(path, "image_url"), "image.media", message)
 
 
 def _check_file(path: str, part: Mapping[str, object]) -> Iterator[Violation]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from evener.testing.check.models import OPENAI_EFFORTS, ReasoningRow, ServerRow, reasoning, server
 from evener.testing.check.openai_items import check_items
 from evener.testing.check.openai_order import check_order
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.openai_parts import MAX_CACHE_KEY, loosened
 from evener.testing.check.openai_tools import check_choice, check_format, check_tools
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import (
@@ -110,7 +110,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     yield from check_shape("", body, _BODY if row.known_fields_only else loosened(_BODY))
     yield from _check_presence(body)
     yield from check_items(body.get("input"), row, scope)
-    yield from check_order(body, row)
+    yield from check_order(body, row, scope)
     yield from check_tools(body, row)
     yield from check_choice(body)
     yield from _check_text(body, row)
@@ -119,6 +119,9 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     yield from _check_ranges(body)
     yield from _check_include(body.get("include"))
     yield from _check_metadata(body.get("metadata"))
+    if row.known_fields_only and len(text(body.get("prompt_cache_key"))) > MAX_CACHE_KEY:
+        message = f"Invalid 'prompt_cache_key': string too long. Expected at most {MAX_CACHE_KEY} characters."
+        yield Violation("prompt_cache_key", "cache_key.length", message)
 
 
 def _check_presence(body: Mapping[str, object]) -> Iterator[Violation]:

@@ -4,7 +4,7 @@ except to learn which tools were added there."""
 import re
 from collections.abc import Iterator, Mapping
 
-from evener.testing.check.json_schema import OPENAI, check_subset
+from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ServerRow
 from evener.testing.check.openai_items import item_type
 from evener.testing.check.openai_parts import loosened
@@ -83,7 +83,7 @@ def _check_list(path: str, tools: object, row: ServerRow) -> Iterator[Violation]
         elif shape is None:
             yield Violation(join(at, "type"), "tool.type", f"Invalid value: {shown(kind)} is no tool type.")
         else:
-            yield from _check_tool(at, tool, shape if row.known_fields_only else loosened(shape))
+            yield from _check_tool(at, tool, shape, row)
         name = text(tool.get("name"))
         if name and name in seen:
             yield Violation(join(at, "name"), "tool.duplicate", f"Duplicate tool name {shown(name)}.")
@@ -96,22 +96,21 @@ def _check_members(path: str, tools: object, row: ServerRow) -> Iterator[Violati
     for index, value in enumerate(items(tools)):
         tool = fields(value)
         if tool.get("type") == "function":
-            yield from _check_tool(f"{path}[{index}]", tool, _FUNCTION if row.known_fields_only else loosened(_FUNCTION))
+            yield from _check_tool(f"{path}[{index}]", tool, _FUNCTION, row)
 
 
-def _check_tool(path: str, tool: Mapping[str, object], shape: Shape) -> Iterator[Violation]:
-    yield from check_shape(path, tool, shape)
+def _check_tool(path: str, tool: Mapping[str, object], shape: Shape, row: ServerRow) -> Iterator[Violation]:
+    yield from check_shape(path, tool, shape if row.known_fields_only else loosened(shape))
     name, parameters = tool.get("name"), tool.get("parameters")
     if isinstance(name, str) and not _NAME.fullmatch(name):
         message = "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$' with 1 to 128 characters."
         yield Violation(join(path, "name"), "tool.name", message)
     if tool.get("type") != "function" or not isinstance(parameters, dict):
         return
+    at, form = join(path, "parameters"), OPENAI_FORM if row.known_fields_only else CLONE_FORM
+    yield from check_arguments(at, fields(parameters), form)
     if tool.get("strict") is True:
-        yield from check_subset(join(path, "parameters"), parameters, OPENAI)
-    elif fields(parameters).get("type") not in (None, "object"):
-        message = "Invalid schema for function: schema must be a JSON Schema of 'type: \"object\"'."
-        yield Violation(join(path, "parameters"), "tool.schema_type", message)
+        yield from check_subset(at, parameters, OPENAI)
 
 
 _CHOICES: Mapping[str, Shape] = {

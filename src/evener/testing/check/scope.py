@@ -10,7 +10,8 @@ class Scope(msgspec.Struct, frozen=True):
 
     `api_version` and `betas` are request headers: an empty version and `None` betas mean "not known", so rules that hang
     on them do not fire. `issued` maps each signature (or encrypted content) to the text it was issued with. `dialect`
-    names who serves a wire that several providers speak, `model` the model where it stands in the address.
+    names who serves a wire that several providers speak, `model` the model where it stands in the address. `bound` maps the id
+    of an item to the id of the reasoning that it was made with.
     """
 
     api_version: str = ""
@@ -18,3 +19,4 @@ class Scope(msgspec.Struct, frozen=True):
     betas: Collection[str] | None = None
     dialect: str = ""
     model: str = ""
+    bound: Mapping[str, str] | None = None

@@ -40,6 +40,7 @@ class ResponsesWire:
         self._settings = settings
         self._mint = Mint(settings.seed)
         self._issued = dict(settings.issued)
+        self._bound: dict[str, str] = {}  # which reasoning each item was made with
         self._replies: dict[str, Json] = {}
         self._chains: dict[str, list[object]] = {}
         self._conversations: dict[str, list[object]] = {}
@@ -77,7 +78,7 @@ class ResponsesWire:
         return Route(text(body.get("model")), body.get("stream") is True)
 
     def judge(self, received: Received, route: Route) -> Refused | None:
-        found = check_request("openai_responses", received.body, issued=self._issued)
+        found = check_request("openai_responses", received.body, issued=self._issued, bound=self._bound)
         if found:
             return refused(found)
         if self._settings.models and route.model not in self._settings.models:
@@ -87,7 +88,7 @@ class ResponsesWire:
             whole_body = self._unfolded(received.json)
         except _Missing as missing:
             return missing.refused
-        found = check_request("openai_responses", whole_body, issued=self._issued)
+        found = check_request("openai_responses", whole_body, issued=self._issued, bound=self._bound)
         return refused(found) if found else None
 
     def say(self, received: Received, route: Route, turn: Turn) -> Answer:
@@ -110,9 +111,13 @@ class ResponsesWire:
         return streamed(events(turn, reply, output), ending=1, headers=headers)
 
     def _issue(self, output: Sequence[Json]) -> None:
+        reasoning = ""
         for item in output:
             if item.get("type") == "reasoning":
                 self._issued[text(item.get("encrypted_content"))] = ""
+                reasoning = text(item.get("id"))
+            elif reasoning:
+                self._bound[text(item.get("id"))] = reasoning
 
     def _remember(self, body: Mapping[str, object], reply: Json, output: Sequence[Json]) -> None:
         self._issue(output)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import (
     Block,
@@ -13,6 +15,7 @@ from evener.transcript.blocks import (
     Inline,
     ReasoningBlock,
     Remote,
+    ResultContent,
     Source,
     Stored,
     TextBlock,
@@ -24,17 +27,18 @@ from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
-from evener.wire.media import plain_text
+from evener.wire.media import IMAGES, is_image_taken, is_textual, plain_text, settled
 from evener.wire.names import wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, is_plain, must_fetch, placeholder
+from evener.wire.text import ERROR, OPERATOR, UNREADABLE, as_object, dumps, fields, is_plain, must_fetch, placeholder
 
 __all__ = ["WIRE", "render"]
 
 WIRE = "anthropic_messages"
-IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")  # sheet 3
 PDF = "application/pdf"
+FILES = frozenset(("files",))
+"""A trait of a fragment: it names files in the provider's store."""
 STARTS = {role: b'{"role":"%s","content":[' % role.encode() for role in ("user", "assistant", "system")}
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
@@ -55,7 +59,7 @@ def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange,
 def _fragment(exchange: Exchange, page: Page, lean: Fragment | None) -> Fragment:
     said, back = exchange.assistant, exchange.back
     if said is not None:
-        _message(page, "assistant", (said,))
+        _message(page, "assistant", (said if back or not page.quirks.prefill else _cleanly_ended(page, said),))
     if (
         len(back) > 1
         and page.quirks.mid_system
@@ -66,6 +70,19 @@ def _fragment(exchange: Exchange, page: Page, lean: Fragment | None) -> Fragment
     elif back:
         _message(page, "user", back)
     return page.fragment(exchange, lean)
+
+
+def _cleanly_ended(page: Page, said: Message) -> Message:
+    """What the assistant began and is to go on with: it may not end in white space (sheet 3)."""
+    blocks = list(said.blocks)
+    while len(blocks) > 1 and type(last := blocks[-1]) is TextBlock and not last.text.strip():
+        blocks.pop()
+    last = blocks[-1]
+    if type(last) is not TextBlock or not last.text[-1:].isspace():
+        return said
+    page.message = said
+    page.lose("repaired", "text", "what is to be gone on with may not end in white space", last, at="text")
+    return replace(said, blocks=(*blocks[:-1], replace(last, text=last.text.rstrip())))
 
 
 def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
@@ -184,6 +201,9 @@ def _result(page: Page, result: ToolResult) -> None:
         if not content:
             page.lose("added", "tool_result.text", "an error without a word is refused", result)
             content = [TextBlock("error")]
+        elif any(type(block) is not TextBlock for block in content):
+            _mixed_error(page, result, content, own)
+            return
     if len(content) == 1 and type(only := content[0]) is TextBlock and is_plain(only):
         own["content"] = only.text
         page.block(own, result.cache, page.comma)
@@ -195,6 +215,20 @@ def _result(page: Page, result: ToolResult) -> None:
             page.block(_plain(page, block, "result"), block.cache, b"," if number else b"")
         page.write(b"]}")
         page.mark(result.cache)
+
+
+def _mixed_error(page: Page, result: ToolResult, content: Sequence[ResultContent], own: dict[str, object]) -> None:
+    """Write an error that is not only words. With the flag, only words are taken; so its text says that it is one."""
+    parts = [(_plain(page, block, "result"), block.cache) for block in content]
+    if any(value["type"] != "text" for value, _ in parts):
+        page.degrade("tool_result.error", f"an error may hold only text; the text begins with {ERROR!r}", result, at="is_error")
+        del own["is_error"]
+        parts.insert(0, ({"type": "text", "text": ERROR.strip()}, ""))
+    page.write(page.comma + dumps(own)[:-1] + b',"content":[')
+    for number, (value, cache) in enumerate(parts):
+        page.block(value, cache, b"," if number else b"")
+    page.write(b"]}")
+    page.mark(result.cache)
 
 
 def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:
@@ -217,8 +251,11 @@ def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlo
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
+    block = settled(page, block)
+    if not page.quirks.images or not is_image_taken(block, page.quirks.image_types or IMAGES):  # sheet 3
+        return None
     source = _source(page, block.source, block.media_type)
-    if not page.quirks.images or source is None or (source["type"] == "base64" and block.media_type not in IMAGES):
+    if source is None:
         return None
     if block.detail:
         page.drop("image.detail", "this wire has none", block, at="detail")
@@ -226,9 +263,10 @@ def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
 
 
 def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
+    block = settled(page, block)
     if not page.quirks.documents or not _is_taken(block.source, block.media_type):
         return None
-    if isinstance(block.source, Inline) and block.media_type.startswith("text/"):
+    if isinstance(block.source, Inline) and is_textual(block.media_type):
         source = _text_source(block.source.data)
     else:
         source = _source(page, block.source, block.media_type)
@@ -239,7 +277,7 @@ def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
 
 def _is_taken(source: Source, media_type: str) -> bool:
     """Whether a document of this type can go: PDF and text, unless it was uploaded; an address may leave it open."""
-    known = media_type == PDF or media_type.startswith("text/")
+    known = media_type == PDF or is_textual(media_type)
     return known or isinstance(source, Uploaded) or (not media_type and isinstance(source, Remote))
 
 
@@ -251,12 +289,15 @@ def _text_source(data: str) -> dict[str, object] | None:
 def _source(page: Page, source: Source, media_type: str) -> dict[str, object] | None:
     match source:
         case Inline(data):
-            whole = len(data) % 4 == 0 and BASE64.fullmatch(data)
+            whole = media_type and len(data) % 4 == 0 and BASE64.fullmatch(data)
             return {"type": "base64", "media_type": media_type, "data": data} if whole else None
         case Remote(url):
             return {"type": "url", "url": url}
         case Uploaded(file_id):
-            return {"type": "file", "file_id": file_id} if source.is_for(page.ask.target) else None
+            if not page.quirks.uploads or not source.is_for(page.ask.target):
+                return None
+            page.traits |= FILES
+            return {"type": "file", "file_id": file_id}
         case Stored():
             raise must_fetch("media")
         case _:

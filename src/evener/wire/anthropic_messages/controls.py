@@ -17,6 +17,8 @@ __all__ = ["choice", "must_lead", "output_format", "output_tokens", "sampling", 
 
 SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
 LEAST_BUDGET = 1024  # sheet 7
+LEAST_ANSWER = 256
+"""Tokens that thinking leaves for the answer: one would be legal, and of no use."""
 CHOICES = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
 
 Body = dict[str, object]
@@ -53,14 +55,15 @@ def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     limit = output_tokens(ask, quirks, [])
-    budget = _wanted_budget(ask)
-    if LEAST_BUDGET <= budget < limit:
+    budget, most = _wanted_budget(ask), limit - LEAST_ANSWER
+    if LEAST_BUDGET <= budget <= most:
         return budget
     if ask.reasoning.budget:
-        losses.append(loss_of("degraded", "reasoning.budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
+        why = f"it must lie from {LEAST_BUDGET} to {most}, so that {LEAST_ANSWER} tokens of {limit} are left for the answer"
+        losses.append(loss_of("degraded", "reasoning.budget", why))
     elif ask.reasoning.effort:
         losses.append(loss_of("degraded", "reasoning.effort", f"an output limit of {limit} leaves less room for thinking"))
-    return max(LEAST_BUDGET, min(budget, limit - 1))
+    return max(LEAST_BUDGET, min(budget, limit - max(LEAST_ANSWER, limit // 4)))
 
 
 def _wanted_budget(ask: Ask) -> int:
@@ -91,7 +94,7 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
         return ""
     mode = _way_to_think(ask, quirks)
     limit = output_tokens(ask, quirks, [])
-    if mode == "enabled" and limit <= LEAST_BUDGET:
+    if mode == "enabled" and limit < LEAST_BUDGET + LEAST_ANSWER:
         losses.append(loss_of("dropped", "reasoning.mode", f"an output limit of {limit} leaves no room for thinking"))
         return ""
     if mode == "adaptive" and wanted.budget:
@@ -183,7 +186,10 @@ def sampling(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> B
         elif thinks and not _beside_thinking(name, value):
             losses.append(loss_of("dropped", f"setting.{name}", "it may not be changed while thinking is on"))
         else:
-            body[name] = value if name == "top_k" else within(name, value, 1, losses)
+            body[name] = within(name, value, float("inf") if name == "top_k" else 1, losses)
+    if not quirks.both_samplers and body.keys() >= {"temperature", "top_p"}:
+        del body["top_p"]
+        losses.append(loss_of("dropped", "setting.top_p", "this model takes it or a temperature, not both"))
     if settings.seed is not None:
         losses.append(loss_of("dropped", "setting.seed", "this wire has none"))
     stops = [text for text in settings.stop if text.strip()]

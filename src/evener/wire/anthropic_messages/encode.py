@@ -5,14 +5,14 @@ from functools import partial
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss, Owner, loss_of
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
-from evener.wire.anthropic_messages.inputs import fit_root
+from evener.wire.anthropic_messages.inputs import fit_names
 from evener.wire.codec import Encoded, Frame
-from evener.wire.dialects import ANTHROPIC_STRICT
-from evener.wire.enforced import enforced
+from evener.wire.dialects import ANTHROPIC_PLAIN, ANTHROPIC_STRICT
+from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Render, extended, joined, started
 from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks
 from evener.wire.page import Page
@@ -42,6 +42,7 @@ PATH = "/v1/messages"
 VERSION = "2023-06-01"
 TTLS = ("5m", "1h")
 BETAS = "anthropic-beta"
+DIALECTS = (ANTHROPIC_PLAIN, ANTHROPIC_STRICT)
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
@@ -74,6 +75,8 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     if marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:  # there was no room for all
         opening = _opening(fixed.heads[bare], fixed.frame, marks)
     path, headers, names = fixed.address
+    if "files" in fold.traits or (fold.open is not None and "files" in fragments[-1].traits):
+        headers = _with_beta(headers, quirks.upload_beta)
     body = joined(opening, messages, b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
@@ -106,6 +109,15 @@ def _addressed(ask: Ask, quirks: Quirks) -> Address:
     return path_of(ask, quirks, PATH), headers, names_of(ask.tools, quirks)
 
 
+def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[str, str], ...]:
+    """The headers, with a beta feature among those that are named."""
+    given = [value for name, value in headers if name.lower() == BETAS]
+    if not beta or any(beta in value for value in given):
+        return headers
+    others = tuple(pair for pair in headers if pair[0].lower() != BETAS)
+    return (*others, (BETAS, ",".join((*given, beta))))
+
+
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
     """A part of the system prompt; empty when it says nothing, which is refused."""
     own = Page(ask, quirks, b"").unsealed(block)
@@ -127,15 +139,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    owner = Owner("tool", tool.name)
-    schema = fit_root(tool.schema, owner, losses)
-    strict = tool.strict
-    if strict and schema is not tool.schema:
-        losses.append(
-            loss_of("dropped", "tool.strict", "this wire does not take the top of its schema as it is", name=tool.name)
-        )
-        strict = None
-    own["input_schema"], strict = enforced(schema, strict, ANTHROPIC_STRICT, quirks, owner, losses)
+    own["input_schema"], strict = declared_schema(tool, DIALECTS, quirks, losses, fit_names)
     if strict is not None:
         own["strict"] = strict
     return dumps(with_tool_extra(own, tool, WIRE, losses))

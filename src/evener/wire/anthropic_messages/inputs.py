@@ -1,7 +1,7 @@
-"""What this wire refuses at the root of a tool's schema, said in words instead: unions, and names of other characters. Pure.
+"""What this wire refuses at the root of a tool's schema, said in words instead: names of other characters. Pure.
 
 Only the root is looked at, as the provider does. Nothing becomes wrong by it: arguments are held against the whole schema
-again before a tool runs, and a structured answer before it is accepted.
+again before a tool runs.
 """
 
 import re
@@ -11,52 +11,40 @@ import msgspec
 from evener.transcript.loss import Loss, Owner, escape_step, loss_of
 from evener.wire.text import dict_of, dumps
 
-__all__ = ["fit_root"]
+__all__ = ["fit_names"]
 
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-UNIONS = ("oneOf", "anyOf", "allOf")
 
 Node = dict[str, object]
 
 
-def fit_root(schema: str, owner: Owner, losses: list[Loss]) -> str:
+def fit_names(schema: str, owner: Owner, losses: list[Loss]) -> str:
     """The schema itself if the wire takes it; else one that is wider, and that describes what it leaves out."""
     try:
         root = msgspec.json.decode(schema, type=dict[str, object])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return schema
     properties = dict_of(root.get("properties"))
     foreign = [name for name in properties if not NAME.fullmatch(name)]
-    unions = [name for name in UNIONS if name in root]
-    if not foreign and not unions:
+    if not foreign:
         return schema
-    said = {name: root[name] for name in unions}
-    if foreign:
-        said |= _left_out(root, properties, foreign)
-        losses += (
-            _described_only(owner, f"{name}: this wire takes no such names; described", f"properties/{escape_step(name)}")
-            for name in foreign
+    losses += (
+        loss_of(
+            "degraded",
+            f"{owner.topic}.schema",
+            f"{name}: this wire takes no such names; described",
+            name=owner.name,
+            at=f"properties/{escape_step(name)}",
         )
-    if unions:
-        losses += (_described_only(owner, f"{name} at the top: only said in the description", name) for name in unions)
-    wider = {name: value for name, value in root.items() if name not in unions}
-    return dumps(_widened(wider, foreign) | {"description": _described(root, said)}).decode()
-
-
-def _described_only(owner: Owner, why: str, at: str) -> Loss:
-    return loss_of("degraded", f"{owner.topic}.schema", why, name=owner.name, at=at)
-
-
-def _left_out(root: Node, properties: Node, foreign: list[str]) -> Node:
-    """The properties that the wire has no names for, and which of them are required."""
+        for name in foreign
+    )
     required = [name for name in _names(root.get("required")) if name in foreign]
-    return {"properties": {name: properties[name] for name in foreign}, **({"required": required} if required else {})}
+    said: Node = {"properties": {name: properties[name] for name in foreign}, **({"required": required} if required else {})}
+    return dumps(_widened(root, foreign) | {"description": _described(root, said)}).decode()
 
 
 def _widened(root: Node, foreign: list[str]) -> Node:
     """The root without these properties, but so that they may be written."""
-    if not foreign:
-        return root
     kept = {name: value for name, value in dict_of(root.get("properties")).items() if name not in foreign}
     required = [name for name in _names(root.get("required")) if name not in foreign]
     return {**root, "properties": kept, "required": required, "additionalProperties": True}

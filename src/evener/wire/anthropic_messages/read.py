@@ -206,7 +206,7 @@ class _Reader:
     def _settings(self) -> Settings:
         body = self.body
         return Settings(
-            max_output_tokens=body.whole("max_tokens"),
+            max_output_tokens=body.limit("max_tokens"),
             temperature=body.number("temperature"),
             top_p=body.number("top_p"),
             top_k=body.whole("top_k"),

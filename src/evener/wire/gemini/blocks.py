@@ -44,7 +44,7 @@ from evener.wire.gemini.parts import (
     part_of,
     shape_of,
 )
-from evener.wire.media import is_base64
+from evener.wire.media import is_base64, is_image_taken, is_textual, settled
 from evener.wire.names import short_id
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
@@ -53,6 +53,7 @@ from evener.wire.text import OPERATOR, as_object, fields, must_fetch, placeholde
 
 __all__ = ["WIRE", "render"]
 
+IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
 MODEL, USER = b'{"role":"model","parts":[', b'{"role":"user","parts":['
 """How a content begins."""
 CIRCULATES = frozenset(("circulated",))
@@ -263,7 +264,7 @@ def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after
         value = _hosted_fields(page, block) if isinstance(block, HostedBlock) else _media(page, block)
         if value is None:
             texts.append(str(_line(page, block)["text"]))
-        elif isinstance(block, HostedBlock) or block.media_type in page.quirks.result_parts:
+        elif isinstance(block, HostedBlock) or _media_type(value) in page.quirks.result_parts:
             media.append(value)
         else:
             page.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)
@@ -276,6 +277,11 @@ def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after
     if call is None or not is_bare(own_fields(call.seal)):
         value = {"id": short_id(result.call_id, page.quirks.id_length), **value}
     return _response_part({**value, "parts": media} if media else value, own)
+
+
+def _media_type(part: Value) -> str:
+    data = part.get("inlineData", part.get("fileData"))
+    return str(data.get("mimeType", "")) if isinstance(data, dict) else ""
 
 
 def _response_part(value: Value, own: Raws) -> Value:
@@ -319,8 +325,13 @@ def _hosted_fields(page: Page, block: HostedBlock) -> Value | None:
 
 def _media(page: Page, block: ImageBlock | DocumentBlock) -> Value | None:
     """An image or a file as a part; None when this endpoint cannot take it."""
-    image = isinstance(block, ImageBlock)
-    if not (page.quirks.images if image else page.quirks.documents):
+    if isinstance(block, ImageBlock):
+        block, image = settled(page, block), True
+        taken = page.quirks.images and is_image_taken(block, page.quirks.image_types or IMAGES)
+    else:
+        block, image = _textual(settled(page, block)), False
+        taken = page.quirks.documents and (not isinstance(block.source, Inline) or _is_taken(block.media_type))
+    if not taken:
         return None
     kind = {"mimeType": block.media_type} if block.media_type else {}
     match block.source:
@@ -341,6 +352,16 @@ def _media(page: Page, block: ImageBlock | DocumentBlock) -> Value | None:
     own = _opened(page, block)
     sealed = fields(own[name]) if name in own else {}
     return part_of(name, {**value, **_labels(page, block, sealed)}, own)
+
+
+def _textual(block: DocumentBlock) -> DocumentBlock:
+    """A text of a type that has a name of its own goes as plain text."""
+    plain = is_textual(block.media_type) and not block.media_type.startswith("text/") and isinstance(block.source, Inline)
+    return replace(block, media_type="text/plain") if plain else block
+
+
+def _is_taken(kind: str) -> bool:
+    return not kind or kind == "application/pdf" or kind.startswith(("text/", "audio/", "video/"))
 
 
 def _labels(page: Page, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:

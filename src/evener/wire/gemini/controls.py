@@ -44,15 +44,18 @@ def _sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if settings.top_p is not None:
         body["topP"] = within("top_p", settings.top_p, 1, losses)
     if settings.top_k is not None:
-        body["topK"] = settings.top_k
+        body["topK"] = within("top_k", settings.top_k, float("inf"), losses)
     if body and quirks.sampling == "none":
         losses += (loss_of("dropped", f"setting.{name}", "this model does not heed it") for name in body)
         body = {}
     if settings.seed is not None:
         body["seed"] = settings.seed
-    if settings.stop:
-        body["stopSequences"] = settings.stop[:MOST_STOPS]
-    if len(settings.stop) > MOST_STOPS:
+    stops = [text for text in settings.stop if text]
+    if len(stops) < len(settings.stop):
+        losses.append(loss_of("dropped", "setting.stop", "an empty stop sequence is rejected"))
+    if stops:
+        body["stopSequences"] = stops[:MOST_STOPS]
+    if len(stops) > MOST_STOPS:
         losses.append(loss_of("dropped", "setting.stop", f"this wire takes {MOST_STOPS} sequences; the rest was left out"))
     return body
 

@@ -127,6 +127,11 @@ def _put(holder: Fields, name: str, own: Fields) -> None:
         holder.put(name, own.rest_text())
 
 
+def _limit(own: Fields, name: str) -> int | None:
+    """A number of tokens; what is none, as 0, stays where it is."""
+    return None if bytes(own.peek_raw(name)).strip(b'"').startswith((b"0", b"-")) else _whole(own, name)
+
+
 def _whole(own: Fields, name: str) -> int | None:
     """A whole number; also one that is written with a point. Anything else stays where it is."""
     try:
@@ -141,7 +146,7 @@ def _whole(own: Fields, name: str) -> int | None:
 
 def _settings(config: Fields) -> Settings:
     return Settings(
-        max_output_tokens=_whole(config, "maxOutputTokens"),
+        max_output_tokens=_limit(config, "maxOutputTokens"),
         temperature=config.number("temperature"),
         top_p=config.number("topP"),
         top_k=_whole(config, "topK"),

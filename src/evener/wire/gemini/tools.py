@@ -6,6 +6,7 @@ import msgspec
 
 from evener.transcript.ask import HostedTool, ToolSpec
 from evener.transcript.loss import Loss, Owner, loss_of
+from evener.wire.argument_schemas import canonical
 from evener.wire.dialects import GEMINI_JSON, GEMINI_SUBSET
 from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, as_list, camel_fields
@@ -37,10 +38,13 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
         return hosted_tool(tool, WIRE, quirks, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
-    if tool.schema != NO_ARGUMENTS and not whole.keys() & {*FIELDS}:  # a function without arguments needs none (sheet 4)
-        schema, told = fitted(tool.schema, quirks, Owner("tool", tool.name))
-        losses += told
-        whole[FIELDS[0] if quirks.json_schemas else FIELDS[1]] = schema
+    owner = Owner("tool", tool.name)
+    if not whole.keys() & {*FIELDS}:
+        form, _ = canonical(tool.schema, owner, losses)
+        if form != NO_ARGUMENTS:  # a function without arguments needs none (sheet 4)
+            schema, told = fitted(form, quirks, owner)
+            losses += told
+            whole[FIELDS[0] if quirks.json_schemas else FIELDS[1]] = schema
     return dumps(whole)
 
 

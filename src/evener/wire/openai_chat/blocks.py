@@ -35,6 +35,7 @@ from evener.wire.text import ERROR, OPERATOR, dumps, fields
 __all__ = ["WIRE", "render"]
 
 FILLER = "OK."
+NO_WORDS = {"type": "text", "text": ""}
 NOTHING_LEFT = "[nothing that this provider can read]"
 Sealable = TextBlock | ImageBlock | DocumentBlock | ReasoningBlock | ToolCall | ToolResult
 LISTED = ("user", "tool")
@@ -89,6 +90,8 @@ def _write(page: Page, turn: Draft) -> None:
         page.write(comma + turn.verbatim)
     elif not parts:
         page.write(comma + dumps(own))
+    elif len(parts) == 1 and parts[0][0] == NO_WORDS:
+        page.write(comma + dumps({**own, "content": ""}))  # in a list, an empty text is refused
     elif len(parts) == 1 and is_text(parts[0]) and not (marks_move(page.quirks) and own["role"] in LISTED):
         own["content"] = parts[0][0]["text"]
         page.write(comma + dumps(own))
@@ -272,7 +275,7 @@ def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Dra
             report_rest(page, block)
         if isinstance(block, TextBlock):
             page.uncited(block, UNCITED)
-            parts.append(text_part(page, block))
+            parts += [text_part(page, block)] if block.text else []
             continue
         value = media_part(page, block) if not isinstance(block, HostedBlock) else None
         if value is None:
@@ -287,7 +290,7 @@ def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Dra
         parts.insert(0, ({**first[0], "text": f"{ERROR}{first[0]['text']}"}, first[1]))
     if result.cache and parts:
         parts[-1] = (parts[-1][0], result.cache)
-    return Draft(own, _joined(page, parts) or [({"type": "text", "text": ""}, "")])
+    return Draft(own, _joined(page, parts) or [(dict(NO_WORDS), "")])
 
 
 def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> Draft:
@@ -307,8 +310,12 @@ def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> Draft:
         return Draft(own, verbatim=whole.raw.encode())
     parts: list[Part] = []
     for block in blocks:
+        if type(block) is TextBlock and not block.text and len(blocks) > 1:
+            page.drop("text", "it was empty", block)
+            continue
         parts.append(_spoken_part(page, block, lead))
         lead = ""
+    parts = parts or [(dict(NO_WORDS), "")]
     return Draft(own, parts if page.quirks.text_parts else _joined(page, parts))
 
 

@@ -179,8 +179,11 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         _send(body, "top_k" if quirks.top_k else "", "top_k", settings.top_k, losses)
     if settings.seed is not None:
         _send(body, quirks.seed_field, "seed", settings.seed, losses)
-    stops = list(settings.stop[: quirks.stops])
-    if len(stops) < len(settings.stop):
+    legal = [text for text in settings.stop if text and len(text.encode()) <= (quirks.stop_bytes or len(text.encode()))]
+    if len(legal) < len(settings.stop):
+        losses.append(loss_of("dropped", "setting.stop", "an empty stop sequence, or one that is too long, is rejected"))
+    stops = legal[: quirks.stops]
+    if len(stops) < len(legal):
         losses.append(loss_of("dropped", "setting.stop", f"{len(settings.stop)} sequences, the endpoint takes {quirks.stops}"))
     return {**body, **({"stop": stops} if stops else {})}
 

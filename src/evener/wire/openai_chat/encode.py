@@ -7,11 +7,11 @@ import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss, Owner, loss_of
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.dialects import OPENAI_STRICT
-from evener.wire.enforced import enforced
+from evener.wire.dialects import OPENAI_PLAIN, OPENAI_STRICT
+from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.marks import (
     Marks,
@@ -28,6 +28,7 @@ from evener.wire.marks import (
 from evener.wire.openai_chat import controls
 from evener.wire.openai_chat.blocks import WIRE, render
 from evener.wire.openai_chat.system import marks_move, system_messages
+from evener.wire.openai_words import legal_key
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
@@ -52,6 +53,7 @@ from evener.wire.text import dumps, fields, with_tool_extra
 __all__ = ["encode"]
 
 PATH = "/chat/completions"
+DIALECTS = (OPENAI_PLAIN, OPENAI_STRICT)
 TTLS = {"breakpoint": ("30m",), "control": ("5m", "1h")}
 JSON_NOTE = "Answer with one JSON object and nothing else."
 NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
@@ -161,7 +163,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, Owner("tool", tool.name), losses)
+    own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
     if strict is not None:
         own["strict"] = strict
     extra = with_tool_extra({}, tool, WIRE, losses)
@@ -216,7 +218,7 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
         losses.append(loss_of("dropped", "state.sealed", "this wire has no such wish"))
     if ask.cache.key:
         if quirks.cache_key:
-            body["prompt_cache_key"] = ask.cache.key
+            body["prompt_cache_key"] = legal_key(ask, losses)
         else:
             losses.append(loss_of("dropped", "cache.key", "this endpoint has none"))
     if ask.cache.mode == "provider" and quirks.cache_provider and marks_move(quirks):

@@ -15,7 +15,17 @@ from evener.transcript.blocks import (
     Uploaded,
 )
 from evener.transcript.origin import Origin, Seal
-from evener.wire.media import is_base64, plain_text, read_url, url_of
+from evener.wire.media import IMAGES as IMAGE_TYPES
+from evener.wire.media import (
+    is_base64,
+    is_image_taken,
+    is_textual,
+    legal_detail,
+    plain_text,
+    read_url,
+    settled,
+    url_of,
+)
 from evener.wire.openai_chat.hosted import hosted_block
 from evener.wire.openai_chat.seals import WIRE, left_behind, opened, seal_text
 from evener.wire.page import Page
@@ -52,8 +62,10 @@ def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
 
 def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
     """A part for media or for what only this wire reads; None when the endpoint cannot take it here."""
-    if not isinstance(block, HostedBlock) and isinstance(block.source, Inline) and not is_base64(block.source.data):
-        return None
+    if not isinstance(block, HostedBlock):
+        block = settled(page, block)
+        if isinstance(block.source, Inline) and not is_base64(block.source.data):
+            return None
     match block:
         case HostedBlock(raw):
             own = fields(raw)
@@ -84,22 +96,26 @@ def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:
 
 def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     """What stands for media that cannot go, with a report. A text file still goes, as text."""
-    if isinstance(block, DocumentBlock) and block.media_type.startswith("text/") and isinstance(block.source, Inline):
-        text = plain_text(block.source.data)
+    file = settled(page, block) if isinstance(block, DocumentBlock) else None
+    if file is not None and is_textual(file.media_type) and isinstance(file.source, Inline):
+        text = plain_text(file.source.data)
         if text is not None:
             page.degrade("document", "this endpoint takes no text files; sent as text", block)
-            return f"[{block.name or 'document'}]\n{text}"
+            return f"[{file.name or 'document'}]\n{text}"
     why = "only its own provider can read it" if isinstance(block, HostedBlock) else "this endpoint cannot take it here"
     page.degrade(block.kind, f"{why}; sent as a line", block)
     return placeholder(block)
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
-    remote = isinstance(block.source, Remote) and not block.source.url.startswith("data:")
+    remote = isinstance(block.source, Remote)
     url = url_of(block.source, block.media_type or "image/png")
     if url is None or not page.quirks.images or (remote and not page.quirks.image_urls):
         return None
-    return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
+    if not is_image_taken(block, page.quirks.image_types or IMAGE_TYPES):
+        return None
+    detail = legal_detail(page, block)
+    return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
 
 
 def _audio(page: Page, block: DocumentBlock) -> dict[str, object] | None:

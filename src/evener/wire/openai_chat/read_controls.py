@@ -46,8 +46,8 @@ def _subset(own: Fields) -> dict[str, object] | None:
 
 def read_settings(body: Fields, quirks: Quirks) -> Settings:
     """Sampling and limits."""
-    limit = body.whole("max_completion_tokens")
-    older = body.whole("max_tokens") if limit is None else None
+    limit = body.limit("max_completion_tokens")
+    older = body.limit("max_tokens") if limit is None else None
     seed = body.whole(quirks.seed_field) if quirks.seed_field else None
     stop = (body.text("stop"),) if body.is_text("stop") else tuple(body.texts("stop"))
     return Settings(

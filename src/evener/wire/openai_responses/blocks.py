@@ -4,7 +4,7 @@ A message of ours may become several items. Seals hold what this API put on its 
 text, the item's own fields on calls, results and reasoning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import assert_never
 
@@ -31,6 +31,7 @@ from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
+from evener.wire.media import IMAGES, is_base64, is_image_taken, legal_detail, settled
 from evener.wire.names import short_id, wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
@@ -42,6 +43,8 @@ __all__ = ["WIRE", "TextSeal", "render", "system_items"]
 WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
 """Whose a text seal is, by the role that it names: none on what the assistant said."""
+WHOLE = ("tool_search_call", "tool_search_output", "compaction")
+"""Items that are known by what they hold, and need no id."""
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
 
@@ -111,20 +114,56 @@ def _item(page: Page, value: dict[str, object] | bytes) -> None:
 
 def _assistant(page: Page, message: Message) -> None:
     page.message = message
-    page.shut = any(isinstance(block, ReasoningBlock) and _why_not(page, block) for block in message.blocks)
     blocks: Sequence[Block] = message.blocks
     if page.quirks.calls_last and message.calls:
         blocks = [block for block in blocks if not isinstance(block, ToolCall)] + list(message.calls)
         if list(message.blocks) != blocks:
             page.degrade("message.order", "this endpoint wants all calls at the end of it")
     _report_marks(page, blocks)
+    for thoughts, made in _bonds(blocks):
+        why = _why_broken(page, thoughts, made)
+        page.shut = bool(why)
+        for thought in thoughts:
+            _reasoning(page, thought, why)
+        _items(page, made)
+
+
+def _bonds(blocks: Sequence[Block]) -> Iterator[tuple[list[ReasoningBlock], list[Block]]]:
+    """Reasoning, and the items that were made with it: one goes back only with the other (sheet 7)."""
+    thoughts: list[ReasoningBlock] = []
+    made: list[Block] = []
+    for block in blocks:
+        if type(block) is not ReasoningBlock:
+            made.append(block)
+            continue
+        if made:
+            yield thoughts, made
+            thoughts, made = [], []
+        thoughts.append(block)
+    yield thoughts, made
+
+
+def _why_broken(page: Page, thoughts: Sequence[ReasoningBlock], made: Sequence[Block]) -> str:
+    """Why reasoning and what was made with it cannot go back as they are; empty when they can, or there was no reasoning."""
+    for thought in thoughts:
+        if why := _why_not(page, thought):
+            return why
+    first = next((block for block in made if type(block) is not TextBlock or block.text.strip() or block.seal), None)
+    if not thoughts or not page.quirks.reasoning_leads:
+        return ""
+    if first is None:
+        return "nothing follows that was made with it"
+    return "what was made with it cannot go" if type(first) is HostedBlock and not _is_own(page, first, "assistant") else ""
+
+
+def _items(page: Page, blocks: Sequence[Block]) -> None:
     for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
         block = (members := [block for _, block in group])[0]
         match block:
             case TextBlock():
                 _said(page, [member for member in members if isinstance(member, TextBlock)])
             case ReasoningBlock():
-                _reasoning(page, block)
+                pass  # it went before what was made with it
             case ToolCall():
                 _item(page, _call(page, block))
             case HostedBlock():
@@ -197,8 +236,7 @@ def _why_not(page: Page, block: ReasoningBlock) -> str:
     return "" if kept else "the provider did not keep it and gave no encrypted copy"
 
 
-def _reasoning(page: Page, block: ReasoningBlock) -> None:
-    why = _why_not(page, block)
+def _reasoning(page: Page, block: ReasoningBlock, why: str) -> None:
     if not why and block.seal:
         page.thought = True
         own = fields(block.seal.data)
@@ -226,11 +264,23 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
 
 
+def _is_own(page: Page, block: HostedBlock, role: str) -> bool:
+    return block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role)
+
+
 def _hosted(page: Page, block: HostedBlock, role: str) -> None:
-    if block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role):
+    own = _is_own(page, block, role)
+    if own and not (page.shut and role == "assistant"):
         _item(page, block.raw.encode())
         return
-    page.degrade("hosted", f"only its own provider can read it; sent as a line ({block.text or 'no text'})", block)
+    why = "only its own provider can read it"
+    if own:
+        item: dict[str, object] = {**fields(block.raw)}
+        if item.pop("id", None) is None or block.opens or word(fields(block.raw).get("type")) in WHOLE:
+            _item(page, item)  # known by its call, or by what it holds
+            return
+        why = "the reasoning that it was made with cannot go"
+    page.degrade("hosted", f"{why}; sent as a line ({block.text or 'no text'})", block)
     _item(page, {"role": role, "content": placeholder(block)})
 
 
@@ -300,12 +350,17 @@ def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
+    block = settled(page, block)
+    if not is_image_taken(block, page.quirks.image_types or IMAGES):
+        return None
     where = _source(page, block.source, block.media_type or "image/png", url="image_url", data="image_url")
-    return {"type": "input_image", "detail": block.detail or "auto", **where} if where else None
+    return {"type": "input_image", "detail": legal_detail(page, block) or "auto", **where} if where else None
 
 
 def _document(page: Page, block: DocumentBlock) -> dict[str, object] | None:
-    if block.media_type.startswith(REFUSED_MEDIA):
+    block = settled(page, block)
+    data = block.source.data if isinstance(block.source, Inline) else None
+    if block.media_type.startswith(REFUSED_MEDIA) or (data is not None and not is_base64(data)):
         return None
     where = _source(page, block.source, block.media_type or "application/pdf", url="file_url", data="file_data")
     if not where:

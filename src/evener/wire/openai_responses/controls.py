@@ -3,7 +3,7 @@
 from evener.transcript.ask import Ask
 from evener.transcript.loss import Loss, loss_of
 from evener.wire.efforts import effort_for, nearest_effort
-from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
+from evener.wire.openai_words import answer_shape, heat, legal_key, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
 from evener.wire.request import report_choice
 
@@ -133,4 +133,4 @@ def cache_key(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if ask.cache.key and not quirks.cache_key:
         losses.append(loss_of("dropped", "cache.key", "this endpoint takes none"))
         return {}
-    return {"prompt_cache_key": ask.cache.key} if ask.cache.key else {}
+    return {"prompt_cache_key": legal_key(ask, losses)} if ask.cache.key else {}

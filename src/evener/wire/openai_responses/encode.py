@@ -6,12 +6,12 @@ import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss, Owner, loss_of
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.dialects import OPENAI_STRICT
-from evener.wire.enforced import enforced
+from evener.wire.dialects import OPENAI_PLAIN, OPENAI_STRICT
+from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Render, extended, joined, started
 from evener.wire.marks import Wanted, automatic_marks, breakpoint_mark, choose_marks, drawn, report_lifetime, wanted_marks
 from evener.wire.openai_responses import controls
@@ -40,6 +40,7 @@ from evener.wire.text import dict_of, dumps, fields, with_tool_extra
 __all__ = ["encode"]
 
 PATH = "/responses"
+DIALECTS = (OPENAI_PLAIN, OPENAI_STRICT)
 TTLS = ("30m", "12h")
 JSON_NOTE = b'{"role":"developer","content":"Answer with one JSON object and nothing else."}'
 NOTHING_SAID = b'{"role":"user","content":""}'
@@ -144,7 +145,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"type": "function", "name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, Owner("tool", tool.name), losses)
+    own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
     if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
         own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))

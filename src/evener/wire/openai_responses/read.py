@@ -81,7 +81,7 @@ class _Reader:
             target=self.target,
             tools=tuple(self._tool(raw) for raw in body.items("tools")),
             choice=self._choice(),
-            settings=Settings(body.whole("max_output_tokens"), body.number("temperature"), body.number("top_p")),
+            settings=Settings(body.limit("max_output_tokens"), body.number("temperature"), body.number("top_p")),
             reasoning=self._reasoning(),
             output=self._output(),
             cache=cache,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from evener.testing.check.chat.dialects import dialect_of
 from evener.testing.check.chat.messages import check_messages
 from evener.testing.check.chat.settings import (
+    check_cache_key,
     check_effort,
     check_fields,
     check_metadata,
@@ -98,3 +99,4 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     yield from check_thinking(body, dialect)
     if dialect.known_only:
         yield from check_metadata(body.get("metadata"))
+        yield from check_cache_key(body)

@@ -20,9 +20,9 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
 
     `known_only` refuses unknown fields and part types, `typed` wants a `type` on tools, calls and choices,
     `filled_content` refuses an empty content array even beside tool calls and an empty list of calls, `filled_answers` an
-    assistant message whose text is empty, `filled_tools` an empty tool list. `strict_schemas` holds strict schemas to
-    OpenAI's subset. `call_id` is a pattern for every call id; `after_tool` and `last` are the roles that may stand there
-    (`None`: any). `refused` fields and `exclusive` pairs of them are errors.
+    assistant message whose text is empty, `filled_tools` an empty tool list, `filled_text` an empty text in a list.
+    `strict_schemas` holds strict schemas to OpenAI's subset. `call_id` is a pattern for every call id; `after_tool` and `last`
+    are the roles that may stand there (`None`: any). `refused` fields and `exclusive` pairs of them are errors.
 
     `efforts` lists, by model, the reasoning efforts taken; first match wins. `routed_reasoning` reads the `reasoning`
     object of a server that passes requests on to others. `thinks` and `always_thinks` are patterns of models that reason
@@ -35,6 +35,7 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     filled_content: bool = False
     filled_answers: bool = False
     filled_tools: bool = False
+    filled_text: bool = False
     strict_schemas: bool = False
     refused_parts: frozenset[str] = frozenset()
     call_id: str = ""
@@ -75,6 +76,7 @@ OPENAI = ChatDialect(
     strict_schemas=True,
     max_call_id=40,
     choices=_THREE,
+    max_tools=128,
 )
 
 # Section 9, Moonshot. Unknown efforts are ignored, "none" is not.
@@ -100,8 +102,10 @@ DIALECTS: Mapping[str, ChatDialect] = {
         refused_parts=frozenset(("file",)),
         max_call_id=40,
         choices=_THREE,
+        max_tools=128,
     ),
-    "openrouter": ChatDialect(routed_reasoning=True),
+    # Passes lists on to makers of whom one refuses empty texts in them.
+    "openrouter": ChatDialect(routed_reasoning=True, filled_text=True),
     # Thinking is on unless disabled; `deepseek-chat` is the name for the mode without it. Reports add: an empty tool list
     # is refused, and a forced choice only while thinking.
     "deepseek": ChatDialect(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect
 from evener.testing.check.models import ChatRow
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.openai_parts import IMAGE_URL, loosened
 from evener.testing.check.shape import (
     OBJECT,
     STR,
@@ -52,7 +52,6 @@ _INNER: Mapping[str, Shape] = {
     "input_audio": Shape({"data": STR, "format": STR}),
     "file": Shape({}, {"file_data": STR, "file_id": STR, "filename": STR}),
 }
-_IMAGE_URL = re.compile(r"https?://|data:image/[\w.+-]+;base64,", re.ASCII | re.IGNORECASE)
 _PDF_URL = re.compile(r"data:application/pdf;base64,", re.IGNORECASE)
 
 
@@ -78,6 +77,8 @@ def _check_part(path: str, part: Mapping[str, object], dialect: ChatDialect) -> 
         yield from check_shape(path, part, Shape({"type": STR}, open=True))
         return
     yield from check_shape(path, part, shape)
+    if kind == "text" and part.get("text") == "" and dialect.filled_text:
+        yield Violation(join(path, "text"), "text.empty", "text content blocks must be non-empty")
     inner = _INNER.get(kind)
     if inner is not None and isinstance(part.get(kind), dict):
         yield from check_shape(join(path, kind), part[kind], inner if dialect.known_only else loosened(inner))
@@ -91,8 +92,8 @@ def _check_media(path: str, kind: str, held: Mapping[str, object], dialect: Chat
     if not dialect.known_only:
         return
     url, data, form = held.get("url"), held.get("file_data"), held.get("format")
-    if kind == "image_url" and isinstance(url, str) and not _IMAGE_URL.match(url):
-        message = "Expected a valid URL, or a base64-encoded data URL with an image MIME type."
+    if kind == "image_url" and isinstance(url, str) and not IMAGE_URL.match(url):
+        message = "Expected a valid URL, or a base64-encoded data URL of a PNG, JPEG, GIF or WebP image."
         yield Violation(join(path, "url"), "image.url", message)
     if kind == "input_audio" and isinstance(form, str) and form not in ("wav", "mp3"):
         message = f"Invalid value: {shown(form)}. Supported values are: 'wav' and 'mp3'."

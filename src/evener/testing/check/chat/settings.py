@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect, is_thinking
 from evener.testing.check.models import OPENAI_EFFORTS, ChatRow, ReasoningRow
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.openai_parts import MAX_CACHE_KEY, loosened
 from evener.testing.check.shape import BOOL, Shape, check_shape, fields, is_number, items, join, shown, text
 from evener.testing.check.violation import Violation
 
@@ -63,6 +63,13 @@ def check_fields(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow)
         yield Violation("top_logprobs", "logprobs", "'top_logprobs' is only allowed when 'logprobs' is true.")
 
 
+def check_cache_key(body: Mapping[str, object]) -> Iterator[Violation]:
+    """Reports a key for the prompt cache that is longer than OpenAI takes."""
+    if len(text(body.get("prompt_cache_key"))) > MAX_CACHE_KEY:
+        message = f"Invalid 'prompt_cache_key': string too long. Expected at most {MAX_CACHE_KEY} characters."
+        yield Violation("prompt_cache_key", "cache_key.length", message)
+
+
 def check_stream(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
     """Reports stream options of the wrong form, or without a stream."""
     options = body.get("stream_options")
@@ -87,6 +94,8 @@ def check_stop(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -
     for index, one in enumerate(listed):
         if not isinstance(one, str):
             yield Violation(f"stop[{index}]", "type", "Input should be a string.")
+        elif not one:
+            yield Violation(f"stop[{index}]", "stop.empty", "Invalid 'stop': expected strings of at least 1 character.")
         elif dialect.max_stop_bytes is not None and len(one.encode(errors="replace")) > dialect.max_stop_bytes:
             message = f"Invalid 'stop': expected at most {dialect.max_stop_bytes} bytes each."
             yield Violation(f"stop[{index}]", "stop.length", message)

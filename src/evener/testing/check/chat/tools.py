@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect, is_thinking
 from evener.testing.check.chat.messages import NAME
-from evener.testing.check.json_schema import OPENAI, check_subset
+from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ChatRow
 from evener.testing.check.openai_parts import loosened
 from evener.testing.check.shape import (
@@ -91,11 +91,10 @@ def _check_function(path: str, function: Mapping[str, object], dialect: ChatDial
         yield Violation(join(path, "name"), "tool.name", message)
     if not isinstance(parameters, dict):
         return
+    form = OPENAI_FORM if dialect.strict_schemas else CLONE_FORM
+    yield from check_arguments(join(path, "parameters"), fields(parameters), form)
     if function.get("strict") is True and dialect.strict_schemas:
         yield from check_subset(join(path, "parameters"), parameters, OPENAI)
-    elif fields(parameters).get("type") not in (None, "object"):
-        message = "Invalid schema for function: schema must be a JSON Schema of 'type: \"object\"'."
-        yield Violation(join(path, "parameters"), "tool.schema_type", message)
 
 
 _NAMED = Shape({"name": STR})

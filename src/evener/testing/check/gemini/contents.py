@@ -3,6 +3,7 @@
 Never looks at neighbours (see turns), never decodes media: base64 is judged by its letters.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
 from evener.testing.check.gemini.fields import (
@@ -41,6 +42,9 @@ DATA: Mapping[str, tuple[Message, tuple[str, ...]] | None] = {
 }
 # Older requests use "function" for results; the vendor's own examples use "tool".
 ROLES = frozenset(("user", "model", "function", "tool"))
+_MEDIA = re.compile(
+    r"image/(png|jpeg|webp|heic|heif)|(audio|video|text)/[\w.+-]+|application/(pdf|x-javascript|x-python)", re.ASCII
+)
 _RESULT_MEDIA = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
 
 
@@ -85,8 +89,16 @@ def _check_data(path: str, part: Mapping[str, object], row: GeminiRow) -> Iterat
             fields_of = read(part[name], kind)
             yield from check_message(join(path, name), part[name], kind)
             yield from missing(join(path, name), fields_of, *needed)
+            if name == "inlineData":
+                yield from _check_media(join(path, name), text(fields_of.get("mimeType")))
             if name == "functionResponse":
                 yield from _check_result_parts(join(path, name), fields_of, row)
+
+
+def _check_media(path: str, media: str) -> Iterator[Violation]:
+    """The types that the provider lists for media that travels along; others are "Unsupported MIME type"."""
+    if media and not _MEDIA.fullmatch(media):
+        yield Violation(join(path, "mimeType"), "media.type", f"Unsupported MIME type: {shown(media)}.")
 
 
 def _check_result_parts(path: str, response: Mapping[str, object], row: GeminiRow) -> Iterator[Violation]:

@@ -100,11 +100,13 @@ def _children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, obje
 
 
 def check_json_schema(path: str, schema: object) -> Iterator[Violation]:
-    """Reports references with other keywords beside them, anywhere in one JSON Schema."""
+    """Reports references with other keywords beside them, and schemas that are no objects, anywhere in one JSON Schema."""
     stack: list[tuple[str, object]] = [(path, schema)]
     while stack:
         at, value = stack.pop()
         node = fields(value)
+        if isinstance(value, bool) and not at.endswith("additionalProperties"):
+            yield Violation(at, "schema.boolean", "A schema should be an object here, not true or false.")
         if "$ref" in node and any(not key.startswith("$") and key not in _DESCRIBING for key in map(str, node)):
             yield Violation(at, "schema.ref_siblings", "A sub-schema with $ref may not have other keywords beside it.")
         for keyword in ("properties", "$defs"):
@@ -115,6 +117,6 @@ def check_json_schema(path: str, schema: object) -> Iterator[Violation]:
 
 
 def is_object(schema: Mapping[str, object]) -> bool:
-    """Whether a schema can describe a function's arguments: its type is object, or is left open."""
+    """Whether a schema can describe a function's arguments: its type is object; a number for it is not judged."""
     kind = schema.get("type")
-    return not isinstance(kind, str) or kind.upper() in ("OBJECT", "TYPE_UNSPECIFIED")
+    return isinstance(kind, int) or text(kind).upper() == "OBJECT"

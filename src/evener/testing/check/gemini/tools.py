@@ -15,6 +15,7 @@ from evener.testing.check.gemini.fields import (
     read,
 )
 from evener.testing.check.gemini.schema import check_json_schema, check_schema, is_object
+from evener.testing.check.json_schema import GEMINI_FORM, check_arguments
 from evener.testing.check.models import GeminiRow
 from evener.testing.check.shape import fields, join, shown, text
 from evener.testing.check.violation import Violation
@@ -62,10 +63,11 @@ def _check_declaration(path: str, value: object) -> Iterator[Violation]:
             yield from check_schema(join(path, own), held[own])
         if isinstance(held.get(json), dict):
             yield from check_json_schema(join(path, json), held[json])
-    for argument in ("parameters", "parametersJsonSchema"):
-        if not is_object(fields(held.get(argument))):
-            message = "functionDeclaration parameters schema should be of type OBJECT."
-            yield Violation(join(path, argument), "tool.schema_type", message)
+    if isinstance(held.get("parametersJsonSchema"), dict):
+        yield from check_arguments(join(path, "parametersJsonSchema"), fields(held["parametersJsonSchema"]), GEMINI_FORM)
+    if isinstance(held.get("parameters"), dict) and not is_object(fields(held["parameters"])):
+        message = "functionDeclaration parameters schema should be of type OBJECT."
+        yield Violation(join(path, "parameters"), "tool.schema_type", message)
 
 
 def _check_mixing(
