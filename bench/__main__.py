@@ -14,6 +14,7 @@ from bench import (
     control,
     decode,
     encode,
+    framing,
     fuzz,
     hops,
     imports,
@@ -54,6 +55,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
     "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
+    "framing": lambda chosen, seed: framing.main(chosen.seconds, seed),
     "fuzz": lambda chosen, seed: fuzz.main(chosen.seconds, seed, chosen.replay),
     "hops": lambda chosen, _: hops.main(chosen.histories, chosen.walks or 40),
     "instructions": lambda _chosen, _: instructions.main(),
@@ -72,25 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=(
-            "all",
-            *FIGURES,
-            "fuzz",
-            "hops",
-            "kills",
-            "damage",
-            "control",
-            "threads",
-            "instructions",
-            "repairs",
-            "schemas",
-        ),
+        choices=("all", *FIGURES, *COMMANDS),
         default="all",
         help="all: decode, encode, imports",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
-    parser.add_argument("--seconds", type=float, default=60.0, help="fuzz: how long")
+    parser.add_argument("--seconds", type=float, default=60.0, help="fuzz, framing: how long")
     parser.add_argument("--seed", type=int, help="fuzz, threads, kills, damage, control: the same seed gives the same inputs")
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
