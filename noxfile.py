@@ -1,4 +1,4 @@
-"""Runs the tests on each Python that is installed here: `nox`, or `nox -s tests-3.13 -- -k seals`. Needs nox itself, nothing else."""
+"""Runs the tests on each Python that is installed here: `nox`, or `nox -s tests-3.13 -- -k seals`. Needs nox, nothing else."""
 
 import nox
 
