@@ -14,6 +14,7 @@ from bench import (
     control,
     decode,
     encode,
+    framing,
     fuzz,
     hops,
     imports,
@@ -21,6 +22,7 @@ from bench import (
     kills,
     peers,
     repairs,
+    schemas,
     store,
     store_damage,
     threads,
@@ -50,6 +52,19 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "agents": lambda scale: agents.figures(agents.QUICK if scale == QUICK else agents.USUAL),
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
+COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
+    "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
+    "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
+    "framing": lambda chosen, seed: framing.main(chosen.seconds, seed),
+    "fuzz": lambda chosen, seed: fuzz.main(chosen.seconds, seed, chosen.replay),
+    "hops": lambda chosen, _: hops.main(chosen.histories, chosen.walks or 40),
+    "instructions": lambda _chosen, _: instructions.main(),
+    "kills": lambda chosen, seed: kills.main(chosen.kills, seed),
+    "repairs": lambda _chosen, _: repairs.main(),
+    "schemas": lambda _chosen, _: schemas.main(),
+    "threads": lambda chosen, seed: threads.main(chosen.walks or 4, seed, hops=chosen.hops),
+}
+"""Commands that print what they found by themselves, given the arguments and a seed."""
 USUALLY = ("decode", "encode", "imports")
 
 
@@ -59,13 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions", "repairs"),
+        choices=("all", *FIGURES, *COMMANDS),
         default="all",
         help="all: decode, encode, imports",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
-    parser.add_argument("--seconds", type=float, default=60.0, help="fuzz: how long")
+    parser.add_argument("--seconds", type=float, default=60.0, help="fuzz, framing: how long")
     parser.add_argument("--seed", type=int, help="fuzz, threads, kills, damage, control: the same seed gives the same inputs")
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
@@ -77,25 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
     chosen = parser.parse_args(arguments)
-    if chosen.what == "fuzz":
-        seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
-        return fuzz.main(chosen.seconds, seed, chosen.replay)
-    if chosen.what == "hops":
-        return hops.main(chosen.histories, chosen.walks or 40)
-    if chosen.what == "instructions":
-        return instructions.main()
-    if chosen.what == "repairs":
-        return repairs.main()
-    if chosen.what == "kills":
-        return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
-    if chosen.what == "damage":
-        return store_damage.main(chosen.files, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
-    if chosen.what == "threads":
-        seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
-        return threads.main(chosen.walks or 4, seed, hops=chosen.hops)
-    if chosen.what == "control":
-        seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
-        return control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed)
+    if chosen.what in COMMANDS:
+        return COMMANDS[chosen.what](chosen, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     names = USUALLY if chosen.what == "all" else (chosen.what,)
     scale = QUICK if chosen.quick else USUAL
     figures = [figure for name in names for figure in FIGURES[name](scale)]

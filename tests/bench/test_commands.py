@@ -93,3 +93,7 @@ def test_a_peer_decodes_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "CHUNKS", {"an event": 0})
     peer = next(peer for peer in peers.PEERS if peer.wire == "openai_responses")
     assert [figure.measured for figure in peers.figures((peer,), 20, 1)] == [True]
+
+
+def test_the_framing_agrees_with_another_parser() -> None:
+    assert command.main(["framing", "--seconds", "1", "--seed", "1"]) == 0

@@ -1,13 +1,12 @@
 """Patterns of schemas take linear time and mean what they mean elsewhere. (S1.19, S1.20)"""
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evener.policy.patterns import MOST_STEPS, Unsupported, compile_pattern
+from evener.policy.patterns import Unsupported, compile_pattern
 
 CASES = [
     ("a", "cat", True),
@@ -36,7 +35,8 @@ CASES = [
     ("^a{0}$", "", True),
     ("^a{,2}$", "a{,2}", True),
     ("^(a+?)b*?$", "aab", True),
-    ("^[]$", "x", False),
+    (r"^\p{L}+$", "\u00e9t\u00e9", True),
+    ("(?i)^a$", "A", True),
     ("^[a-]$", "-", True),
     ("", "anything", True),
     ("^$", "", True),
@@ -51,8 +51,8 @@ def test_a_pattern_fits_what_it_should(pattern: str, text: str, fits: bool) -> N
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(?=a)", "(?!a)", "(?<=a)", r"(a)\1", r"\p{L}", "(", ")", "[a", "*a", "a**", "a++", "a{3,2}", "[z-a]", "(?i)a", "a{9999}",
-     "\\", r"\u12", "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9}", "(" * 60 + ")" * 60],
+    ["(?=a)", "(?!a)", "(?<=a)", r"(a)\1", "[]", "(", ")", "[a", "*a", "a**", "a++", "a{3,2}", "[z-a]", "a{9999}",
+     "\\", r"\u12", "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9}"],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(pattern: str) -> None:
     with pytest.raises(Unsupported):
@@ -61,14 +61,7 @@ def test_what_is_not_understood_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a*)*$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_patterns_that_explode_elsewhere_take_linear_time(pattern: str) -> None:
-    compiled = compile_pattern(pattern)
-    begin = time.process_time()
-    assert compiled.occurs_in("a" * 3_000 + "!") in (True, False)
-    assert time.process_time() - begin < 5
-
-
-def test_a_text_that_would_take_too_long_is_not_looked_at() -> None:
-    assert compile_pattern("^a*$").occurs_in("a" * MOST_STEPS) is None
+    assert compile_pattern(pattern).occurs_in("a" * 100_000 + "!") is False  # 2 ** 100,000 steps, if each way were tried
 
 
 pieces = st.sampled_from(

@@ -1,7 +1,6 @@
 """Local validation: the common keywords are enforced, the others are named, and problems read well. (S1.19, S1.20, S2.30)"""
 
 import json
-import time
 from typing import Literal
 
 import pytest
@@ -71,6 +70,12 @@ CASES: list[tuple[Schema, object, str]] = [
     ({"format": "date"}, "2026-02-31", 'the arguments: must be a date such as "2026-01-31"; found "2026-02-31"'),
     ({"format": "uuid"}, "12345678-1234-5678-1234-567812345678", ""),
     ({"format": "decimal"}, "12.50", ""),
+    ({"format": "email"}, "a.example.org", 'the arguments: must be an email; found "a.example.org"'),
+    ({"format": "uri"}, "https://example.org/a?b#c", ""),
+    ({"contains": {"type": "string"}}, ["a", 1], ""),
+    ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "b: required, but missing"),
+    ({"items": {"unevaluatedItems": False}}, [[1, 2]], "[0]: must not have more items; found 2 too many"),
+    ({"properties": {"a": {}}, "unevaluatedProperties": False}, {"b": 1}, "b: unknown field; the fields are a"),
     ({"format": "decimal"}, "NaN", 'the arguments: must be a decimal number such as "12.50"; found "NaN"'),
 ]  # fmt: skip
 
@@ -99,8 +104,8 @@ TREE: Schema = {
 def test_a_schema_may_contain_itself_and_a_problem_says_where_it_is() -> None:
     value = {"name": "a", "inner": [{"name": "b"}, {"inner": [{"name": 5}]}]}
     assert [str(problem) for problem in Validator(TREE).problems(value)] == [
-        "inner[1].inner[0].name: expected a string, found a number",
         "inner[1].name: required, but missing",
+        "inner[1].inner[0].name: expected a string, found a number",
     ]
 
 
@@ -116,11 +121,9 @@ def test_the_nearest_of_several_forms_is_explained() -> None:
 @pytest.mark.parametrize(
     ("schema", "named"),
     [
-        ({"contains": {"type": "string"}}, "contains"),
+        ({"x-order": 3}, "x-order"),
         ({"properties": {"a": {"pattern": "(?=x)"}}}, "properties.a.pattern"),
-        ({"properties": {"a": {"format": "email"}}}, "properties.a.format"),
-        ({"properties": {"a": {"format": "duration"}}}, "properties.a.format"),
-        ({"items": {"unevaluatedItems": False}}, "items.unevaluatedItems"),
+        ({"properties": {"a": {"format": "int32"}}}, "properties.a.format"),
         ({"patternProperties": {"(?=x)": {}}}, "patternProperties"),
     ],
 )
@@ -165,16 +168,16 @@ def test_a_schema_that_branches_at_each_level_cannot_hold_the_check_up() -> None
     value: object = {}
     for _ in range(90):
         value = {"a": value}
-    begin = time.process_time()
-    problems = Validator(branching).problems(value)
-    assert [str(problem) for problem in problems] == ["the arguments: too large or too deep to be checked"]
-    assert time.process_time() - begin < 5
+    problems = Validator(branching).problems(value)  # 3 ** 90 ways, if each were tried
+    assert [str(problem) for problem in problems] == [
+        "the arguments: fits none of the allowed forms, and is nested too deep to say why"
+    ]
 
 
 def test_large_values_are_checked_whole() -> None:
     value = list(range(200_000))
     validator = Validator({"items": {"type": "integer", "minimum": 0}})
-    assert validator.problems(value, size=len(json.dumps(value))) == ()
+    assert validator.problems(value) == ()
 
 
 @pytest.mark.parametrize("keyword", ["minimum", "enum", "pattern", "required", "additionalProperties"])

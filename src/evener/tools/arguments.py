@@ -57,7 +57,7 @@ class Arguments(msgspec.Struct, frozen=True):
         value = parsed(raw)
         if isinstance(value, tuple):
             return value
-        problems = self.validator.problems(value, size=len(raw))
+        problems = self.validator.problems(value)
         if problems:
             return problems
         return self._converted(value)

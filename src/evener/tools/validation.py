@@ -1,385 +1,367 @@
-"""Checks JSON values against a JSON Schema, and says everything that is wrong in words for a model. Pure; bounded in time.
+"""Checks JSON values against a JSON Schema with `jsonschema-rs`, and says what is wrong in words that a model can act on. Pure.
 
-A schema is compiled once, when a tool is made. What it says that makes no sense is a UsageError then; what it says that is
-not enforced here stands in `Validator.unenforced`. A check visits at most as many places as the text of the value allows,
-so that schemas which branch at each level cannot hold it up.
+A schema is compiled once, when its tool is made: Draft 2020-12, with older spellings brought forward. No reference is fetched,
+and patterns run on an engine that takes linear time. `Validator.unenforced` names what a schema asks for in vain.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
 from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
+from re import compile as compile_own_pattern
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import msgspec
 
 from evener.errors import UsageError
-from evener.policy.patterns import Pattern
-from evener.tools.keywords import PLAIN, Test, Unenforced, expected, kind_of, pattern_of, types_of
-from evener.tools.problems import Problem, dotted
-from evener.tools.references import refuse_loops, target
+from evener.tools.problems import Problem, dotted, listed, shown
+from evener.tools.references import refuse_loops, visits
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 __all__ = ["Validator"]
 
-SILENT = frozenset(
-    "$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly "
-    "writeOnly contentEncoding contentMediaType discriminator propertyOrdering nullable additionalItems then else".split()
-)
-"""Keywords that ask for nothing, or that are read along with another one."""
-LEAST_VISITS = 100_000
-VISITS_PER_BYTE = 50
-MOST_DEEP = 200
 MOST_PROBLEMS = 100
+MOST_DEEP = 200
+MOST_VISITS = 10_000
+"""How much of nested alternatives is looked at to explain a problem: `jsonschema-rs` tries every way to fit first."""
 
-Path = tuple["Path", str | int] | None
-Check = Callable[[object, Path, "_Found"], None]
-Finding = tuple[Path, str]
+MISSING = "required, but missing"
+UNKNOWN = "unknown field"
 
+Schema = Mapping[str, object]
+Place = tuple[str | int, ...]
+Found = tuple[Place, str]
 
-class _TooMuch(Exception):
-    """The value takes too long to check."""
-
-
-class _Found:
-    """What one check has found, and how far it may still go."""
-
-    def __init__(self, left: int) -> None:
-        self.problems: list[Finding] = []
-        self.left = left
-
-    def add(self, path: Path, message: str) -> None:
-        if len(self.problems) < MOST_PROBLEMS:
-            self.problems.append((path, message))
-
-    def branch(self) -> "_Found":
-        return _Found(self.left)
-
-
-class _Node:
-    """A compiled schema: the types it takes (None for any) and its checks."""
-
-    __slots__ = ("checks", "types")
-
-    def __init__(self) -> None:
-        self.types: frozenset[str] | None = None
-        self.checks: list[Check] = []
-
-    def check(self, value: object, path: Path, found: _Found) -> None:
-        found.left -= 1
-        if found.left < 0:
-            raise _TooMuch
-        types = self.types
-        if types is not None and kind_of(value) not in types:
-            found.add(path, expected(types, value))
-            return
-        for check in self.checks:
-            check(value, path, found)
+ONE = frozenset(
+    "additionalProperties propertyNames items additionalItems contains not if then else unevaluatedItems unevaluatedProperties "
+    "contentSchema".split()
+)
+SEVERAL = frozenset("prefixItems allOf anyOf oneOf".split())
+NAMED = frozenset("properties patternProperties $defs definitions dependentSchemas".split())
+OTHER = frozenset(
+    "type enum const minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems "
+    "minProperties maxProperties minContains maxContains uniqueItems required dependentRequired pattern format "
+    "$ref $id $anchor $dynamicRef $dynamicAnchor $schema $vocabulary $comment title description default examples example "
+    "deprecated readOnly writeOnly contentEncoding contentMediaType discriminator propertyOrdering nullable".split()
+)
+KINDS = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+FORMATS: dict[str, tuple[type, str]] = {
+    "date-time": (datetime, '"2026-01-31T12:00:00Z"'),
+    "date": (date, '"2026-01-31"'),
+    "time": (time, '"12:00:00"'),
+    "uuid": (UUID, '"12345678-1234-5678-1234-567812345678"'),
+}
+"""Formats that types of Python have: read as the decoder of arguments reads them, with an example."""
+STANDARD = frozenset(
+    "duration email hostname idn-email idn-hostname ipv4 ipv6 iri iri-reference json-pointer regex relative-json-pointer uri "
+    "uri-reference uri-template".split()
+)
+DECIMAL = compile_own_pattern(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
 class Validator:
     """A compiled schema. `unenforced` names the keywords that are not checked here, each with its place."""
 
-    def __init__(self, schema: Mapping[str, object], *, where: str = "The schema") -> None:
-        compiler = _Compiler(schema, where)
-        self._root = compiler.root()
-        self.unenforced: tuple[str, ...] = tuple(compiler.unenforced)
+    def __init__(self, schema: Schema, *, where: str = "The schema") -> None:
+        self._schema, self.unenforced = _prepare(schema, where)
+        refuse_loops(self._schema, where)
+        self._compiled = _compile(self._schema, where)
 
-    def problems(self, value: object, *, size: int = 0) -> tuple[Problem, ...]:
-        """Everything that is wrong with a value; `size` is the length of its JSON text."""
-        found = _Found(LEAST_VISITS + VISITS_PER_BYTE * size)
+    def problems(self, value: object) -> tuple[Problem, ...]:
+        """Return everything that is wrong with a value."""
         try:
-            self._root.check(value, None, found)
-        except (_TooMuch, RecursionError):
-            return (Problem("", "too large or too deep to be checked"),)
-        if not found.problems:
-            return ()
-        return tuple(Problem(_text(path), message) for path, message in found.problems)
+            if self._compiled.is_valid(value):
+                return ()
+        except UnicodeEncodeError:
+            return (Problem("", "holds half of a character (a lone surrogate), which is no text"),)
+        if visits(self._schema, value, most=MOST_VISITS) > MOST_VISITS:
+            return (Problem("", "fits none of the allowed forms, and is nested too deep to say why"),)
+        errors = islice(self._compiled.iter_errors(value), MOST_PROBLEMS)
+        found = sorted((one for error in errors for one in _explain(error, self._schema)), key=_rank)
+        return tuple(Problem(dotted(place), message) for place, message in found[:MOST_PROBLEMS])
 
 
-class _Compiler:
-    """One schema on its way to nodes. Places that are referred to are compiled once, so recursion is no problem."""
+def _compile(schema: Schema, where: str) -> "jsonschema_rs.Validator":
+    import jsonschema_rs
 
-    def __init__(self, schema: Mapping[str, object], where: str) -> None:
-        self.schema = schema
-        self.where = where
-        self.unenforced: dict[str, None] = {}
-        self.places: dict[str, _Node] = {}
-        self.depth = 0
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            dict(schema), formats=_formats(), validate_formats=True, pattern_options=jsonschema_rs.RegexOptions(), offline=True
+        )
+    except jsonschema_rs.ValidationError as error:
+        place = f" at {dotted(error.instance_path)}" if error.instance_path else ""
+        raise UsageError(f"{where}{place} is not a valid JSON Schema: {error.message[:200]}. Correct the schema.") from None
 
-    def root(self) -> _Node:
-        refuse_loops(self.schema, self.where)
-        return self.node(self.schema, "")
 
-    def node(self, schema: object, place: str) -> _Node:
-        node = _Node()
-        self._fill(node, schema, place)
-        return node
+def _formats() -> dict[str, Callable[[str], bool]]:
+    def reads_as(kind: type) -> Callable[[str], bool]:
+        def fits(text: str) -> bool:
+            try:
+                msgspec.convert(text, kind)
+            except msgspec.ValidationError:
+                return False
+            return True
 
-    def _fill(self, node: _Node, schema: object, place: str) -> None:
-        if schema is False:
-            node.checks.append(lambda _value, path, found: found.add(path, "must not be given"))
-        if isinstance(schema, bool):
-            return
-        if not isinstance(schema, Mapping):
-            raise UsageError(f"{self.at(place)} is not a schema but {repr(schema)[:80]}. A schema is an object, true or false.")
-        self.depth += 1
-        if self.depth > MOST_DEEP:
-            raise UsageError(f"{self.where} is nested too deep. Simplify it.")
-        if "type" in schema:
-            node.types = types_of(schema["type"], self.at(place)) | (
-                {"null"} if schema.get("nullable") is True else frozenset()
-            )
-        for keyword in schema:
-            if keyword != "type" and keyword not in SILENT:
-                self._keyword(node, schema, keyword, place)
-        self.depth -= 1
+        return fits
 
-    def _keyword(self, node: _Node, schema: Mapping[str, object], keyword: str, place: str) -> None:
-        try:
-            if keyword in PLAIN:
-                node.checks.append(_plain(PLAIN[keyword](schema[keyword], self.at(place))))
-            elif keyword in APPLIED:
-                check = APPLIED[keyword](self, schema, f"{place}.{keyword}")
-                node.checks.extend([check] if check else [])
+    return {name: reads_as(kind) for name, (kind, _) in FORMATS.items()} | {
+        "decimal": lambda text: DECIMAL.fullmatch(text) is not None
+    }
+
+
+def _rank(found: Found) -> int:
+    """Put what is missing first, then what is unknown: such a field is often the missing one under another name."""
+    return 0 if found[1] == MISSING else 1 if found[1].startswith(UNKNOWN) else 2
+
+
+# Preparing a schema.
+
+
+def _prepare(schema: Schema, where: str) -> tuple[Schema, tuple[str, ...]]:
+    """Return the schema as Draft 2020-12 without what cannot be enforced, and a list of that."""
+    unenforced: dict[str, None] = {}
+
+    def walk(node: object, place: Place) -> object:
+        if not isinstance(node, Mapping):
+            return node  # the compiler says what is wrong with it
+        if len(place) > MOST_DEEP:
+            raise UsageError(f"{where} is nested too deep. Simplify the schema.")
+        made: dict[str, object] = {}
+        for keyword, said in node.items():
+            why = _refusal(keyword, said, node)
+            if why:
+                unenforced[f"{dotted((*place, keyword))}: {why}"] = None
             else:
-                raise Unenforced("the keyword is not known")
-        except Unenforced as error:
-            self.unenforced[f"{f'{place}.{keyword}'.removeprefix('.')}: {error}"] = None
+                made[keyword] = inside(keyword, said, (*place, keyword))
+        if made.get("enum") == []:
+            raise UsageError(f"{where} at {dotted((*place, 'enum'))} must name a value. Correct the schema.")
+        return _modernise(made)
 
-    def at(self, place: str) -> str:
-        return f"{self.where} at {place.removeprefix('.')}" if place else self.where
+    def inside(keyword: str, said: object, place: Place) -> object:
+        if keyword in NAMED and isinstance(said, Mapping):
+            return {name: walk(part, (*place, name)) for name, part in said.items()}
+        if isinstance(said, list) and (keyword in SEVERAL or keyword == "items"):
+            return [walk(part, (*place, number)) for number, part in enumerate(said)]
+        return walk(said, place) if keyword in ONE else said
 
-    def nodes(self, schema: Mapping[str, object], keyword: str, place: str) -> dict[str, _Node]:
-        said = schema[keyword]
-        if not isinstance(said, dict):
-            raise self.nonsense(place, "an object of schemas", said)
-        return {name: self.node(part, f"{place}.{name}") for name, part in said.items()}
-
-    def row(self, schema: Mapping[str, object], keyword: str, place: str) -> list[_Node]:
-        said = schema[keyword]
-        if not isinstance(said, list):
-            raise self.nonsense(place, "a list of schemas", said)
-        return [self.node(part, f"{place}[{number}]") for number, part in enumerate(said)]
-
-    def nonsense(self, place: str, right: str, said: object) -> UsageError:
-        return UsageError(f"{self.at(place)} must be {right}, not {repr(said)[:80]}. Correct the schema.")
-
-    # The keywords that hold schemas.
-
-    def ref(self, schema: Mapping[str, object], _place: str) -> Check:
-        name = str(schema["$ref"])
-        if name not in self.places:
-            self.places[name] = node = _Node()
-            self._fill(node, target(self.schema, name, self.where), name)
-        return self.places[name].check
-
-    def properties(self, schema: Mapping[str, object], place: str) -> Check:
-        nodes = self.nodes(schema, "properties", place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            if isinstance(value, dict):
-                for name, item in value.items():
-                    node = nodes.get(name)
-                    if node is not None:
-                        node.check(item, (path, name), found)
-
-        return check
-
-    def required(self, schema: Mapping[str, object], place: str) -> Check:
-        names = schema["required"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise self.nonsense(place, "a list of names", names)
-        needed = frozenset(names)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            if isinstance(value, dict) and not value.keys() >= needed:
-                for name in names:
-                    if name not in value:
-                        found.add((path, name), "required, but missing")
-
-        return check
-
-    def more_properties(self, schema: Mapping[str, object], place: str) -> Check:
-        known = schema.get("properties")
-        names = list(known) if isinstance(known, dict) else []
-        named = frozenset(names)
-        patterns = self.patterns(schema)
-        said = schema["additionalProperties"]
-        node = self.node(said, place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            if not isinstance(value, dict) or value.keys() <= named:
-                return
-            for name, item in value.items():
-                if name in named or any(pattern.occurs_in(name) for pattern in patterns):
-                    continue
-                if said is False:
-                    found.add((path, name), _unknown(name, names))
-                else:
-                    node.check(item, (path, name), found)
-
-        return check
-
-    def patterns(self, schema: Mapping[str, object]) -> list[Pattern]:
-        said = schema.get("patternProperties")
-        return [pattern_of(name, self.where) for name in said] if isinstance(said, dict) else []
-
-    def pattern_properties(self, schema: Mapping[str, object], place: str) -> Check:
-        patterns = self.patterns(schema)
-        nodes = list(self.nodes(schema, "patternProperties", place).values())
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            if isinstance(value, dict):
-                for name, item in value.items():
-                    for pattern, node in zip(patterns, nodes, strict=True):
-                        if pattern.occurs_in(name):
-                            node.check(item, (path, name), found)
-
-        return check
-
-    def property_names(self, schema: Mapping[str, object], place: str) -> Check:
-        node = self.node(schema["propertyNames"], place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            if isinstance(value, dict):
-                for name in value:
-                    inner = found.branch()
-                    node.check(name, None, inner)
-                    found.left = inner.left
-                    for _, message in inner.problems:
-                        found.add((path, name), f"as a name, it {message}")
-
-        return check
-
-    def items(self, schema: Mapping[str, object], place: str) -> Check | None:
-        """The items after those that `prefixItems` (or, of old, a list here) speaks of."""
-        said = schema["items"]
-        if isinstance(said, list):
-            return self._row_then(self.row(schema, "items", place), self.node(schema.get("additionalItems", True), place))
-        first = schema.get("prefixItems")
-        return self._row_then([_Node()] * (len(first) if isinstance(first, list) else 0), self.node(said, place))
-
-    def prefix_items(self, schema: Mapping[str, object], place: str) -> Check:
-        return self._row_then(self.row(schema, "prefixItems", place), _Node())
-
-    def _row_then(self, row: list[_Node], rest: _Node) -> Check:
-        def check(value: object, path: Path, found: _Found) -> None:
-            if isinstance(value, list):
-                for number, item in enumerate(value):
-                    (row[number] if number < len(row) else rest).check(item, (path, number), found)
-
-        return check
-
-    def all_of(self, schema: Mapping[str, object], place: str) -> Check:
-        nodes = self.row(schema, "allOf", place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            for node in nodes:
-                node.check(value, path, found)
-
-        return check
-
-    def any_of(self, schema: Mapping[str, object], place: str) -> Check:
-        nodes = self.row(schema, "anyOf", place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            _nearest(nodes, value, path, found)
-
-        return check
-
-    def one_of(self, schema: Mapping[str, object], place: str) -> Check:
-        nodes = self.row(schema, "oneOf", place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            fitting = _nearest(nodes, value, path, found, all_of_them=True)
-            if fitting > 1:
-                found.add(path, f"must fit exactly one of {len(nodes)} forms, but fits {fitting}")
-
-        return check
-
-    def not_(self, schema: Mapping[str, object], place: str) -> Check:
-        node = self.node(schema["not"], place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            if _fits(node, value, path, found):
-                found.add(path, "has a form that is not allowed")
-
-        return check
-
-    def if_(self, schema: Mapping[str, object], place: str) -> Check:
-        condition = self.node(schema["if"], place)
-        then, otherwise = self.node(schema.get("then", True), place), self.node(schema.get("else", True), place)
-
-        def check(value: object, path: Path, found: _Found) -> None:
-            (then if _fits(condition, value, path, found) else otherwise).check(value, path, found)
-
-        return check
+    prepared = walk(schema, ())
+    assert isinstance(prepared, Mapping)
+    return prepared, tuple(unenforced)
 
 
-APPLIED: dict[str, Callable[[_Compiler, Mapping[str, object], str], Check | None]] = {
-    "$ref": _Compiler.ref,
-    "properties": _Compiler.properties,
-    "required": _Compiler.required,
-    "additionalProperties": _Compiler.more_properties,
-    "patternProperties": _Compiler.pattern_properties,
-    "propertyNames": _Compiler.property_names,
-    "items": _Compiler.items,
-    "prefixItems": _Compiler.prefix_items,
-    "allOf": _Compiler.all_of,
-    "anyOf": _Compiler.any_of,
-    "oneOf": _Compiler.one_of,
-    "not": _Compiler.not_,
-    "if": _Compiler.if_,
+def _refusal(keyword: str, said: object, node: Schema) -> str:
+    """Return why a keyword cannot be enforced; empty when it can."""
+    if keyword == "pattern" and isinstance(said, str):
+        return _pattern_refusal(said)
+    if keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
+        patterns = node.get("patternProperties")
+        return next(filter(None, map(_pattern_refusal, patterns)), "") if isinstance(patterns, Mapping) else ""
+    if keyword == "format":
+        return "" if said in STANDARD or said in FORMATS or said == "decimal" else "the format is not known"
+    known = keyword in ONE or keyword in SEVERAL or keyword in NAMED or keyword in OTHER
+    return "" if known else "the keyword is not known"
+
+
+@lru_cache(1_024)
+def _pattern_refusal(pattern: str) -> str:
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
+    except jsonschema_rs.ValidationError:
+        return "the pattern is no regular expression, or needs more than linear time"
+    return ""
+
+
+def _modernise(node: dict[str, object]) -> dict[str, object]:
+    """Bring older spellings forward: `nullable` of OpenAPI, `items` as a list of Draft 7."""
+    kinds = node.get("type")
+    if node.pop("nullable", None) is True and kinds is not None:
+        node["type"] = [*(kinds if isinstance(kinds, list) else [kinds]), "null"]
+    rest = node.pop("additionalItems", None)
+    if isinstance(node.get("items"), list):
+        node["prefixItems"] = node.pop("items")
+        if rest is not None:
+            node["items"] = rest
+    node.pop("$schema", None)
+    return node
+
+
+# Explaining a problem.
+
+
+def _explain(error: "jsonschema_rs.ValidationError", schema: Schema) -> Iterable[Found]:
+    """Yield what is wrong, each with its place in the value."""
+    import jsonschema_rs
+
+    kinds, place, value = jsonschema_rs.ValidationErrorKind, tuple(error.instance_path), error.instance
+    match error.kind:
+        case kinds.Required(name):
+            yield (*place, name), MISSING
+        case kinds.AdditionalProperties(names) | kinds.UnevaluatedProperties(names):
+            known = _fields(schema, error.schema_path)
+            yield from (((*place, name), _unknown(name, known)) for name in names)
+        case kinds.UnevaluatedItems(numbers):
+            yield place, f"must not have more items; found {len(numbers):,} too many"
+        case kinds.PropertyNames(inner):
+            name = str(inner.instance)
+            yield from (((*place, name), f"as a name, it {message}") for _, message in _explain(inner, schema))
+        case kinds.AnyOf(ways) | kinds.OneOfNotValid(ways):
+            yield from _nearest(ways, place, value, schema)
+        case kinds.OneOfMultipleValid(ways):
+            fitting = sum(not way for way in ways)
+            yield place, f"must fit exactly one of {len(ways)} forms, but fits {fitting}"
+        case _:
+            yield place, _sentence(error)
+
+
+def _sentence(error: "jsonschema_rs.ValidationError") -> str:
+    """Return what is wrong with one value by itself."""
+    import jsonschema_rs
+
+    kinds, value = jsonschema_rs.ValidationErrorKind, error.instance
+    match error.kind:
+        case kinds.Type(types):
+            return _expected(types, value)
+        case kinds.Enum(options):
+            return f"must be one of {listed(options)}; found {shown(value)}"
+        case kinds.Constant(wanted):
+            return f"must be {shown(wanted)}; found {shown(value)}"
+        case kinds.Pattern(pattern):
+            return f"must match the pattern {pattern}; found {shown(value)}"
+        case kinds.Format(name):
+            return f"must be {_called(name)}; found {shown(value)}"
+        case kinds.FalseSchema():
+            return "must not be given"
+        case kinds.Not():
+            return "has a form that is not allowed"
+        case kinds.UniqueItems() if isinstance(value, list):
+            first, second = _repeated(value)
+            return f"must not repeat items, but items {first} and {second} are equal"
+    return _bounded(error.kind, value) or error.message[:200]
+
+
+def _called(name: str) -> str:
+    """Return a format in words, with an example where one helps."""
+    if name == "decimal":
+        return 'a decimal number such as "12.50"'
+    article = "an" if name[0] in "aeiou" else "a"
+    return f"{article} {name} such as {FORMATS[name][1]}" if name in FORMATS else f"{article} {name}"
+
+
+BOUNDS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "above",
+    "exclusiveMaximum": "below",
+    "multipleOf": "a multiple of",
+}
+SIZES = {
+    "minLength": "at least {:,} characters",
+    "maxLength": "at most {:,} characters",
+    "minItems": "at least {:,} items",
+    "maxItems": "at most {:,} items",
+    "minProperties": "at least {:,} fields",
+    "maxProperties": "at most {:,} fields",
 }
 
 
-def _plain(test: Test) -> Check:
-    def check(value: object, path: Path, found: _Found) -> None:
-        wrong = test(value)
-        if wrong is not None:
-            found.add(path, wrong)
-
-    return check
-
-
-def _fits(node: _Node, value: object, path: Path, found: _Found) -> bool:
-    inner = found.branch()
-    node.check(value, path, inner)
-    found.left = inner.left
-    return not inner.problems
+def _bounded(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> str:
+    """Return the sentence for a bound; empty when the problem is another one."""
+    if kind.name in BOUNDS:
+        return f"must be {BOUNDS[kind.name]} {shown(kind.value)}; found {shown(value)}"
+    if kind.name in SIZES and isinstance(value, str | list | dict):
+        return f"must have {SIZES[kind.name].format(int(kind.value))}; found {len(value):,}"
+    return ""
 
 
-def _nearest(nodes: list[_Node], value: object, path: Path, found: _Found, *, all_of_them: bool = False) -> int:
-    """How many of the forms a value fits. If it fits none, what keeps it from the one that it comes nearest to."""
-    fitting = 0
-    tries: list[list[Finding]] = []
-    for node in nodes:
-        inner = found.branch()
-        node.check(value, path, inner)
-        found.left = inner.left
-        fitting += not inner.problems
-        if fitting and not all_of_them:
-            return fitting
-        tries.append(inner.problems)
-    if fitting == 0:
-        found.problems += _best(nodes, tries, value, path)
-    return fitting
+def _nearest(
+    ways: "Sequence[Sequence[jsonschema_rs.ValidationError]]", place: Place, value: object, schema: Schema
+) -> Iterator[Found]:
+    """Yield what keeps a value from the form that it comes nearest to."""
+    import jsonschema_rs
+
+    kinds = jsonschema_rs.ValidationErrorKind
+    types: list[str] = []
+    near: list[Sequence[jsonschema_rs.ValidationError]] = []
+    for way in ways:
+        match way:
+            case [one] if tuple(one.instance_path) == place and isinstance(one.kind, kinds.Type):
+                types += one.kind.types
+            case _:
+                near.append(way)
+    if types and not near:
+        yield place, _expected(types, value)
+        return
+    explained = [[found for error in way for found in _explain(error, schema)] for way in near]
+    yield from min(explained, key=len, default=[(place, "fits none of the allowed forms")])
 
 
-def _best(nodes: list[_Node], tries: list[list[Finding]], value: object, path: Path) -> list[Finding]:
-    kind = kind_of(value)
-    typed = [node.types for node in nodes if node.types is not None]
-    if len(typed) == len(nodes) and not any(kind in types for types in typed):
-        return [(path, expected(frozenset().union(*typed), value))]
-    near = [found for node, found in zip(nodes, tries, strict=True) if node.types is None or kind in node.types]
-    return min(near or tries, key=len, default=[(path, "fits none of the allowed forms")])
+def _expected(types: Sequence[str], value: object) -> str:
+    words = " or ".join(KINDS[kind] for kind in KINDS if kind in types)
+    match value:
+        case bool():
+            found = "a boolean"
+        case None:
+            found = "null"
+        case float() if "integer" in types and "number" not in types:
+            found = shown(value)
+        case int() | float():
+            found = "a number"
+        case str() | list() | dict():
+            found = {str: "a string", list: "an array", dict: "an object"}[type(value)]
+    return f"expected {words}, found {found}"
 
 
-def _unknown(name: str, names: list[str]) -> str:
+def _fields(schema: Schema, path: Sequence[str | int]) -> list[str]:
+    """Return the names of the fields beside the keyword at a place of the schema."""
+    node: object = schema
+    for step in path[:-1]:
+        match node:
+            case dict():
+                node = node.get(str(step))
+            case list():
+                node = node[int(step)]
+    known = node.get("properties") if isinstance(node, dict) else None
+    return list(known) if isinstance(known, dict) else []
+
+
+def _unknown(name: str, names: Sequence[str]) -> str:
     near = get_close_matches(name[:100], names, n=1)
     if near:
-        return f"unknown field; did you mean {near[0]}?"
-    return f"unknown field; the fields are {', '.join(names[:50])}" if names else "unknown field; there are no fields"
+        return f"{UNKNOWN}; did you mean {near[0]}?"
+    return f"{UNKNOWN}; the fields are {', '.join(names[:50])}" if names else f"{UNKNOWN}; there are no fields"
 
 
-def _text(path: Path) -> str:
-    steps: list[str | int] = []
-    while path is not None:
-        path, step = path
-        steps.append(step)
-    return dotted(steps[::-1])
+def _repeated(items: Sequence[object]) -> tuple[int, int]:
+    """Return the numbers of the first two equal items."""
+    seen: dict[object, int] = {}
+    for number, item in enumerate(items):
+        before = seen.setdefault(_key(item), number)
+        if before != number:
+            return before, number
+    return 0, 0
+
+
+def _key(value: object) -> object:
+    """Return a value that is equal to another one's exactly if the two JSON values are: true is not 1, but 1.0 is."""
+    match value:
+        case bool():
+            return ("boolean", value)
+        case list():
+            return ("array", tuple(_key(item) for item in value))
+        case dict():
+            return ("object", frozenset((name, _key(item)) for name, item in value.items()))
+    return value

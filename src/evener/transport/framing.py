@@ -4,18 +4,23 @@ answer = Framing()
 answer.feed(b"...")                # pieces of the body, as far as they came; `status` is 0 until the head is whole
 answer.finish()                    # the connection has ended: whether the answer has, too
 
-Nothing is kept but a head or a line that is not whole yet, and both have a bound.
+The head is checked here, more strictly than parsers do (no folded lines, no two lengths). Chunks are read by llhttp. Nothing
+is kept but a head that is not whole yet, which has a bound.
 """
 
 import re
 from collections.abc import Iterable
 
+import httptools
+
 from evener.errors import BadValue
 
 __all__ = ["Framing", "NotHttp", "head_bytes"]
 
-HEAD, LINES, LINE = 64 * 1024, 128, 4 * 1024
-"""Bytes and lines of a head, bytes of a line between chunks: more than anybody means."""
+HEAD, LINES = 64 * 1024, 128
+"""Bytes and lines of a head."""
+BETWEEN = 16 * 1024
+"""Bytes that may come between two pieces of a body: sizes of chunks, what is said beside them, trailers."""
 INTERIM = 64
 """Heads of 1xx before the one that counts."""
 SWITCHING = 101
@@ -28,8 +33,8 @@ FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
 SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
 """A head as it is checked: what stands between its parts is allowed in none of them."""
 MOST_DIGITS = 15
-SIZE = re.compile(rb"\r\n([0-9a-fA-F]{1,%d})[ \t]*(?:;[^\r\n\0]*)?\r\n" % MOST_DIGITS)
-"""The line before a chunk, with the end of the one before it: how large the chunk is; what else it says is passed over."""
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+"""The head that llhttp is given in place of the one that was checked here."""
 
 
 class NotHttp(Exception):
@@ -51,7 +56,20 @@ def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> 
 class Framing:
     """The answer to a request of this method while it comes. `reusable`: after its end the connection may carry another."""
 
-    __slots__ = ("_held", "_interim", "_left", "_method", "_part", "ended", "framed", "headers", "reusable", "status")
+    __slots__ = (
+        "_between",
+        "_chunks",
+        "_held",
+        "_interim",
+        "_left",
+        "_method",
+        "_part",
+        "ended",
+        "framed",
+        "headers",
+        "reusable",
+        "status",
+    )
 
     def __init__(self, method: str = "POST") -> None:
         self.status = 0
@@ -61,7 +79,9 @@ class Framing:
         self.framed = True
         self._method = method
         self._held = b""
-        self._left = 0  # bytes of the body, or of the present chunk, that are still to come
+        self._left = 0  # bytes of the body that are still to come
+        self._between = 0  # bytes since the last piece of a chunk
+        self._chunks: _Chunks | None = None
         self._part = "head"
         self._interim = 0
 
@@ -83,7 +103,7 @@ class Framing:
             return []
         if self._part == "length":
             return self._counted(data)
-        return [data] if self._part == "close" else self._chunks(data)
+        return [data] if self._part == "close" else self._chunked(data)
 
     def finish(self) -> bool:
         """The connection has ended. Whether the answer is whole."""
@@ -147,7 +167,7 @@ class Framing:
         elif coding is not None:
             if coding.lower() != "chunked":
                 raise NotHttp
-            self._part, self._held = "size", b"\r\n"  # the end of the head, which the first line comes behind
+            self._part, self._chunks = "chunks", _Chunks()
             self.reusable = self.reusable and length is None
         elif length is not None:
             self._left = _length(length)
@@ -165,53 +185,69 @@ class Framing:
         self.ended = not self._left
         return [data]
 
-    def _chunks(self, data: bytes) -> list[bytes]:
-        held = self._held + data if self._held else data
-        at, size, pieces = 0, len(held), []
-        part, left = self._part, self._left
-        while at < size and not self.ended:
-            if part == "size":
-                found = SIZE.match(held, at)
-                if found is None or found.end() - at > LINE + 4:
-                    break
-                at, left = found.end(), int(found[1], 16)
-                part = "chunk" if left else "trailer"
-                if at == size:
-                    break
-            if part == "chunk":
-                piece = held[at : at + left]
-                pieces.append(piece)
-                at += len(piece)
-                left -= len(piece)
-                part = "chunk" if left else "size"
-            else:
-                end = held.find(b"\r\n", at)
-                if end < 0:
-                    break
-                self._trailer(held[at:end])
-                at = end + 2
-        self._part, self._left = part, left
-        if self.ended:
-            self.reusable = self.reusable and at == size
-        elif at < size:
-            self._keep(held[at:])
-        else:
-            self._held = b""
+    def _chunked(self, data: bytes) -> list[bytes]:
+        chunks = self._chunks
+        assert chunks is not None
+        pieces = chunks.feed(data)
+        self._between = self._between + len(data) if not pieces else 0
+        if self._between > BETWEEN:
+            raise NotHttp
+        if chunks.ended:
+            self.ended, self._chunks = True, None
+            self.reusable = self.reusable and not chunks.followed
         return pieces
 
-    def _keep(self, cut: bytes) -> None:
-        """A line that is not whole yet. One that cannot become what is due is refused."""
-        begins = 2 if self._part == "size" else 0
-        if len(cut) > begins + LINE + 1 or (begins and (cut[:2] != b"\r\n"[: len(cut)] or cut.find(b"\r\n", 2) >= 0)):
-            raise NotHttp
-        self._held = cut
 
-    def _trailer(self, line: bytes) -> None:
-        """A line behind the last chunk; an empty one ends the answer."""
-        self._interim += 1
-        self.ended = not line
-        if self._interim > LINES or len(line) > LINE or (line and not FIELDS.fullmatch(f"{line.decode('latin-1')}\r\n")):
-            raise NotHttp
+class _Chunks:
+    """A body that comes in chunks, read by llhttp. `followed`: more than the body came."""
+
+    __slots__ = ("_parser", "_sink")
+
+    def __init__(self) -> None:
+        self._sink = _Sink()
+        self._parser = httptools.HttpResponseParser(self._sink)
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad sizes
+        self._parser.feed_data(CHUNKED)
+
+    @property
+    def ended(self) -> bool:
+        return self._sink.ended
+
+    @property
+    def followed(self) -> bool:
+        return self._sink.followed
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the pieces of the body among these bytes. Raises NotHttp."""
+        sink = self._sink
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not sink.ended:
+                raise NotHttp from None
+            sink.followed = True
+        pieces = sink.pieces[: sink.end] if sink.ended else sink.pieces.copy()
+        sink.pieces.clear()
+        return pieces
+
+
+class _Sink:
+    """What llhttp reports to. It does not know the parser, so that both are freed at once."""
+
+    __slots__ = ("end", "ended", "followed", "on_body", "pieces")
+
+    def __init__(self) -> None:
+        self.ended = self.followed = False
+        self.end = 0  # how many pieces there were at the end: what another answer behind it says is none of its body
+        self.pieces: list[bytes] = []
+        self.on_body = self.pieces.append  # the parser asks for it once
+
+    def on_message_complete(self) -> None:
+        if not self.ended:
+            self.ended, self.end = True, len(self.pieces)
+
+    def on_message_begin(self) -> None:
+        self.followed = self.ended
 
 
 def _length(text: str) -> int:

@@ -90,10 +90,10 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if not isinstance(found, Accepted):
             return found
         value = found.value
-        problems = self.validator.problems(value, size=len(text))
+        problems = self.validator.problems(value)
         if problems and self.strict:
             value = without_absent(value, problems)
-            problems = self.validator.problems(value, size=len(text))
+            problems = self.validator.problems(value)
         if problems:
             return problems
         try:
@@ -160,7 +160,7 @@ def _converter(kind: object, where: str) -> Convert:
 def _first_of(members: list[tuple[Validator, Convert]]) -> Callable[[object], object]:
     def convert(value: object) -> object:
         for validator, member in members:
-            if not validator.problems(value, size=len(msgspec.json.encode(value))):
+            if not validator.problems(value):
                 return member(value)
         raise Refused((Problem("", "fits none of the allowed forms"),))
 
