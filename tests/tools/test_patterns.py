@@ -1,13 +1,13 @@
 """Patterns of schemas take linear time and mean what they mean elsewhere. (S1.19, S1.20)"""
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evener.policy.patterns import MOST_STEPS, Unsupported, compile_pattern
+from tests.patience import ends
 
 CASES = [
     ("a", "cat", True),
@@ -62,9 +62,8 @@ def test_what_is_not_understood_is_refused(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a*)*$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_patterns_that_explode_elsewhere_take_linear_time(pattern: str) -> None:
     compiled = compile_pattern(pattern)
-    begin = time.process_time()
-    assert compiled.occurs_in("a" * 3_000 + "!") in (True, False)
-    assert time.process_time() - begin < 5
+    with ends():
+        assert compiled.occurs_in("a" * 3_000 + "!") in (True, False)
 
 
 def test_a_text_that_would_take_too_long_is_not_looked_at() -> None:

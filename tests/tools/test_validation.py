@@ -1,13 +1,13 @@
 """Local validation: the common keywords are enforced, the others are named, and problems read well. (S1.19, S1.20, S2.30)"""
 
 import json
-import time
 from typing import Literal
 
 import pytest
 
 from evener.errors import UsageError
 from evener.tools import Validator
+from tests.patience import ends
 
 Schema = dict[str, object]
 
@@ -165,10 +165,9 @@ def test_a_schema_that_branches_at_each_level_cannot_hold_the_check_up() -> None
     value: object = {}
     for _ in range(90):
         value = {"a": value}
-    begin = time.process_time()
-    problems = Validator(branching).problems(value)
+    with ends():
+        problems = Validator(branching).problems(value)
     assert [str(problem) for problem in problems] == ["the arguments: too large or too deep to be checked"]
-    assert time.process_time() - begin < 5
 
 
 def test_large_values_are_checked_whole() -> None:
