@@ -10,7 +10,7 @@ from evener.errors import EvenerError, ProviderError, ServerError, TruncatedStre
 from evener.transport.exchange import Deadlines, Request
 from evener.transport.http import HttpTransport, read_all
 from evener.transport.retry import Retries, send_retrying
-from tests.patience import lull
+from tests.patience import lull, until
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, Received, chunk, finish, listening, post, raw, receive, serving, whole
 
@@ -134,6 +134,7 @@ def test_a_server_that_leaves_an_unused_connection_costs_nothing() -> None:
         async with listening(once) as served, HttpTransport() as http:
             for _ in range(3):
                 assert await read_all(await http.send(post(served.url)), 99) == b"{}"
+                await until(lambda: served.open == 0)
                 await lull()
             return served.connections
 

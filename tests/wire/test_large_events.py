@@ -111,7 +111,8 @@ def test_reading_a_large_event_costs_three_times_its_size_at_most(shape: str, si
 
 def test_a_large_frame_of_the_binary_framing_costs_three_times_its_size_at_most() -> None:
     program = (
-        "import tracemalloc\nfrom evener.wire.eventstream import EventStreamReader\nfrom tests.wire.test_eventstream import chunk\n"
+        "import tracemalloc\nfrom evener.wire.eventstream import EventStreamReader\n"
+        "from tests.wire.test_eventstream import chunk\n"
         "frame = chunk('x' * (6 << 20))\nreader = EventStreamReader()\ntracemalloc.start()\n"
         "found = [event for at in range(0, len(frame), 65536) for event in reader.feed(frame[at : at + 65536])]\n"
         "assert len(found) == 1 and len(found[0]) > 6 << 20\nprint(tracemalloc.get_traced_memory()[1], len(frame))"
