@@ -52,7 +52,7 @@ def ends() -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-class _Jump(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Jump(selectors.DefaultSelector):
     """Instead of a wait, a jump of the clock."""
 
     def __init__(self) -> None:

@@ -115,7 +115,7 @@ def test_a_reader_that_catches_up_sees_pieces_again_behind_the_gap() -> None:
                 found: list[Delta] = await inner()
                 return found
 
-            made.read = read  # type: ignore[method-assign]
+            made.read = read
             return made
 
     async def go() -> list[str]:
@@ -187,13 +187,13 @@ def progress(number: int) -> st.StreamEvent:
 
 
 MANY: dict[str, tuple[Callable[[int], st.StreamEvent], int]] = {
-    "text": (text, 300_000),
-    "text and reasoning in turn": (reasoning, 200_000),
-    "arguments of three calls": (arguments, 200_000),
-    "texts of five agents": (agents, 200_000),
-    "text that is not ASCII": (wide, 200_000),
+    "text": (text, 100_000),
+    "text and reasoning in turn": (reasoning, 100_000),
+    "arguments of three calls": (arguments, 100_000),
+    "texts of five agents": (agents, 100_000),
+    "text that is not ASCII": (wide, 100_000),
     "structured output": (output, 10_000),
-    "progress of a tool": (progress, 200_000),
+    "progress of a tool": (progress, 100_000),
 }
 
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -20,13 +20,13 @@ BIG = 6 << 20
 SLICE = 64 * 1024
 
 
-def events(wire: str, text: str) -> list[object]:
+def events(wire: str, text: str) -> Sequence[object]:
     """A whole answer with one large text."""
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     part = {"type": "output_text", "text": text, "annotations": []}
     message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
     place = {"item_id": "m", "output_index": 0, "content_index": 0}
-    return {
+    told: Mapping[str, Sequence[object]] = {
         "openai_chat": [
             {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": text}}]},
             {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
@@ -51,7 +51,8 @@ def events(wire: str, text: str) -> list[object]:
             {"type": "response.output_item.done", "output_index": 0, "item": message},
             {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [message], "usage": usage}},
         ],
-    }[wire]  # fmt: skip
+    }
+    return told[wire]
 
 
 def one_line(event: object) -> bytes:

@@ -50,8 +50,9 @@ def hasty(source: Source) -> Iterator[str]:
         if isinstance(node, ast.Call) and _name(node) != "tool":
             place = POSITION.get(_name(node), len(node.args))
             for value in [*node.args[place : place + 1], *(word.value for word in node.keywords if word.arg == "timeout")]:
-                if isinstance(value, ast.Constant) and type(value.value) in (int, float) and 1 <= value.value < LEAST:
-                    yield f"{source.where}:{node.lineno}: waits for {value.value} seconds"
+                seconds = value.value if isinstance(value, ast.Constant) else None
+                if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 1 <= seconds < LEAST:
+                    yield f"{source.where}:{node.lineno}: waits for {seconds} seconds"
 
 
 def _name(call: ast.Call) -> str:

@@ -136,7 +136,7 @@ def raw(*pieces: bytes | float, end: str = "keep") -> Script:
                 writer.write(piece)
                 await writer.drain()
             else:
-                for _ in range(20):  # many turns of the loop, however late the machine makes each of them
+                for __ in range(20):  # many turns of the loop, however late the machine makes each of them
                     await asyncio.sleep(piece / 20)
         await finish(writer, end)
 
