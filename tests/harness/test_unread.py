@@ -158,24 +158,24 @@ def test_a_reader_that_does_not_read_holds_up_neither_a_cancellation_nor_a_limit
 
 
 def text(number: int) -> st.StreamEvent:
-    return st.TextStreamed(place=PLACE, sequence=number, text="a word ")
+    return st.TextStreamed(place=PLACE, sequence=number, text=f"word {number} ")
 
 
 def reasoning(number: int) -> st.StreamEvent:
     kind = st.TextStreamed if number % 2 else st.ReasoningStreamed
-    return kind(place=PLACE, sequence=number, text="a word ")
+    return kind(place=PLACE, sequence=number, text=f"word {number} ")
 
 
 def arguments(number: int) -> st.StreamEvent:
-    return st.ArgumentsStreamed(place=PLACE, sequence=number, call=f"c{number % 3}", tool="pay", text='"a": 1, ')
+    return st.ArgumentsStreamed(place=PLACE, sequence=number, call=f"c{number % 3}", tool="pay", text=f'"a": {number}, ')
 
 
 def agents(number: int) -> st.StreamEvent:
-    return st.TextStreamed(place=st.Place(f"r{number % 5}", "t"), sequence=number, text="a word ")
+    return st.TextStreamed(place=st.Place(f"r{number % 5}", "t"), sequence=number, text=f"word {number} ")
 
 
 def wide(number: int) -> st.StreamEvent:
-    return st.TextStreamed(place=PLACE, sequence=number, text="words and \N{TEACUP WITHOUT HANDLE}\N{GRINNING FACE}")
+    return st.TextStreamed(place=PLACE, sequence=number, text=f"{number} \N{TEACUP WITHOUT HANDLE}\N{GRINNING FACE}")
 
 
 def output(number: int) -> st.StreamEvent:
