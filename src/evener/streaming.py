@@ -17,6 +17,7 @@ __all__ = [
     "ApprovalRequested",
     "ArgumentsStreamed",
     "NoticeGiven",
+    "Omitted",
     "OutputStreamed",
     "Place",
     "ReasoningStreamed",
@@ -85,6 +86,13 @@ class ArgumentsStreamed(Shown, frozen=True, tag="arguments", gc=False):
     call: str
     tool: str
     text: str
+
+
+class Omitted(Shown, frozen=True, tag="omitted"):
+    """Pieces of the answer were left out here, because the reader is far behind. The whole message is in `TurnFinished`."""
+
+    pieces: int
+    characters: int
 
 
 class OutputStreamed(Shown, frozen=True, tag="output"):
@@ -179,6 +187,7 @@ StreamEvent = (
     | TextStreamed
     | ReasoningStreamed
     | ArgumentsStreamed
+    | Omitted
     | OutputStreamed
     | TurnFinished
     | ToolStarted

@@ -34,7 +34,7 @@ class Home:
             env={**self.environ, **more},
             cwd=self.folder,
             capture_output=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 

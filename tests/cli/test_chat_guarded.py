@@ -36,8 +36,7 @@ def pay(amount: int, note: str = "") -> str:
 
 def nap(name: str) -> str:
     """Nap until somebody wakes it."""
-    end = time.monotonic() + 20
-    while not os.path.exists("awake") and time.monotonic() < end:
+    while not os.path.exists("awake"):
         time.sleep(0.02)
     return name
 

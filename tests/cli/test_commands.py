@@ -123,7 +123,7 @@ def test_a_reader_that_has_gone_is_quiet_and_has_its_code(words: tuple[str, ...]
     os.close(reader)
     running = home.start(*words, stdout=writer)
     os.close(writer)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=120)
     assert (running.returncode, said) == (141, b"")
 
 
@@ -131,7 +131,7 @@ def test_a_reader_that_has_gone_is_quiet_and_has_its_code(words: tuple[str, ...]
 def test_a_full_disk_is_an_error_and_no_traceback(home: Home) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            command("models"), env=home.environ, cwd=home.folder, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+            command("models"), env=home.environ, cwd=home.folder, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False
         )
     assert (done.returncode, b"No space left" in done.stderr, b"Traceback" in done.stderr) == (1, True, False)
 
@@ -141,5 +141,5 @@ def test_a_full_disk_is_an_error_and_no_traceback(home: Home) -> None:
 )
 def test_a_stream_that_is_closed_is_no_traceback(closed: str, words: str, code: int, home: Home) -> None:
     shell = ["/bin/sh", "-c", f'"$@" {closed}', "sh", *command(*words.split())]
-    done = subprocess.run(shell, env=home.environ, cwd=home.folder, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(shell, env=home.environ, cwd=home.folder, capture_output=True, timeout=120, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (code, False)

@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +18,7 @@ import pytest
 from evener.testing.servers import Call, FakeServer, Text, turn
 from tests.cli.run import Done, Home, command
 from tests.cli.test_complete import SENTINEL, asked, point
+from tests.patience import PATIENCE, moment
 
 SHOP = '''
 from evener import Harness, tool
@@ -355,10 +355,10 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """The next place where this is shown."""
-        end = time.monotonic() + 20
+        end = moment(PATIENCE)
         start = len(self.shown)
         while text not in self.shown[start:]:
-            assert select.select([self._ours], [], [], max(end - time.monotonic(), 0))[0], self.shown
+            assert select.select([self._ours], [], [], max(end - moment(), 0))[0], self.shown
             piece = self._read()
             assert piece, self.shown
             self.shown += piece
@@ -369,7 +369,7 @@ class Terminal:
     def end(self) -> int:
         while piece := self._read():
             self.shown += piece
-        return self.process.wait(20)
+        return self.process.wait(120)
 
     def _read(self) -> str:
         try:
@@ -380,7 +380,7 @@ class Terminal:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(20)
+            self.process.wait(120)
         os.close(self._ours)
 
 

@@ -125,7 +125,7 @@ def on_a_terminal(home: Home, typed: bytes) -> tuple[int, bytes]:
         pass  # how a terminal says that its other end is closed
     finally:
         os.close(master)
-    return running.wait(timeout=60), seen
+    return running.wait(timeout=120), seen
 
 
 def test_on_a_terminal_the_key_is_asked_for_and_not_shown(home: Home) -> None:

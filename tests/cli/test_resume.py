@@ -76,7 +76,7 @@ def test_after_ctrl_c_and_after_a_kill_no_write_happens_twice(home: Home, shop: 
         running = home.start("run", "--tools", "slow:pay", "--stream-json", "Pay 5")
         wait_for(home.folder / "paid")
         running.send_signal(how)
-        out, said = running.communicate(timeout=20)
+        out, said = running.communicate(timeout=120)
         thread = json.loads(out.splitlines()[0])["thread"]
         if how == signal.SIGINT:
             assert (running.returncode, hinted(said)) == (130, ["resume", "--tools", "slow:pay", thread])
@@ -166,7 +166,7 @@ def test_a_run_that_another_process_is_at_is_left_alone(home: Home, shop: FakeSe
     done = home.run("resume", "--tools", "slow:pay", str(one["thread"]))
     assert (done.returncode, b"is being written by" in done.stderr) == (1, True), done.stderr
     running.kill()
-    running.communicate(timeout=20)
+    running.communicate(timeout=120)
     assert json.loads(home.run("threads", "--json").stdout)[0]["state"] == "interrupted"
 
 

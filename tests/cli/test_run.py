@@ -5,7 +5,6 @@ import os
 import pty
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from evener.testing.servers import Call, FakeServer, Status, Text, faults, turn
 from tests.cli.run import Home, command
 from tests.cli.test_complete import PNG, SENTINEL, asked, point
+from tests.patience import wait_until
 
 TOOLS = '''
 import time
@@ -142,11 +142,9 @@ def test_what_the_provider_says_has_an_exit_code_and_a_way_on(home: Home, shop: 
     assert home.run("run", "--store", "runs.db", "--resume", thread).stdout == b"Now it works.\n"
 
 
-def wait_for(path: object, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not os.path.exists(str(path)) or not os.path.getsize(str(path)):  # it is there before anything is written to it
-        assert time.monotonic() < end, f"{path} did not appear"
-        time.sleep(0.02)
+def wait_for(path: object) -> None:
+    name = str(path)
+    wait_until(lambda: os.path.exists(name) and os.path.getsize(name))  # it is there before anything is written to it
 
 
 def test_ctrl_c_stops_cleanly_and_says_how_to_resume(home: Home, shop: FakeServer) -> None:
@@ -154,7 +152,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_resume(home: Home, shop: FakeServe
     running = home.start("run", "--tools", "shop:pay", "--store", "runs.db", "Pay 5")
     wait_for(home.folder / "paid")
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=20)
+    _, said = running.communicate(timeout=120)
     assert running.returncode == 130, said
     thread = said.decode().split()[-1]
     again = home.run("run", "--tools", "shop:pay", "--store", "runs.db", "--resume", thread)
@@ -167,7 +165,7 @@ def test_killed_and_resumed_no_payment_is_made_twice(home: Home, shop: FakeServe
     running = home.start("run", "--tools", "shop:pay", "--store", "runs.db", "--stream-json", "Pay 5")
     wait_for(home.folder / "paid")
     running.kill()
-    out, _ = running.communicate(timeout=20)
+    out, _ = running.communicate(timeout=120)
     thread = json.loads(out.splitlines()[0])["thread"]
     again = home.run("run", "--tools", "shop:pay", "--store", "runs.db", "--json", "--resume", thread)
     result = json.loads(again.stdout)
@@ -196,7 +194,7 @@ def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> Non
             break
         shown += piece
     os.close(ours)
-    assert process.wait(20) == 0, shown
+    assert process.wait(120) == 0, shown
     assert b'nap {"name":"tea"}' in shown.replace(b'": "', b'":"')
     assert b"\r\x1b[K" in shown
     assert shown.endswith(b"Rested.\r\n")

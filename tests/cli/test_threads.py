@@ -225,7 +225,7 @@ def test_show_goes_quietly_when_its_reader_has_gone(home: Home) -> None:
     os.close(writer)
     assert os.read(reader, 10)
     os.close(reader)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=120)
     assert (running.returncode, errors) == (141, b"")
 
 

@@ -15,7 +15,7 @@ WORDS = ("translate", "--from", "anthropic_messages", "--to", "openai_responses"
 
 def evener(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "evener", *words]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=120, check=False)
 
 
 def test_the_request_comes_out_on_stdout_and_the_losses_on_stderr() -> None:
@@ -82,5 +82,5 @@ def test_what_is_wrong_is_said_in_one_line_without_a_traceback(case: str) -> Non
 
 def test_a_reader_that_goes_away_is_no_disaster() -> None:
     command = f"{sys.executable} -m evener {' '.join(WORDS)} examples/request.json | true"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert b"Traceback" not in done.stderr

@@ -12,7 +12,7 @@ import pytest
 from tests.shape.test_docs import matches
 from tests.shape.tree import ROOT
 
-SECONDS = 60
+SECONDS = 240
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.shape.tree import ROOT
 
-SECONDS = 60
+SECONDS = 240
 DOCUMENT = ROOT / "docs" / "protocol.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 REFERENCE = re.compile(

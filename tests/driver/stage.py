@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
 
 from msgspec.structs import replace
 
@@ -23,6 +22,7 @@ from evener.transport.retry import Retries
 from evener.wire import CODECS
 from evener.wire.quirks import Quirks
 from tests.model.stage import MODELS, NOWHERE, WIRES, fresh_key
+from tests.patience import until
 
 __all__ = [
     "WIRES",
@@ -128,9 +128,7 @@ def tool_threads() -> int:
     return sum(thread.name == "evener-tool" for thread in threading.enumerate())
 
 
-async def settled(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool:
+async def settled(condition: Callable[[], bool]) -> bool:
     """Whether it comes true in time: for threads, which cannot be awaited."""
-    end = monotonic() + seconds
-    while not condition() and monotonic() < end:
-        await asyncio.sleep(0.001)
-    return condition()
+    await until(condition)
+    return True

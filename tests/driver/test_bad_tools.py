@@ -43,9 +43,9 @@ def ran(bad: Tool, arguments: dict[str, object] | None = None, **settings: objec
     harness = Harness(model, tools=[bad, fine], **{"store": "memory", **settings})  # type: ignore[arg-type]
 
     async def go() -> RunResult:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             result = await harness.run("go")
-        assert await settled(lambda: not others(), seconds=3), "a task was left behind"
+        assert await settled(lambda: not others()), "a task was left behind"
         return result
 
     with nothing_left():
@@ -210,7 +210,7 @@ def test_a_tool_that_spawns_threads_ends_when_it_returns() -> None:
     finally:
         release.set()
         for thread in spawned:
-            thread.join(5)
+            thread.join(120)
 
 
 def test_an_interrupt_on_the_loop_ends_the_program_as_ctrl_c_does_and_the_run_resumes() -> None:
@@ -257,7 +257,7 @@ def gate() -> Iterator[threading.Event]:
 def test_a_tool_that_hangs_is_given_up(effect: str, outcome: str, said: str, awaits: bool, gate: threading.Event) -> None:
     def hang() -> str:
         """Hang."""
-        gate.wait(60)
+        gate.wait(120)
         return "late"
 
     async def hang_on_the_loop() -> str:
@@ -265,7 +265,7 @@ def test_a_tool_that_hangs_is_given_up(effect: str, outcome: str, said: str, awa
         await asyncio.sleep(60)
         return "late"
 
-    bad = tool(hang_on_the_loop if awaits else hang, name="hang", effect=effect, timeout=0.05)  # type: ignore[call-overload]
+    bad = tool(hang_on_the_loop if awaits else hang, name="hang", effect=effect, timeout=1.0)  # type: ignore[call-overload]
     result, _ = ran(bad)
     record = result.records[0]
     assert record.result is not None
@@ -275,10 +275,10 @@ def test_a_tool_that_hangs_is_given_up(effect: str, outcome: str, said: str, awa
 
 
 def test_a_tool_that_ignores_cancellation_is_counted(gate: threading.Event) -> None:
-    @tool(effect="read", timeout=0.05)
+    @tool(effect="read", timeout=1.0)
     def hang() -> str:
         """Hang."""
-        gate.wait(60)
+        gate.wait(120)
         return "late"
 
     model = scripted(hang, {})

@@ -35,12 +35,12 @@ def test_a_tool_may_run_the_harness_again(kind: str, awaits: bool, tmp_path: Pat
         """Run another conversation."""
         return (await harness.run("inner")).text
 
-    made = tool(again_on_the_loop if awaits else again, name="again", timeout=10.0)
+    made = tool(again_on_the_loop if awaits else again, name="again", timeout=120.0)
     store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "store.db")
     harness = Harness(ScriptedModel(nested), tools=[made], store=store)
 
     async def go() -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             text = (await harness.run("outer")).text
         await store.aclose()
         return text
@@ -61,7 +61,7 @@ def test_a_tool_that_runs_its_own_thread_again_is_told_that_it_is_busy(awaits: b
         """Say something to the conversation it belongs to."""
         return (await harness.run("inner", thread=found[0])).text
 
-    made = tool(again_on_the_loop if awaits else again, name="again", timeout=10.0)
+    made = tool(again_on_the_loop if awaits else again, name="again", timeout=120.0)
     harness = Harness(ScriptedModel(nested), tools=[made], store="memory")
 
     async def go() -> RunResult:

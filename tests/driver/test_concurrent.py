@@ -33,7 +33,7 @@ from tests.model.stage import nothing_left, watched
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 200
 TURNS = 3
-SECONDS = 60.0
+SECONDS = 240.0
 MARK = re.compile(r"<\w+>")
 
 

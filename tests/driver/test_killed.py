@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Path:
 def test_killed_anywhere_it_resumes_to_the_same_end(chunk: int, tmp_path: Path) -> None:
     """S0.48, S1.24, S4.26."""
     seed = randbelow(1 << 30) * CHUNKS + chunk
-    tally = run_apart(KILLS // CHUNKS, seed, place(tmp_path), seconds=120)
+    tally = run_apart(KILLS // CHUNKS, seed, place(tmp_path), seconds=240)
     assert tally.violations == [], f"seed {seed}"
     assert tally.kills >= KILLS // CHUNKS
     assert (tally.lost, tally.gaps, tally.twice, tally.stuck) == (0, 0, 0, 0)
@@ -44,22 +44,22 @@ def test_killed_anywhere_it_resumes_to_the_same_end(chunk: int, tmp_path: Path) 
 
 
 def test_without_the_started_check_a_write_starts_twice(tmp_path: Path) -> None:
-    tally = run_apart(40, 7, place(tmp_path), fault="forgetful", seconds=120)
+    tally = run_apart(40, 7, place(tmp_path), fault="forgetful", seconds=240)
     assert any(DOUBLE in text for text in tally.violations)
     assert tally.twice > 0
 
 
 def test_an_event_that_was_told_too_soon_is_found_to_be_lost(tmp_path: Path) -> None:
-    assert run_apart(20, 7, place(tmp_path), fault="hasty", seconds=120).lost > 0
+    assert run_apart(20, 7, place(tmp_path), fault="hasty", seconds=240).lost > 0
 
 
 def test_a_conversation_that_hangs_is_found_to_be_stuck(tmp_path: Path) -> None:
-    assert run_apart(1, 7, place(tmp_path), fault="hanging", seconds=120).stuck > 0
+    assert run_apart(1, 7, place(tmp_path), fault="hanging", seconds=240).stuck > 0
 
 
 def test_the_moments_are_of_every_kind(tmp_path: Path) -> None:
     """Between any two things that are told: after an append, in a tool before its effect, and after it."""
-    tally = run_apart(50, 11, place(tmp_path), seconds=120)
+    tally = run_apart(50, 11, place(tmp_path), seconds=240)
     assert {"acknowledged", "begun", "acted", "moved"} <= set(tally.moments)
     assert tally.unknown > 0
     assert tally.checked > 0

@@ -12,7 +12,7 @@ from evener.events import Verdict
 from evener.harness.approvals import Decision
 from evener.model import open_model
 
-SECONDS = 60
+SECONDS = 120
 
 
 def shop(path: str, model: str = "", url: str = "", *, unit: str = "EUR") -> Harness:

@@ -16,7 +16,7 @@ from evener.events import Verdict
 from evener.harness.approvals import Decision
 from evener.model import open_model
 
-SECONDS = 60
+SECONDS = 120
 
 
 def tell(*words: object) -> None:

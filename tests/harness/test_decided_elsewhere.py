@@ -40,7 +40,7 @@ def words(*given: object) -> list[str]:
 def elsewhere(home: Path, *given: object) -> str:
     """What another process says, which must end well by itself."""
     environ = {**os.environ, "HOME": str(home), "EVENER_HOME": str(home / "evener")}
-    done = subprocess.run(words(*given), cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words(*given), cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -56,7 +56,7 @@ def killed_while_it_waits(home: Path, path: Path) -> tuple[str, str, str]:
             stop, thread, key, digest = running.stdout.readline().split()
         finally:
             running.kill()
-            running.wait(20)
+            running.wait(120)
             if running.stdout is not None:
                 running.stdout.close()
         assert (stop, server.rejected) == ("approval", [])

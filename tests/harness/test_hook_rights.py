@@ -220,7 +220,7 @@ def test_a_hook_that_cancels_a_repetition_does_not_say_that_nothing_happened(eff
     async def go() -> RunResult:
         first = Harness(ScriptedModel([calls(ToolCall.of("s", "send", {"to": "a"}))]), tools=[send], store=store).thread()
         task = asyncio.create_task(first.run("x"))
-        await asyncio.wait_for(ran.wait(), 10)
+        await asyncio.wait_for(ran.wait(), 120)
         task.cancel()
         await asyncio.wait((task,))
         return await Harness(ScriptedModel(["ok"]), tools=[send], store=store, hooks=[hook]).resume(first.id)

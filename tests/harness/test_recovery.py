@@ -340,7 +340,7 @@ def environ(home: Path) -> dict[str, str]:
 
 
 def elsewhere(home: Path, *given: object) -> str:
-    done = subprocess.run(words(*given), cwd=ROOT, env=environ(home), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words(*given), cwd=ROOT, env=environ(home), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -353,7 +353,7 @@ def killed(home: Path, *given: object) -> None:
         assert running.stdout.readline() == "begun\n"
     finally:
         running.kill()
-        running.wait(20)
+        running.wait(120)
         if running.stdout is not None:
             running.stdout.close()
 

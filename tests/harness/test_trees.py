@@ -375,7 +375,7 @@ def test_a_cancelled_agent_that_only_looked_has_failed() -> None:
 
 
 def test_what_became_of_an_agent_whose_time_is_over_is_not_known_either() -> None:
-    root = acting(1, book, {"amount": 5}, limits=Limits(seconds=0.4))
+    root = acting(1, book, {"amount": 5}, limits=Limits(seconds=1.5))
     result = root.run_sync("go")
     assert (result.stop, told(result)[0], result.usage.input_total) == ("limit", "unknown", 20)
 

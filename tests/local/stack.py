@@ -16,7 +16,7 @@ ROWS = load_rows()
 MODEL = "smollm2"
 WIRES = ("local", "local-responses", "local-anthropic")
 SETTINGS = LocalSettings(context=2048)
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 def asked(row: str, messages: Sequence[Message], **more: Any) -> Ask:

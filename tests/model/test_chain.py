@@ -15,7 +15,7 @@ from evener.transport.retry import Retries
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run, told_by, watched
 
 T = TypeVar("T")
-DEADLINES = Deadlines(connect=0.5, idle=0.2, total=1.0)
+DEADLINES = Deadlines(connect=120, idle=1.0, total=120)
 
 
 def chained(scripts: list[list[Any]], use: Callable[[Chain], Awaitable[T]]) -> tuple[T, list[int]]:

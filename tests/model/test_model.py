@@ -3,8 +3,9 @@
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
-from time import sleep, time
+from time import sleep
 from typing import Any, TypeVar
 
 import pytest
@@ -384,12 +385,12 @@ def test_a_cassette_replays_a_model(wire: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_answer_has_one_message_which_is_as_old_as_the_answer(wire: str) -> None:
     with FakeServer(wire, [turn(Text("Hi."))]) as server:
-        began = time()
+        began = datetime.now(UTC)
         answer = hello(server, MODELS[wire])
-        ended = time()
+        ended = datetime.now(UTC)
     sleep(0.01)
     with ThreadPoolExecutor(8) as pool:
         made = {id(message) for message in pool.map(lambda _: answer.message, range(64))}
     assert made == {id(answer.message)}
     assert answer.message.created_at is not None
-    assert began <= answer.message.created_at.timestamp() <= ended
+    assert began <= answer.message.created_at <= ended

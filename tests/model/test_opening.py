@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from msgspec.structs import replace
@@ -12,10 +11,11 @@ from evener.model import Model, open_model
 from evener.providers.keys import MissingKey, store_key
 from evener.testing import FakeServer, Received, Status, Text, Tokens, faults, turn
 from evener.transport.auth import Auth, bearer
-from evener.transport.exchange import Deadlines, Request
+from evener.transport.exchange import Deadlines, Request, Response, Transport
 from evener.transport.limiter import Rate
 from evener.transport.retry import Retries
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run, told_by, watched
+from tests.patience import lull, until
 
 FIRST = "anthropic_messages"
 QUICK = Retries(3, 0.01, 0.5)
@@ -113,24 +113,51 @@ def test_each_try_has_a_fresh_token(later: bool) -> None:
     assert len(set(sent)) == 3
 
 
-@pytest.mark.parametrize(("seconds", "tried"), [(30.0, 0), (0.8, 1)], ids=["no token", "a late token"])
-def test_waiting_for_a_token_is_part_of_the_total_deadline(seconds: float, tried: int) -> None:
+def test_a_call_does_not_wait_for_a_token_beyond_its_total_deadline() -> None:
     async def sign(request: Request) -> Request:
-        await asyncio.sleep(seconds)
-        return bearer("token-SENTINEL-do-not-show")(request)  # type: ignore[return-value]
+        await asyncio.Event().wait()
+        return request
 
-    async def play(url: str) -> float:
+    async def play(url: str) -> None:
         async with watched() as watch:
-            most = Deadlines(connect=5, idle=5, total=1.0)
+            most = Deadlines(connect=120, idle=120, total=0.5)
             model = open_model(MODELS[FIRST], environ=NOWHERE, transport=watch, auth=sign, base_url=url, deadlines=most)
-            began = monotonic()
             with pytest.raises(TimedOut, match="The total deadline passed"):
                 await model.complete(asking(model))
-            return monotonic() - began
 
-    with FakeServer(FIRST, [turn(Text("Hi."), faults=[faults.Slow(head=5.0)])]) as server:
-        assert run(play(server.url)) < 1.5
-        assert len(server.requests) == tried
+    with FakeServer(FIRST, ["Hi."]) as server:
+        run(play(server.url))
+        assert len(server.requests) == 0
+
+
+def test_a_late_token_leaves_less_of_the_total_deadline() -> None:
+    async def sign(request: Request) -> Request:
+        await asyncio.sleep(0.2)
+        return bearer("token-SENTINEL-do-not-show")(request)  # type: ignore[return-value]
+
+    left: list[float] = []
+
+    class Noting:
+        """A transport that notes how long each exchange may take."""
+
+        def __init__(self, inner: Transport) -> None:
+            self._inner = inner
+
+        async def send(self, request: Request) -> Response:
+            left.append(request.deadlines.total)
+            return await self._inner.send(request)
+
+    async def play(url: str) -> None:
+        async with watched() as watch:
+            model = open_model(
+                MODELS[FIRST], environ=NOWHERE, transport=Noting(watch), auth=sign, base_url=url, deadlines=Deadlines(total=100)
+            )
+            await model.complete(asking(model))
+
+    with FakeServer(FIRST, ["Hi."]) as server:
+        run(play(server.url))
+    assert len(left) == 1
+    assert left[0] <= 99.8
 
 
 def test_a_signature_may_cover_the_body_and_stands_in_no_error() -> None:
@@ -173,42 +200,59 @@ def test_two_models_with_one_key_share_a_rate_and_others_do_not() -> None:
 
 @pytest.mark.parametrize("concurrent", [1, 4])
 def test_no_more_calls_are_under_way_than_the_rate_allows(concurrent: int) -> None:
-    key, slow = fresh_key(), turn("Hi.", faults=[faults.Slow(head=0.08)])
+    key, under_way, most = fresh_key(), 0, 0
 
-    async def play(url: str) -> float:
+    class Meeting:
+        """A transport that holds each request until as many as are allowed are under way."""
+
+        def __init__(self, inner: Transport) -> None:
+            self._inner = inner
+            self._met = asyncio.Barrier(concurrent)
+
+        async def send(self, request: Request) -> Response:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await self._met.wait()
+            await lull()
+            under_way -= 1
+            return await self._inner.send(request)
+
+    async def play(url: str) -> None:
         async with watched() as watch:
+            meeting = Meeting(watch)
             names = (MODELS[FIRST], "anthropic:claude-haiku-5-5") * 2
             rate = Rate(concurrent=concurrent)
-            models = [open_model(name, environ=NOWHERE, transport=watch, key=key, base_url=url, rate=rate) for name in names]
-            began = monotonic()
+            models = [open_model(name, environ=NOWHERE, transport=meeting, key=key, base_url=url, rate=rate) for name in names]
             assert await together(*models) == ["Hi."] * 4
-            return monotonic() - began
 
-    with FakeServer(FIRST, [slow] * 4) as server:
-        took = run(play(server.url))
-    assert took >= (0.32 if concurrent == 1 else 0.08)
-    if concurrent == 4:
-        assert took < 0.3
+    with FakeServer(FIRST, ["Hi."] * 4) as server:
+        run(play(server.url))
+    assert most == concurrent
 
 
 def test_a_429_holds_back_the_other_calls_of_its_key() -> None:
     key = fresh_key()
 
-    async def play(url: str) -> float:
+    async def play(url: str) -> None:
         async with watched() as watch:
-            model = open_model(MODELS[FIRST], environ=NOWHERE, transport=watch, key=key, base_url=url, retries=QUICK)
+            patient = Retries(attempts=3, base=0.01, most=100)
+            model, hasty = (
+                open_model(
+                    MODELS[FIRST], environ=NOWHERE, transport=watch, key=key, base_url=url, retries=patient, deadlines=limit
+                )
+                for limit in (Deadlines(), Deadlines(total=0.3))
+            )
             limited = asyncio.create_task(model.complete(asking(model)))
-            while not server.requests:
-                await asyncio.sleep(0.005)
-            await asyncio.sleep(0.05)  # the answer is on its way back
-            began = monotonic()
-            assert (await model.complete(asking(model))).tries == 1
-            took = monotonic() - began
-            assert (await limited).tries == 2
-            return took
+            await until(lambda: watch.closed)  # the 429 has been read
+            with pytest.raises(TimedOut, match="left no room"):
+                await hasty.complete(asking(hasty))
+            limited.cancel()
+            await asyncio.wait((limited,))
 
-    with FakeServer(FIRST, [Status(429, retry_after=0.4), "Hi.", "Hi."]) as server:
-        assert run(play(server.url)) >= 0.25
+    with FakeServer(FIRST, [Status(429, retry_after=90), "Hi."]) as server:
+        run(play(server.url))
+        assert len(server.requests) == 1
 
 
 def test_a_call_waits_for_its_turn_no_longer_than_its_deadline() -> None:
@@ -234,7 +278,7 @@ def test_a_call_waits_for_its_turn_no_longer_than_its_deadline() -> None:
             with pytest.raises(TimedOut, match="left no room"):
                 await hasty.complete(asking(hasty))
             await stream.aclose()
-            assert (await hasty.complete(asking(hasty))).text == "Hi."
+            assert (await model.complete(asking(model))).text == "Hi."
 
     with FakeServer(FIRST, [turn(Text("a b c", pieces=3), faults=[faults.Stall(4)]), "Hi."]) as server:
         run(play(server.url))
@@ -256,12 +300,12 @@ def test_the_tokens_that_a_call_took_count_against_the_rate(told: int) -> None:
                 key=key,
                 base_url=url,
                 rate=rate,
-                deadlines=Deadlines(total=0.3),
             )
             await model.complete(asking(model))
             if told:
+                hasty = Model(replace(model.endpoint, deadlines=Deadlines(total=0.3)))
                 with pytest.raises(TimedOut, match="left no room"):
-                    await model.complete(asking(model))
+                    await hasty.complete(asking(hasty))
             else:
                 await model.complete(asking(model))
 

@@ -311,5 +311,5 @@ def test_pydantic_stays_unloaded_unless_a_type_is_its_own() -> None:
         "class A: n: int\nA = dataclasses.dataclass(A)\nassert OutputShape.of(list[A]).read('[{\"n\": 1}]').value == [A(1)]\n"
         "assert 'pydantic' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,6 @@
 """Which rule decides, and what happens without one. (S1.8, S1.14, S2.6)"""
 
 import json
-import time
 
 import msgspec
 import pytest
@@ -26,6 +25,7 @@ from evener.policy import (
     strictest,
 )
 from evener.transcript import Origin, Seal, ToolCall
+from tests.patience import ends
 from tests.policy.calls import called, decided, verdicts
 
 EFFECTS: tuple[Effect, ...] = ("read", "idempotent", "write")
@@ -298,7 +298,6 @@ def test_two_rules_of_one_name_are_refused() -> None:
         (Glob("x*"), "\u0315\u0301" * 50_000),
     ],
 )
-def test_no_pattern_takes_long_on_any_text(condition: Glob | Regex, text: str) -> None:
-    began = time.perf_counter()
-    verdicts({"a": condition}, {"a": text})
-    assert time.perf_counter() - began < 10
+def test_no_pattern_takes_for_ever_on_any_text(condition: Glob | Regex, text: str) -> None:
+    with ends():
+        verdicts({"a": condition}, {"a": text})

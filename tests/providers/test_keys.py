@@ -157,7 +157,7 @@ def test_what_is_removed_is_gone(file: Path) -> None:
 def test_the_umask_does_not_open_the_file(umask: int, file: Path) -> None:
     code = "import sys; from pathlib import Path; from evener.providers.keys import store_key; import os\n"
     code += f"os.umask({umask}); store_key(Path(sys.argv[1]), 'A_KEY', 'x')"
-    subprocess.run([sys.executable, "-c", code, str(file)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True, timeout=120)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
@@ -253,7 +253,7 @@ def test_writers_at_the_same_time_lose_nothing(file: Path) -> None:
     code = "import sys; from pathlib import Path; from evener.providers.keys import store_key\n"
     code += "for n in range(8): store_key(Path(sys.argv[1]), f'KEY_{sys.argv[2]}_{n}', 'x')"
     running = [subprocess.Popen([sys.executable, "-c", code, str(file), str(number)]) for number in range(4)]
-    assert [one.wait(timeout=60) for one in running] == [0] * 4
+    assert [one.wait(timeout=120) for one in running] == [0] * 4
     assert len(read_keys(file)) == 32
 
 
@@ -265,7 +265,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(file: Path) -> None
         "keys.os.fsync = full\n"
         "keys.store_key(Path(sys.argv[1]), 'OTHER', 'x')"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, timeout=120, check=False)
     assert done.returncode != 0
     assert read_keys(file) == {NAME: SENTINEL}
     assert [path.name for path in file.parent.iterdir()] == ["keys.toml"]

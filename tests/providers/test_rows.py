@@ -178,5 +178,5 @@ def test_importing_reads_no_file_and_loading_reads_no_variable() -> None:
         "providers.load_rows()\n"
         "assert len([name for name in seen if name.endswith('.toml')]) == 2, seen\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -236,7 +236,7 @@ async def out_of_time(random: Random, store: Store) -> tuple[str, Harness]:
                 made.read = _never  # type: ignore[assignment, method-assign]
             return made
 
-    one = harness(random, store, Slow([batch(random, 0), "never"]), limits=Limits(seconds=0.25))
+    one = harness(random, store, Slow([batch(random, 0), "never"]), limits=Limits(seconds=1.0))
     return (await one.run("go")).thread, one
 
 
@@ -315,9 +315,11 @@ def _decision(random: Random) -> Decision:
 @kind
 async def expired(random: Random, store: Store) -> tuple[str, Harness]:
     lines = [calls(ToolCall.of("c0", "pay", {"x": "a"}), ToolCall.of("c1", "look", {"x": "b"})), "done"]
-    one = harness(random, store, lines, tools=tools(random, approval=True), decide_within=0.03)
-    result = await one.run("go")
-    await asyncio.sleep(0.05)
+    model, paying = ScriptedModel(lines), tools(random, approval=True)
+    hasty = harness(random, store, model, tools=paying, decide_within=0.001)
+    one = harness(random, store, model, tools=paying)
+    result = await hasty.run("go")
+    await asyncio.sleep(0.01)
     result = await one.resume(result.thread)
     await one.decide(result.thread, {"c0": Decision("allow", by="me")})
     return (await one.resume(result.thread)).thread, one

@@ -18,7 +18,7 @@ import pytest
 from tests.shape.tree import ROOT, tree_files
 
 README_LINES = 150
-SECONDS = 60
+SECONDS = 240
 FENCE = re.compile(r"^( *)(```+|~~~+) *([\w-]*).*$")
 NOT_RUN = re.compile(r"^ *<!-- not run: \S.*-->\s*$")
 LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|^ {0,3}\[[^\]]+\]:\s+<?(\S+?)>?\s*$", re.MULTILINE)

@@ -21,7 +21,7 @@ CASES = {
 def loaded(code: str) -> set[str]:
     """The modules that `code` adds to a fresh interpreter, beyond what its start-up has loaded."""
     script = f"import sys; before = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 20.0
+SECONDS = 120.0
 
 
 @contextmanager

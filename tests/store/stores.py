@@ -12,7 +12,7 @@ from typing import TypeVar
 from evener.events import Cancelled, Event, Opened
 from evener.store import MemoryStore, SqliteStore, Store
 
-SECONDS = 25.0
+SECONDS = 120.0
 LEASE = 30.0
 
 T = TypeVar("T")

@@ -202,7 +202,7 @@ def test_a_dropped_log_gives_its_lease_back(store: Store) -> None:
         log = await store.create("a", opened(), holder="me")
         del log
         gc.collect()
-        again, _ = await store.open("a", holder="you", patience=5)
+        again, _ = await store.open("a", holder="you", patience=120)
         assert again.lease.epoch == 2
 
     run(scenario())
@@ -211,7 +211,7 @@ def test_a_dropped_log_gives_its_lease_back(store: Store) -> None:
 def test_the_patient_get_the_lease_when_it_is_given_back(store: Store) -> None:
     async def scenario() -> None:
         log = await store.create("a", opened(), holder="me")
-        waiting = asyncio.create_task(store.open("a", holder="you", patience=20))
+        waiting = asyncio.create_task(store.open("a", holder="you", patience=120))
         for _ in range(3):
             await log.append(said("busy"))
         assert not waiting.done()
@@ -397,7 +397,7 @@ def test_a_cancelled_opening_leaves_nobody_holding(store: Store) -> None:
             answer = (await asyncio.gather(task, return_exceptions=True))[0]
             if isinstance(answer, tuple):
                 await answer[0].aclose()
-        log, _ = await store.open("a", holder="you", patience=5)
+        log, _ = await store.open("a", holder="you", patience=120)
         await log.append(said("mine"))
 
     run(scenario())

@@ -34,12 +34,12 @@ def test_a_process_that_ended_is_dead_even_before_it_is_buried() -> None:
     running.kill()
     os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
     assert deserted(claim)
-    running.communicate(timeout=20)
+    running.communicate(timeout=120)
     assert deserted(claim)
 
 
 def test_when_it_started_is_asked_again_if_the_system_could_not_tell() -> None:
-    said = subprocess.run([sys.executable, "-c", SHORT_OF_FILES], capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run([sys.executable, "-c", SHORT_OF_FILES], capture_output=True, text=True, timeout=120, check=True)
     first, second = said.stdout.split()
     assert (first, second.isdecimal()) == ("-", True)
 

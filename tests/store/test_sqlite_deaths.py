@@ -135,7 +135,7 @@ def test_processes_that_want_one_log_take_turns(tmp_path: Path) -> None:
         child("share", path, "a", turns) as two,
         child("share", path, "a", turns) as three,
     ):
-        assert [running.wait(timeout=20) for running in (one, two, three)] == [0] * many
+        assert [running.wait(timeout=120) for running in (one, two, three)] == [0] * many
     found, epoch = run(look())
     assert epoch == 2 + turns * many
     starts = range(1, 1 + 2 * turns * many, 2)

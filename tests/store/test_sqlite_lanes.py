@@ -156,7 +156,7 @@ def test_several_loops_use_one_store(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert failures == []
     for number in range(4):
         assert texts(run(store.read(str(number)))) == [f"{number}.{count}" for count in range(30)]
@@ -176,7 +176,7 @@ def test_a_loop_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     run(prepare())
     with locked(store.path):
         run(leave())
-    log, _ = run(store.open("a", holder="you", patience=20))
+    log, _ = run(store.open("a", holder="you", patience=120))
     assert [note.key for note in run(log.notes())] == ["k"]
     run(store.aclose())
 
@@ -212,7 +212,7 @@ def test_a_dropped_store_ends_its_threads(tmp_path: Path) -> None:
     threads = run(scenario())
     gc.collect()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     assert [thread.is_alive() for thread in threads] == [False, False]
 
 

@@ -2,15 +2,15 @@
 
 import json
 import socket
-import time
 import zlib
 from dataclasses import dataclass
 from typing import Any
 
 from evener.testing import FakeServer
+from tests.patience import moment
 
 Json = dict[str, Any]
-SECONDS = 5.0
+SECONDS = 120.0
 
 MODELS = {
     "anthropic_messages": "claude-opus-5-5",
@@ -100,12 +100,12 @@ def request(server: FakeServer, method: str, path: str, body: bytes = b"", heade
 def hear(link: socket.socket) -> Heard:
     """Read one answer."""
     held, end = b"", ""
-    until = time.monotonic() + (link.gettimeout() or SECONDS)
+    until = moment(link.gettimeout() or SECONDS)
     while not end:
         status, headers, body, end = _parse(held)
         if end:
             break
-        left = until - time.monotonic()
+        left = until - moment()
         if left <= 0:
             end = "silent"
             break

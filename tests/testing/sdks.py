@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.testing.conversations import Conversation, Json, Outcome
 
-SECONDS = 20
+SECONDS = 120
 
 
 def anthropic(url: str, key: str = "test-key") -> Any:

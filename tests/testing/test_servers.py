@@ -319,7 +319,7 @@ def test_it_works_in_async_code_in_the_same_loop_as_the_client() -> None:
             reader, writer = await asyncio.open_connection(host, int(port))
             body = json.dumps(body_of("openai_chat")).encode()
             writer.write(request(server, "POST", "/chat/completions", body, {"connection": "close"}))
-            heard = await asyncio.wait_for(reader.read(), 5)
+            heard = await asyncio.wait_for(reader.read(), 120)
             writer.close()
             await writer.wait_closed()
             return heard
@@ -397,5 +397,5 @@ def test_what_is_no_request_is_refused(sent: bytes, caplog: pytest.LogCaptureFix
 def test_importing_the_testing_tools_loads_no_event_loop() -> None:
     code = "import sys, evener.testing; print('asyncio' in sys.modules, end=' '); evener.testing.FakeServer"
     code += "; print('asyncio' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["False", "True"]

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from evener.testing import Empty, FakeServer, Html, Raw, Redirect, Text, faults, turn
+from tests.patience import PATIENCE, wait_until
 from tests.testing.conversations import WIRES
 from tests.testing.raw import STREAM, Heard, ask, body_of, connect, hear, request
 
@@ -75,7 +75,7 @@ def test_the_fault_happens(wire: str, name: str, mode: str) -> None:
     with FakeServer(wire, [turn(SPEECH)], seed="same") as server:
         good = ask(server, wire, streamed=MODES[mode])
     with FakeServer(wire, [turn(SPEECH, faults=(fault,))], seed="same") as server:
-        bad = ask(server, wire, streamed=MODES[mode], patience=SHORT if name.startswith(ENDLESS) else 5.0)
+        bad = ask(server, wire, streamed=MODES[mode], patience=SHORT if name.startswith(ENDLESS) else PATIENCE)
     assert good.end == "whole"
     assert happened(bad, good.body)
 
@@ -173,9 +173,7 @@ def test_what_would_never_end_ends_when_the_server_closes(fault: faults.Fault) -
     threads = threading.active_count()
     with FakeServer("openai_chat", [turn(SPEECH, faults=(fault,))]) as server, connect(server) as link:
         _begin(server, link)
-        started = time.monotonic()
         server.close()
-        assert time.monotonic() - started < 2.0
     assert threading.active_count() == threads
 
 
@@ -185,17 +183,11 @@ def test_what_would_never_end_ends_when_the_client_goes(fault: faults.Fault) -> 
         with connect(server) as link:
             _begin(server, link)
         assert ask(server, "openai_chat").status == 200
-        until = time.monotonic() + 5.0
-        while server.connections and time.monotonic() < until:
-            time.sleep(0.01)
-        assert server.connections == 0
+        wait_until(lambda: server.connections == 0)
 
 
 def _begin(server: FakeServer, link: Any) -> None:
     """A request is under way."""
     body = json.dumps(body_of("openai_chat", streamed=True)).encode()
     link.sendall(request(server, "POST", "/chat/completions", body))
-    until = time.monotonic() + 5.0
-    while not server.requests and time.monotonic() < until:
-        time.sleep(0.005)
-    assert server.requests
+    wait_until(lambda: server.requests)

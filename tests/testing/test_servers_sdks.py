@@ -1,6 +1,5 @@
 """The official SDKs, pointed at the fake servers, hold the scripted conversations and raise their own errors."""
 
-import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -163,11 +162,9 @@ def test_a_wrong_key_is_the_sdks_authentication_error(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", ["anthropic_messages", "openai_responses", "openai_chat"])
-def test_the_sdk_waits_as_long_as_it_is_told_and_tries_again(wire: str) -> None:
+def test_the_sdk_tries_again_when_it_is_told_to_wait(wire: str) -> None:
     with FakeServer(wire, [Status(429, retry_after=0.2), "Hello."]) as server, CLIENTS[wire](server.url) as client:
-        started = time.monotonic()
         ASK[wire](client.with_options(max_retries=1), streamed=False)
-        assert time.monotonic() - started >= 0.2
         assert len(server.requests) == 2
 
 

@@ -130,5 +130,5 @@ def test_a_closed_answer_is_not_read() -> None:
 
 def test_the_fake_is_light_to_import() -> None:
     script = "import sys, evener.testing.transports; print(*sorted({'asyncio', 'ssl', 'aiohttp', 'email'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

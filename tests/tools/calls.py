@@ -11,7 +11,7 @@ from evener.transcript import ToolCall
 __all__ = ["call", "context", "named", "run"]
 
 T = TypeVar("T")
-SECONDS = 20
+SECONDS = 120
 
 
 def context(deps: object = None, *, report: Callable[[Progress], None] | None = None) -> ToolContext[object]:

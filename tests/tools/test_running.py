@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import pytest
 
 from evener.tools import Envelope, ModelRetry, Progress, Threads, Tool, ToolContext, ToolOutput, tool, verify_call
 from evener.transcript import ToolCall
+from tests.patience import moment, wait_until
 from tests.tools.calls import call, context, named, run
 
 LETTER = contextvars.ContextVar("LETTER", default="?")
@@ -26,9 +26,7 @@ def gate() -> Iterator[threading.Event]:
 
 def settled(threads: Threads) -> None:
     """Wait until no thread is busy."""
-    end = time.monotonic() + 10
-    while threads.busy and time.monotonic() < end:
-        time.sleep(0.005)
+    wait_until(lambda: not threads.busy)
     assert (threads.busy, threads.abandoned) == (0, 0)
 
 
@@ -361,10 +359,10 @@ def test_a_sync_tool_that_hangs_is_given_up_and_counted(effect: "str", outcome: 
     threads = Threads(2)
 
     def hang() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     async def work() -> Envelope:
-        envelope = await call(tool(hang, effect=effect, timeout=0.05), threads=threads)  # type: ignore[call-overload]
+        envelope = await call(tool(hang, effect=effect, timeout=1.0), threads=threads)  # type: ignore[call-overload]
         assert (threads.busy, threads.abandoned) == (1, 1)
         assert isinstance(envelope, Envelope)
         return envelope
@@ -418,9 +416,9 @@ def test_an_async_tool_that_ignores_cancellation_is_left_behind_and_counted() ->
 def test_a_tool_is_told_when_it_is_given_up() -> None:
     seen: list[bool] = []
 
-    @tool(timeout=0.05, effect="read")
+    @tool(timeout=1.0, effect="read")
     def patient(about: ToolContext[object]) -> None:
-        seen.append(about.cancelled.wait(10))
+        seen.append(about.cancelled.wait(120))
         about.progress("nobody hears this")
 
     heard: list[Progress] = []
@@ -440,9 +438,9 @@ def test_a_tool_is_told_when_it_is_given_up() -> None:
 def test_the_deadline_of_the_run_counts_as_well(gate: threading.Event) -> None:
     @tool(effect="read", timeout=None)
     def hang() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
-    within: ToolContext[object] = ToolContext(call_id="c", deps=None, deadline=time.monotonic() + 0.05)
+    within: ToolContext[object] = ToolContext(call_id="c", deps=None, deadline=moment(0.5))
     assert "was given up after" in run(call(hang, within=within)).text
 
 
@@ -453,7 +451,7 @@ def test_without_any_time_left_nothing_is_begun() -> None:
     def mark() -> None:
         ran.append(1)
 
-    within: ToolContext[object] = ToolContext(call_id="c", deps=None, deadline=time.monotonic() - 1)
+    within: ToolContext[object] = ToolContext(call_id="c", deps=None, deadline=moment(-1))
     envelope = run(call(mark, within=within))
     assert (envelope.outcome, ran) == ("failed", [])
     assert "there is no time left" in envelope.text
@@ -464,9 +462,9 @@ def test_the_dependencies_do_not_show() -> None:
 
 
 def test_when_all_threads_hang_the_next_call_is_refused_at_once_and_async_tools_go_on(gate: threading.Event) -> None:
-    @tool(timeout=0.05)
+    @tool(timeout=1.0)
     def hang() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     threads = Threads(2)
 
@@ -484,13 +482,13 @@ def test_when_all_threads_hang_the_next_call_is_refused_at_once_and_async_tools_
 
 
 def test_a_call_that_waits_for_a_thread_is_refused_when_the_last_one_hangs(gate: threading.Event) -> None:
-    @tool(timeout=0.1)
+    @tool(timeout=1.0)
     def hang() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     ran: list[int] = []
 
-    @tool(timeout=20)
+    @tool(timeout=120)
     def mark() -> None:
         ran.append(1)
 
@@ -505,9 +503,9 @@ def test_a_call_that_waits_for_a_thread_is_refused_when_the_last_one_hangs(gate:
 def test_a_write_that_never_began_is_failed_and_not_unknown(gate: threading.Event) -> None:
     ran: list[int] = []
 
-    @tool(timeout=5)
+    @tool(timeout=120)
     def hold() -> str:
-        gate.wait(30)
+        gate.wait(120)
         return "held"
 
     @tool(timeout=0.05)
@@ -551,8 +549,8 @@ def test_cancelling_a_call_cancels_a_sync_tool_as_far_as_that_goes(gate: threadi
     @tool
     def hang(about: ToolContext[object]) -> None:
         begun.set()
-        about.cancelled.wait(30)
-        gate.wait(30)
+        about.cancelled.wait(120)
+        gate.wait(120)
 
     threads = Threads(1)
 
@@ -575,7 +573,7 @@ def test_cancelling_a_call_before_its_thread_begins_keeps_it_from_beginning(gate
 
     @tool
     def hold() -> None:
-        gate.wait(30)
+        gate.wait(120)
 
     @tool
     def mark() -> None:

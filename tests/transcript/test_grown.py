@@ -42,7 +42,7 @@ def test_threads_that_grow_from_one_point_do_not_see_each_other() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     assert sorted(len(list(one)) for one in made) == [2] * 16
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from time import process_time
 
 import msgspec
 import pytest
@@ -34,6 +33,7 @@ from evener.transcript import (
     load_message,
     load_transcript,
 )
+from tests.patience import ends
 
 VERSIONS = sorted(Path(__file__).with_name("versions").glob("*.json"))
 V1 = Path(__file__).with_name("versions") / "v1.json"
@@ -41,7 +41,6 @@ EMPTY = b'{"evener":"transcript","version":1,"system":[],"messages":[]}'
 ONE = b'{"evener":"transcript","version":1,"system":[],"messages":[{"id":"m0","role":"user","created_at":null,"blocks":[%s]}]}'
 TEXT = b'{"kind":"text","text":"hi"}'
 MIB = 1 << 20
-SECONDS = 5
 """Of CPU time, generously: on an idle machine each takes a small part of one."""
 
 
@@ -275,12 +274,10 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_document_is_refused_quickly(make: Callable[[], bytes]) -> None:
+def test_a_hostile_document_is_refused(make: Callable[[], bytes]) -> None:
     data = make()
-    start = process_time()
-    with pytest.raises(BadDocument):
+    with ends(), pytest.raises(BadDocument):
         load_transcript(data)
-    assert process_time() - start < SECONDS
 
 
 def test_a_large_document_is_read_when_its_size_is_allowed() -> None:

@@ -19,7 +19,7 @@ class Certificates(msgspec.Struct, frozen=True):
 
 
 def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder, timeout=60)
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder, timeout=120)
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,7 @@ async def staged(way: str, certificates: Certificates) -> AsyncIterator[tuple[Ht
         through = proxy.url if way == "tunnel" else None
         async with HttpTransport(connections=1, ca_file=certificates.ca_file, proxy=through) as http:
             url = served.url.replace("127.0.0.1", "localhost") if way == "names" else served.url
-            request = post(url, Deadlines(connect=5, idle=5, total=5), body=b"x" * (3 << 20 if way == "large" else 9))
+            request = post(url, Deadlines(connect=120, idle=120, total=120), body=b"x" * (3 << 20 if way == "large" else 9))
             await exchanged(http, request)
             yield http, request
 
@@ -136,7 +136,7 @@ async def cut(http: HttpTransport, request: Request, number: int, *, late: bool,
         await running
 
     task = asyncio.create_task(run())
-    done, _ = await asyncio.wait([task], timeout=8)
+    done, _ = await asyncio.wait([task], timeout=120)
     assert done, f"cut at step {number} it never ended"
     if not task.cancelled() and task.exception() is not None:
         assert isinstance(task.exception(), EvenerError), task.exception()
@@ -152,7 +152,7 @@ async def settled(http: HttpTransport, files: int) -> int:
     for connection in [connection for idle in pool._idle.values() for connection in idle]:
         connection.abort()
     opened = 0
-    for _ in range(20 if not files else 400):
+    for _ in range(20 if not files else 20_000):
         opened = len(os.listdir("/dev/fd"))
         if not left_over(http) and files and opened <= files:
             break

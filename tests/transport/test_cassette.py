@@ -19,7 +19,7 @@ from evener.transport.http import HttpTransport
 from tests.transport.cassette_steps import SECRET, arriving, ask, pieces_of, recorded, told
 from tests.wire.test_eventstream import EVENTS, chunk
 
-SECONDS = 10
+SECONDS = 120
 SSE = b"".join(b"event: %s\ndata: %s\n\n" % (str(e["type"]).encode(), json.dumps(e).encode()) for e in EVENTS)
 KINDS = {
     "sse": ("text/event-stream", SSE),

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -12,11 +11,13 @@ import pytest
 from evener.errors import BadValue, EvenerError, TimedOut
 from evener.transport.exchange import Deadlines, Response
 from evener.transport.http import HttpTransport, read_all
+from evener.transport.response import BURST
+from tests.patience import lull, until
 from tests.transport.servers import SECRET, Received, Spoken, listening, post, raw, receive, serving, whole
 
-CONNECT = Deadlines(connect=0.3, idle=5, total=5)
-IDLE = Deadlines(connect=5, idle=0.3, total=5)
-TOTAL = Deadlines(connect=5, idle=5, total=0.3)
+CONNECT = Deadlines(connect=0.3, idle=120, total=120)
+IDLE = Deadlines(connect=120, idle=0.3, total=120)
+TOTAL = Deadlines(connect=120, idle=120, total=0.3)
 LARGE = b"x" * (24 << 20)
 
 
@@ -55,23 +56,19 @@ CASES: dict[str, tuple[Spoken, str, Deadlines, bytes, str]] = {
 def test_a_deadline_holds(name: str) -> None:
     speak, way, deadlines, body, which = CASES[name]
 
-    async def main() -> tuple[EvenerError, float]:
+    async def main() -> EvenerError:
         async with listening(speak) as served:
             scheme, _, proxied = way.partition(" ")
             async with HttpTransport(proxy=served.url if proxied else None) as http:
-                start = time.monotonic()
                 with pytest.raises(EvenerError) as failed:
                     await http.send(post(f"{scheme}://127.0.0.1:{served.port}", deadlines, body=body))
-                took = time.monotonic() - start
-                await asyncio.sleep(0.1)
-                assert served.open == 0 or speak is deaf
-                return failed.value, took
+                await until(lambda: served.open == 0 or speak is deaf)
+                return failed.value
 
-    error, took = asyncio.run(main())
+    error = asyncio.run(main())
     assert type(error) is TimedOut, repr(error)
     assert str(error).startswith(f"The {which} deadline passed")
     assert SECRET not in str(error)
-    assert 0.25 < took < 1.5
 
 
 def test_a_body_that_moves_slowly_is_not_idle() -> None:
@@ -79,19 +76,18 @@ def test_a_body_that_moves_slowly_is_not_idle() -> None:
         await reader.readuntil(b"\r\n\r\n")
         left = len(LARGE)
         while left:
-            left -= len(await reader.read(1 << 20))
-            await asyncio.sleep(0.005)
+            step = min(left, 3 << 20)
+            await reader.readexactly(step)
+            left -= step
+            await asyncio.sleep(0.25)
         writer.write(whole(b"taken"))
 
-    async def main() -> tuple[bytes, float]:
-        start = time.monotonic()
+    async def main() -> bytes:
+        deadlines = Deadlines(connect=120, idle=1.5, total=120)
         async with listening(slow) as served, HttpTransport() as http:
-            answer = await read_all(await http.send(post(served.url, IDLE, body=LARGE)), 99)
-        return answer, time.monotonic() - start
+            return await read_all(await http.send(post(served.url, deadlines, body=LARGE)), 99)
 
-    answer, took = asyncio.run(main())
-    assert answer == b"taken"
-    assert took > 0.3
+    assert asyncio.run(main()) == b"taken"
 
 
 class Names:
@@ -103,7 +99,7 @@ class Names:
 
     def look(self, host: str, port: int, *, type: int = 0, flags: int = 0) -> list[object]:
         if host == "slow.example" and not flags:
-            self.let.wait(10)
+            self.let.wait(120)
             raise socket.gaierror(socket.EAI_NONAME, "unknown")
         return [*self.real("127.0.0.1" if host == "quick.example" else host, port, type=type, flags=flags)]
 
@@ -128,15 +124,13 @@ def test_a_name_server_that_does_not_answer_holds_up_nobody(names: Names) -> Non
             assert {type(error) for error in failed} == {TimedOut}
             answer = await read_all(await http.send(post(f"http://quick.example:{served.port}", CONNECT)), 99)
         unfinished = asyncio.create_task(http.send(post("http://slow.example")))
-        await asyncio.sleep(0.05)
+        await lull()
         unfinished.cancel()
         busy.cancel()
         loop.call_later(0.1, names.let.set)
         return answer
 
-    start = time.monotonic()
     assert asyncio.run(main()) == b"quick"
-    assert time.monotonic() - start < 3
     names.let.set()
 
 
@@ -146,35 +140,32 @@ def test_an_exchange_whose_time_is_over_is_not_begun() -> None:
             await read_all(await http.send(post(served.url)), 99)
             with pytest.raises(TimedOut, match="total deadline"):
                 await http.send(post(served.url, Deadlines(total=0)))
-            await asyncio.sleep(0.05)
+            await read_all(await http.send(post(served.url)), 99)
             return len(served.requests)
 
-    assert asyncio.run(main()) == 1
+    assert asyncio.run(main()) == 2
 
 
 def test_a_kept_connection_keeps_to_the_deadlines_of_each_exchange() -> None:
     """Neither to those of an earlier one that were longer, nor to those that were shorter."""
-    patient, hasty = Deadlines(idle=5, total=5), Deadlines(idle=0.2, total=5)
+    patient, hasty = Deadlines(idle=120, total=120), Deadlines(idle=1.0, total=120)
 
     async def late(received: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(float(received.body))
         writer.write(whole(b"late"))
 
-    async def main() -> tuple[float, int]:
+    async def main() -> int:
         async def asked(seconds: bytes, deadlines: Deadlines) -> bytes:
             return await read_all(await http.send(post(served.url, deadlines, body=seconds)), 99)
 
         async with serving(late) as served, HttpTransport() as http:
             assert await asked(b"0", hasty) == b"late"
-            assert await asked(b"0.5", patient) == b"late"
-            start = time.monotonic()
+            assert await asked(b"1.5", patient) == b"late"
             with pytest.raises(TimedOut, match="idle deadline"):
-                await asked(b"3", hasty)
-            return time.monotonic() - start, served.connections
+                await asked(b"120", hasty)
+            return served.connections
 
-    took, connections = asyncio.run(main())
-    assert 0.15 < took < 1.5
-    assert connections == 1
+    assert asyncio.run(main()) == 1
 
 
 @pytest.mark.parametrize("name", ["connect", "idle", "total"])
@@ -197,30 +188,28 @@ def test_a_body_that_grows_without_bound_holds_up_neither_its_deadline_nor_other
             writer.write(more)
             await writer.drain()
 
-    async def main() -> tuple[float, float]:
-        late = 0.0
+    async def main() -> int:
+        since = most = 0
 
         async def others() -> None:
-            nonlocal late
+            nonlocal since
             while True:
-                before = time.monotonic()
-                await asyncio.sleep(0.01)
-                late = max(late, time.monotonic() - before - 0.01)
+                await asyncio.sleep(0)
+                since = 0
 
         async def read(response: Response) -> None:
+            nonlocal since, most
             while piece := await response.read():
-                time.sleep(len(piece) / 10e6)  # whoever reads it takes their time
+                since += len(piece)
+                most = max(most, since)
 
         async with listening(speak) as served, HttpTransport() as http:
             waiting = asyncio.create_task(others())
-            began = time.monotonic()
             response = await http.send(post(served.url, TOTAL))
             for _ in range(2):  # and when it is asked again
                 with pytest.raises(TimedOut, match="total"):
                     await read(response)
             waiting.cancel()
-            return time.monotonic() - began, late
+            return most
 
-    took, late = asyncio.run(main())
-    assert took < 1.5
-    assert late < 0.5
+    assert asyncio.run(main()) <= 2 * BURST

@@ -10,6 +10,7 @@ from evener.errors import EvenerError, ProviderError, ServerError, TruncatedStre
 from evener.transport.exchange import Deadlines, Request
 from evener.transport.http import HttpTransport, read_all
 from evener.transport.retry import Retries, send_retrying
+from tests.patience import lull, until
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, Received, chunk, finish, listening, post, raw, receive, serving, whole
 
@@ -31,7 +32,7 @@ def test_an_end_that_tls_does_not_confirm_is_no_end(
         writer.write(CLOSED + b"x" * size)
         while writer.transport.get_write_buffer_size():
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
+        await lull()
         if said:
             writer.close()
         else:
@@ -42,7 +43,7 @@ def test_an_end_that_tls_does_not_confirm_is_no_end(
         async with serving(script, secure=certificates.server) as served, HttpTransport(ca_file=certificates.ca_file) as http:
             response = await http.send(post(served.url))
             total = len(await response.read())
-            await asyncio.sleep(0.1)  # a slow reader must not miss the end either
+            await lull()  # a slow reader must not miss the end either
             while piece := await response.read():
                 total += len(piece)
             return total
@@ -61,7 +62,7 @@ def test_an_end_that_tls_does_not_confirm_is_no_end(
 def test_a_framed_answer_is_whole_however_tls_ends(certificates: Certificates) -> None:
     async def script(_: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(whole(b"all of it"))
-        await asyncio.sleep(0.05)
+        await lull()
         writer.transport.abort()
         raise ConnectionResetError
 
@@ -127,13 +128,14 @@ def test_a_server_that_leaves_an_unused_connection_costs_nothing() -> None:
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await receive(reader)
         writer.write(whole())
-        await asyncio.sleep(0.02)
+        await lull()
 
     async def main() -> int:
         async with listening(once) as served, HttpTransport() as http:
             for _ in range(3):
                 assert await read_all(await http.send(post(served.url)), 99) == b"{}"
-                await asyncio.sleep(0.05)
+                await until(lambda: served.open == 0)
+                await lull()
             return served.connections
 
     assert asyncio.run(main()) == 3
@@ -163,7 +165,7 @@ def test_a_connection_that_the_server_left_has_no_timer() -> None:
             return kept, timers()
 
     leave = asyncio.Event()
-    assert asyncio.run(asyncio.wait_for(main(), 5)) == (1, 0)
+    assert asyncio.run(asyncio.wait_for(main(), 120)) == (1, 0)
 
 
 @pytest.mark.parametrize("more", [b"more", whole(b"forged")])
@@ -174,7 +176,7 @@ def test_what_comes_behind_an_answer_is_never_the_next_answer(more: bytes, late:
             answers = []
             for _ in range(3):
                 answers.append(await read_all(await http.send(post(served.url)), 99))
-                await asyncio.sleep(0.05)
+                await lull()
             return answers, served.connections
 
     assert asyncio.run(main()) == ([b"own"] * 3, 3)
@@ -196,8 +198,8 @@ def test_one_byte_at_a_time_is_an_answer_too() -> None:
 def test_an_answer_that_was_dropped_at_its_deadline_never_looks_whole() -> None:
     async def main() -> EvenerError:
         async with serving(raw(whole(b"x" * 1000))) as served, HttpTransport() as http:
-            response = await http.send(post(served.url, Deadlines(connect=5, idle=5, total=0.1)))
-            await asyncio.sleep(0.2)
+            response = await http.send(post(served.url, Deadlines(connect=120, idle=120, total=1.0)))
+            await asyncio.sleep(1.5)  # the deadline's timer is the earlier one
             assert not response.ended  # type: ignore[attr-defined]
             with pytest.raises(EvenerError) as failed:
                 await response.read()
@@ -222,10 +224,10 @@ def test_a_closed_answer_knows_nothing_of_the_next_on_its_connection() -> None:
 
 def test_two_who_read_one_answer_are_told_and_the_first_goes_on() -> None:
     async def main() -> bytes:
-        async with serving(raw(CHUNKED, 0.1, chunk(b"x"), b"0\r\n\r\n")) as served, HttpTransport() as http:
+        async with serving(raw(CHUNKED, 0.5, chunk(b"x"), b"0\r\n\r\n")) as served, HttpTransport() as http:
             response = await http.send(post(served.url))
             first = asyncio.create_task(response.read())
-            await asyncio.sleep(0.02)
+            await lull()
             with pytest.raises(UsageError, match="Two read the same answer"):
                 await response.read()
             return await first
@@ -283,7 +285,7 @@ def test_a_kept_connection_that_breaks_is_tried_again_only_when_nothing_came(cam
         writer.write(whole())
         seen.append((await receive(reader)).body)
         writer.write(came)
-        await asyncio.sleep(0.05)
+        await lull()
         await finish(writer, "reset")
 
     def fault(status: int, _: object, __: bytes) -> ProviderError:

@@ -8,19 +8,20 @@ import socket
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 
 import pytest
 
 from evener.errors import ConnectFailed, EvenerError, TimedOut, TruncatedStream, WireError
 from evener.transport.exchange import Deadlines
 from evener.transport.http import HttpTransport, read_all
+from tests.patience import lull, until
 from tests.transport.servers import CHUNKED, SECRET, Received, Script, chunk, post, raw, serving, whole
 
 GZIP = CHUNKED.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
 PACKED = gzip.compress(os.urandom(3000))
-SHORT = Deadlines(connect=0.2, idle=0.2, total=5)
-BRIEF = Deadlines(connect=5, idle=5, total=0.3)
+NO_LINK = Deadlines(connect=0.2, idle=120, total=120)
+SHORT = Deadlines(connect=120, idle=0.2, total=120)
+BRIEF = Deadlines(connect=120, idle=120, total=0.3)
 
 
 def endless(line: bytes) -> Script:
@@ -39,7 +40,7 @@ async def dripping(_: Received, writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(chunk(b"."))
         await writer.drain()
-        await asyncio.sleep(0.02)
+        await lull()
 
 
 FAULTS: dict[str, tuple[Script, Deadlines | None, type[EvenerError], str]] = {
@@ -56,15 +57,15 @@ FAULTS: dict[str, tuple[Script, Deadlines | None, type[EvenerError], str]] = {
         r"idle deadline passed: nothing came from \S+ for 0.2 seconds.*idle=...",
     ),
     "half a head": (raw(b"HTTP/1.1 200 OK\r\n", end="hang"), SHORT, TimedOut, "idle deadline"),
-    "a slow head": (raw(1.0, whole()), BRIEF, TimedOut, r"total deadline passed: .* 0.3 seconds.*Deadlines\(total=...\)"),
-    "garbage": (raw(b"SSH-2.0-OpenSSH_9.9\r\n\r\n", end="hang"), SHORT, WireError, "is not HTTP"),
-    "a TLS alert": (raw(b"\x15\x03\x01\x00\x02\x02\x46", end="hang"), SHORT, WireError, "https://"),
+    "a slow head": (raw(120.0, whole()), BRIEF, TimedOut, r"total deadline passed: .* 0.3 seconds.*Deadlines\(total=...\)"),
+    "garbage": (raw(b"SSH-2.0-OpenSSH_9.9\r\n\r\n", end="hang"), None, WireError, "is not HTTP"),
+    "a TLS alert": (raw(b"\x15\x03\x01\x00\x02\x02\x46", end="hang"), None, WireError, "https://"),
     "endless headers": (endless(b"x-header: y\r\n"), None, WireError, "is not HTTP"),
     "an endless header": (endless(b"x" * 1000), None, WireError, "is not HTTP"),
     "an endless series of 1xx": (raw(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 50, end="hang"), SHORT, TimedOut, "idle"),
     "another protocol": (
         raw(b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", end="hang"),
-        SHORT,
+        None,
         WireError,
         "another",
     ),
@@ -85,11 +86,11 @@ FAULTS: dict[str, tuple[Script, Deadlines | None, type[EvenerError], str]] = {
     "an unknown compression": (raw(whole(b"{}", 200, "content-encoding: br")), None, WireError, "compressed as 'br'"),
     "two lengths": (
         raw(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nxxx", end="hang"),
-        SHORT,
+        None,
         WireError,
         "HTTP",
     ),
-    "a negative length": (raw(b"HTTP/1.1 200 OK\r\ncontent-length: -2\r\n\r\nxxx", end="hang"), SHORT, WireError, "HTTP"),
+    "a negative length": (raw(b"HTTP/1.1 200 OK\r\ncontent-length: -2\r\n\r\nxxx", end="hang"), None, WireError, "HTTP"),
 }
 
 
@@ -112,18 +113,15 @@ async def failing(url: str, deadlines: Deadlines | None, http: HttpTransport) ->
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_a_typed_error_in_time(name: str) -> None:
+def test_a_fault_is_a_typed_error(name: str) -> None:
     script, deadlines, kind, said = FAULTS[name]
 
     async def main() -> None:
         async with serving(script) as served, HttpTransport() as http:
-            start = monotonic()
             error = await failing(served.url, deadlines, http)
-            assert monotonic() - start < 2
             assert type(error) is kind, repr(error)
             check_words(error, said)
-            await asyncio.sleep(0.05)
-            assert served.open == (name in CAME_WHOLE)
+            await until(lambda: served.open == (name in CAME_WHOLE))
 
     asyncio.run(main())
     gc.collect()
@@ -181,10 +179,8 @@ def test_an_unknown_name_says_so() -> None:
 
 def test_a_connection_that_never_stands_hits_the_connect_deadline() -> None:
     with blackhole() as port:
-        start = monotonic()
-        error = asyncio.run(only_error(f"http://127.0.0.1:{port}", SHORT))
+        error = asyncio.run(only_error(f"http://127.0.0.1:{port}", NO_LINK))
     assert type(error) is TimedOut
-    assert monotonic() - start < 2
     check_words(error, r"connect deadline passed: no connection to \S+ stood after 0.2 seconds.*Deadlines\(connect=...\)")
 
 
@@ -257,11 +253,7 @@ def test_cancelled_two_hundred_times_nothing_is_left(when: str) -> None:
             tasks, files = len(asyncio.all_tasks()), open_files()
             for batch in range(20):
                 await asyncio.gather(*(cancel(http, url, batch + number) for number in range(10)))
-            for _ in range(200):
-                if (len(asyncio.all_tasks()), open_files(), served.open) <= (tasks, files, 0):
-                    break
-                await asyncio.sleep(0.01)
-            assert (len(asyncio.all_tasks()), open_files(), served.open) <= (tasks, files, 0)
+            await until(lambda: (len(asyncio.all_tasks()), open_files(), served.open) <= (tasks, files, 0))
 
     if when == "connecting":
         with blackhole() as port:

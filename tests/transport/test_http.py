@@ -11,6 +11,7 @@ import pytest
 from evener.errors import BadValue, UsageError, WireError
 from evener.transport.exchange import Request, Response
 from evener.transport.http import HttpTransport, read_all, shared_transport
+from tests.patience import lull
 from tests.transport.servers import CHUNKED, Received, chunk, post, raw, serving, whole
 
 
@@ -90,7 +91,7 @@ def test_a_connection_is_used_again_after_its_answer_was_read_and_only_then() ->
                 response = await http.send(post(large.url))
                 assert await response.read()
                 await response.aclose()
-            await asyncio.sleep(0.05)
+            await lull()
             return again, large.connections, large.open
 
     assert asyncio.run(main()) == (1, 3, 0)
@@ -164,7 +165,7 @@ def test_one_transport_serves_loops_in_turn_and_threads_at_once(closed: bool) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     gc.collect()  # an unclosed session or socket would warn now, and warnings are errors
     assert answers == [b"ok"] * 7
 
@@ -240,7 +241,7 @@ def test_a_slow_reader_gets_all_of_an_answer_whose_server_has_left(framed: str) 
         async with serving(raw(sent, end="close")) as served, HttpTransport() as http:
             response = await http.send(post(served.url))
             pieces = [await response.read()]
-            await asyncio.sleep(0.1)
+            await lull()
             while piece := await response.read():
                 pieces.append(piece)
                 await asyncio.sleep(0)

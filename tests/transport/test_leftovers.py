@@ -15,6 +15,7 @@ import pytest
 from evener.errors import EvenerError, UsageError
 from evener.transport.exchange import Deadlines
 from evener.transport.http import HttpTransport, read_all
+from tests.patience import lull, until
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, SECRET, Received, Served, chunk, post, raw, serving, whole
 from tests.transport.test_tls_and_proxies import PASSWORD, proxying
@@ -26,12 +27,12 @@ def test_an_answer_that_is_dropped_unread_gives_its_slot_back(sent: object, wher
     async def main() -> int:
         async with serving(sent) as served, HttpTransport(connections=1) as http:  # type: ignore[arg-type]
             for _ in range(10):
-                dropped = [await http.send(post(served.url, Deadlines(connect=2, idle=2, total=2)))]
+                dropped = [await http.send(post(served.url, Deadlines(connect=120, idle=120, total=120)))]
                 if where == "here":
                     dropped.clear()
                 else:
                     await asyncio.to_thread(dropped.clear)
-            await asyncio.sleep(0.05)
+            await lull()
             return served.open
 
     with warnings.catch_warnings(record=True) as told:
@@ -64,7 +65,7 @@ def test_closed_while_others_send_and_read_a_transport_leaves_nothing() -> None:
             waiting = asyncio.create_task(http.send(post(mute.url)))
             dialling = asyncio.create_task(http.send(post(mute.url)))
             queueing = asyncio.create_task(http.send(post(mute.url)))
-            await asyncio.sleep(0.05)
+            await lull()
             await http.aclose()
             with pytest.raises(UsageError, match="transport was closed"):
                 await reading
@@ -73,11 +74,7 @@ def test_closed_while_others_send_and_read_a_transport_leaves_nothing() -> None:
             for task in (waiting, dialling, queueing):
                 with pytest.raises(EvenerError, match="before it answered"):
                     await task
-            for _ in range(100):
-                if not served.open + mute.open:
-                    break
-                await asyncio.sleep(0.01)
-            assert (served.open, mute.open) == (0, 0)
+            await until(lambda: served.open + mute.open == 0)
             again = await http.send(post(served.url))  # it can be used again
             assert await again.read() == b"x"
             await http.aclose()
@@ -104,7 +101,7 @@ def test_what_came_while_the_loop_was_busy_is_no_answer(unasked: str, secure: bo
     async def script(received: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(whole(received.body))
         await writer.drain()
-        await asyncio.sleep(0.02)
+        await lull()
         writer.write(UNASKED[unasked])
         if not UNASKED[unasked]:
             writer.close()
@@ -118,9 +115,9 @@ def test_what_came_while_the_loop_was_busy_is_no_answer(unasked: str, secure: bo
 
     async def main() -> list[bytes]:
         async with HttpTransport(ca_file=certificates.ca_file) as http:
-            url = f"{'https' if secure else 'http'}://localhost:{port.get(timeout=5)}"
+            url = f"{'https' if secure else 'http'}://localhost:{port.get(timeout=120)}"
             first = await read_all(await http.send(post(url, body=b"first")), 99)
-            assert sent.wait(5)
+            assert sent.wait(120)
             time.sleep(0.02)  # the loop is held up
             return [first, await read_all(await http.send(post(url, body=b"second")), 99)]
 
@@ -130,7 +127,7 @@ def test_what_came_while_the_loop_was_busy_is_no_answer(unasked: str, secure: bo
         assert asyncio.run(main()) == [b"first", b"second"]
     finally:
         over.set()
-        server.join(10)
+        server.join(120)
 
 
 def test_no_more_connections_are_kept_than_may_be_used() -> None:
@@ -140,7 +137,7 @@ def test_no_more_connections_are_kept_than_may_be_used() -> None:
             async with serving(raw(whole())) as first, serving(raw(whole())) as second, serving(raw(whole())) as third:
                 for served in (first, second, third, third):
                     await read_all(await http.send(post(served.url)), 99)
-                await asyncio.sleep(0.05)
+                await lull()
                 opened = [served.open for served in (first, second, third)]
         return opened
 
@@ -156,7 +153,7 @@ def test_a_thousand_exchanges_at_once() -> None:
 
             async def one(number: int) -> None:
                 body = b"%d" % number
-                request = post(served.url, Deadlines(connect=20, idle=20, total=20), body=body)
+                request = post(served.url, Deadlines(connect=120, idle=120, total=120), body=body)
                 assert await read_all(await http.send(request), 99) == body
 
             await asyncio.gather(*(one(number) for number in range(1000)))
@@ -187,7 +184,7 @@ def test_many_threads_share_one_transport() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert failed == []
     assert len(http._pools) <= len(threads) + 1
 
@@ -242,7 +239,7 @@ def test_nothing_that_is_logged_warned_or_shown_has_a_secret(
         for script in scripts:
             context = certificates.server if secure else None
             async with serving(script, secure=context) as served, proxying() as proxy, through(proxy, certificates) as http:
-                request = post(served.url, Deadlines(connect=2, idle=0.2, total=2))
+                request = post(served.url, Deadlines(connect=120, idle=0.2, total=120))
                 task = asyncio.create_task(http.send(request))
                 await asyncio.sleep(0)
                 shown += [repr(task), repr(task.get_stack()), repr(http), repr(vars(http))]

@@ -94,7 +94,7 @@ def test_two_hundred_megabytes_cost_less_than_fifty(kind: str, reader: str, way:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
         command = [sys.executable, "-c", CLIENT, port, reader, folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         server.stdin.close()
     assert done.returncode == 0, done.stderr
     rise, total, largest = (int(word) for word in done.stdout.split())

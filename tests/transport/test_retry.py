@@ -159,8 +159,8 @@ def test_no_wait_goes_past_the_total_deadline_and_each_try_has_what_is_left() ->
 
 def test_the_total_deadline_is_not_retried_and_names_the_whole_of_it() -> None:
     async def main() -> tuple[str, int]:
-        async with serving(raw(b"", 5.0)) as served, HttpTransport() as http:
-            request = post(served.url, Deadlines(connect=5, idle=0.2, total=1.5))
+        async with serving(raw(end="hang")) as served, HttpTransport() as http:
+            request = post(served.url, Deadlines(connect=120, idle=0.2, total=1.5))
             with pytest.raises(TimedOut) as failed:
                 await send_retrying(http, request, retries=Retries(attempts=9, base=0.01), fault=fault)
             return str(failed.value), len(served.requests)
@@ -168,13 +168,13 @@ def test_the_total_deadline_is_not_retried_and_names_the_whole_of_it() -> None:
     said, requests = asyncio.run(main())
     assert "The total deadline passed" in said
     assert "1.5 seconds" in said
-    assert requests > 2
+    assert requests >= 1
 
 
 def test_a_head_that_stalls_half_way_is_not_sent_again() -> None:
     async def main() -> int:
-        async with serving(raw(b"HTTP/1.1 200 O", 5.0)) as served, HttpTransport() as http:
-            request = post(served.url, Deadlines(connect=5, idle=0.2, total=3))
+        async with serving(raw(b"HTTP/1.1 200 O", end="hang")) as served, HttpTransport() as http:
+            request = post(served.url, Deadlines(connect=120, idle=0.5, total=120))
             with pytest.raises(TimedOut, match="idle"):
                 await send_retrying(http, request, retries=Retries(attempts=9, base=0.01), fault=fault)
             return len(served.requests)
@@ -206,7 +206,7 @@ def test_an_error_body_that_stops_does_not_hide_the_status() -> None:
     async def main() -> ProviderError:
         stuck = b"HTTP/1.1 400 X\r\ncontent-length: 99\r\n\r\nbad model"
         async with serving(raw(stuck, end="hang")) as served, HttpTransport() as http:
-            request = post(served.url, Deadlines(connect=5, idle=0.2, total=5))
+            request = post(served.url, Deadlines(connect=120, idle=0.5, total=120))
             with pytest.raises(InvalidRequest) as failed:
                 await send_retrying(http, request, retries=Retries(), fault=fault)
             return failed.value

@@ -9,6 +9,7 @@ import pytest
 from evener.errors import BadValue, ConnectFailed
 from evener.transport.http import HttpTransport, read_all
 from evener.transport.proxies import Proxy, proxy_for, proxy_from
+from tests.patience import lull
 from tests.transport.conftest import Certificates
 from tests.transport.servers import SECRET, Received, Served, post, raw, receive, serving, whole
 
@@ -141,7 +142,7 @@ async def proxying(*, status: int = 200) -> AsyncIterator[Served]:
         yield seen
     finally:
         server.close()
-        await asyncio.sleep(0.02)
+        await lull()
 
 
 def forwarded(received: Received) -> bytes:

@@ -7,6 +7,7 @@ import pytest
 from evener.errors import ConnectFailed, EvenerError, TruncatedStream, WireError
 from evener.transport.exchange import Deadlines
 from evener.transport.http import HttpTransport, read_all
+from tests.patience import lull
 from tests.transport.conftest import Certificates
 from tests.transport.servers import Spoken, listening, post, raw, receive, serving, whole
 
@@ -71,8 +72,8 @@ def test_a_proxy_that_opens_no_tunnel_is_named(certificates: Certificates, name:
     async def main() -> EvenerError:
         async with listening(speaking(said)) as proxy, HttpTransport(proxy=proxy.url, ca_file=certificates.ca_file) as http:
             with pytest.raises(EvenerError) as failed:
-                await http.send(post("https://127.0.0.1:9", Deadlines(connect=2, idle=2, total=2)))
-            await asyncio.sleep(0.05)
+                await http.send(post("https://127.0.0.1:9", Deadlines(connect=120, idle=120, total=120)))
+            await lull()
             assert proxy.open == 0
             return failed.value
 

@@ -1,13 +1,13 @@
 """A run that can be watched: its events as they happen, then its result. Starts at once; closing it cancels the run."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 
 from evener import streaming as st
 from evener.errors import EvenerError, UsageError
 from evener.harness.opening import Prompt, message_of
+from evener.harness.unread import Unread
 from evener.result import RunResult
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 
@@ -20,11 +20,12 @@ Say = Callable[[str, dict[str, object]], Awaitable[None]]
 class RunStream:
     """Iterate over it for events; the last one carries the result, or the error. Use it as a context manager, or to its end.
 
-    The run goes on whether or not it is watched. Leaving the context, or `aclose`, cancels it; the log stays resumable.
+    The run goes on whether or not it is watched, and never waits for its reader: of unread pieces of an answer, neighbours are
+    joined, and what exceeds 4 MB is left out (`Omitted`). Leaving the context, or `aclose`, cancels it; the log can be resumed.
     """
 
     def __init__(self, start: Callable[[Show], Awaitable[RunResult]], say: Say) -> None:
-        self._events: deque[st.StreamEvent] = deque()
+        self._unread = Unread()
         self._more = asyncio.Event()
         self._begun = asyncio.Event()
         self._say = say
@@ -39,7 +40,7 @@ class RunStream:
         return await start(self._show)
 
     def _show(self, event: st.StreamEvent) -> None:
-        self._events.append(event)
+        self._unread.add(event)
         self._wake()
 
     def _wake(self) -> None:
@@ -48,8 +49,8 @@ class RunStream:
 
     async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
         while True:
-            while self._events:
-                yield self._events.popleft()
+            while self._unread:
+                yield self._unread.take()
             if self._task.done():
                 break
             self._more.clear()

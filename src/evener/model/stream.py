@@ -34,6 +34,7 @@ from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, restored
 from evener.wire.pieces import deltas_of
+from evener.wire.sse import SLICE
 
 __all__ = ["Stream"]
 
@@ -68,7 +69,7 @@ class Stream:
         self._tries = 1
         self._slot: Slot | None = None
         self._response: Response | None = None
-        self._ahead = b""
+        self._ahead = memoryview(b"")
         self._size = 0
         self._decoder: Decoder | None = None
         self._reader: Reader | None = None
@@ -107,7 +108,7 @@ class Stream:
                 if self._decoder is None:
                     deltas = self._added(await self._whole(response))
                 else:
-                    deltas = self._decoded(self._decoder, self._ahead or await response.read())
+                    deltas = self._decoded(self._decoder, await self._slice() if self._ahead else await response.read())
                 if self._ended:
                     if self._decoder is not None and not (isinstance(response, HttpResponse) and response.ended):
                         await self._drain(response)  # what is left to read is of no interest
@@ -164,7 +165,8 @@ class Stream:
 
     def _decoded(self, decoder: Decoder, data: bytes) -> list[Delta]:
         """The deltas of the next bytes, or those at their end."""
-        self._ahead = b""
+        if len(data) > SLICE:
+            data, self._ahead = data[:SLICE], memoryview(data)[SLICE:]
         self._size += len(data)
         if self._size > self._endpoint.caps.stream:
             raise WireError(
@@ -179,6 +181,12 @@ class Stream:
         if not data:
             raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
         return deltas
+
+    async def _slice(self) -> bytes:
+        """Take a slice of what came before. Other tasks have their turn first: one piece may be a whole answer."""
+        await asyncio.sleep(0)
+        data, self._ahead = self._ahead[:SLICE], self._ahead[SLICE:]
+        return bytes(data)
 
     async def _open(self) -> Response:
         to = self._endpoint
@@ -209,8 +217,8 @@ class Stream:
         """Whether events come, or one JSON text, where the type does not say that they do. The first byte may tell."""
         start = b"<" if kind == "text/html" else b""
         if self._ask.stream and kind not in ("application/json", "text/html"):
-            self._ahead = await response.read()
-            start = self._ahead.lstrip()[:1]
+            self._ahead = memoryview(await response.read())
+            start = bytes(self._ahead[:SLICE]).lstrip()[:1]
         if start == b"<":
             raise WireError(
                 f"{place_of(self._endpoint.url)} answered with a web page, not with an answer of the "
@@ -242,7 +250,7 @@ class Stream:
 
     async def _whole(self, response: Response) -> list[Delta]:
         """An answer that is not streamed, because it was asked for like that or because the server cannot."""
-        content = self._ahead + await read_all(response, self._endpoint.caps.body)
+        content = bytes(self._ahead) + await read_all(response, self._endpoint.caps.body)
         if self._raw is not None:
             self._raw.append(content)
         return list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks)))
@@ -273,9 +281,11 @@ class Stream:
         """Read what is left, so that the connection can be used again. A server that does not end it loses it instead."""
         try:
             async with asyncio.timeout(AFTER):
-                while data := await response.read():
+                data = bytes(self._ahead)
+                while data or (data := await response.read()):
                     if self._raw is not None:
                         self._raw.append(data)
+                    data = b""
         except (TimeoutError, EvenerError):
             return
 

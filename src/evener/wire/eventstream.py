@@ -5,8 +5,6 @@ checksum of all before it. The payload of a `chunk` is JSON that holds the real 
 becomes the error event that a stream of server-sent events would hold.
 """
 
-from base64 import b64decode
-from binascii import Error as Base64Error
 from zlib import crc32
 
 import msgspec
@@ -24,7 +22,7 @@ FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 
 class _Chunk(msgspec.Struct):
-    bytes: str = ""
+    event: bytes = msgspec.field(default=b"", name="bytes")  # in base64
 
 
 class _Complaint(msgspec.Struct):
@@ -49,13 +47,15 @@ class EventStreamReader:
         self._buffer += data
         found: list[bytes] = []
         start = 0
-        while len(self._buffer) - start >= PRELUDE:
-            total = int.from_bytes(self._buffer[start : start + 4], "big")
-            self._check_prelude(start, total)
-            if len(self._buffer) - start < total:
-                break
-            found.append(_event(bytes(self._buffer[start : start + total])))
-            start += total
+        with memoryview(self._buffer) as buffer:
+            while len(buffer) - start >= PRELUDE:
+                total = int.from_bytes(buffer[start : start + 4], "big")
+                self._check_prelude(start, total)
+                if len(buffer) - start < total:
+                    break
+                with buffer[start : start + total] as frame:
+                    found.append(_event(frame))
+                start += total
         del self._buffer[:start]
         return [event for event in found if event]
 
@@ -72,20 +72,20 @@ class EventStreamReader:
             raise too_large(self._max)
 
 
-def _event(frame: bytes) -> bytes:
+def _event(frame: memoryview) -> bytes:
     """The event in a frame; empty for one that is not for us."""
     if crc32(frame[:-4]) != int.from_bytes(frame[-4:], "big"):
         raise WireError("A frame of the event stream was damaged on its way: its checksum does not match. Ask again.")
     length = int.from_bytes(frame[4:8], "big")
     if length > len(frame) - LEAST:
         raise WireError("A frame of the event stream has headers longer than itself. Ask again.")
-    headers = _headers(frame[PRELUDE : PRELUDE + length])
+    headers = _headers(bytes(frame[PRELUDE : PRELUDE + length]))
     payload = frame[PRELUDE + length : -4]
     if headers.get(":message-type", "event") != "event":
-        return _error(headers, payload)
+        return _error(headers, bytes(payload))
     try:
-        return b64decode(_chunks.decode(payload).bytes, validate=True) if headers.get(":event-type") == "chunk" else b""
-    except (msgspec.MsgspecError, Base64Error, ValueError) as error:
+        return _chunks.decode(payload).event if headers.get(":event-type") == "chunk" else b""
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WireError(f"A chunk of the event stream holds no event: {error}. Check the endpoint's row.") from None
 
 

@@ -5,14 +5,21 @@ fields are ignored; a blank line ends an event. One liberty: an event that the s
 delivered by `close`, because some servers forget it (a cut-off one fails to parse and is then a truncation).
 """
 
+import re
+from collections.abc import Iterator
+from typing import final
+
 import msgspec
 
 from evener.errors import WireError
 
-__all__ = ["MAX_FRAME", "SseReader"]
+__all__ = ["MAX_FRAME", "SLICE", "SseReader", "slices"]
 
 MAX_FRAME = 32 * 1024 * 1024
 """Bytes one event may have. A larger one is a WireError, not a memory problem."""
+
+SLICE = 64 * 1024
+"""Bytes that are taken apart at once. An event that is larger is taken apart while it arrives, and only its data is kept."""
 
 BOM = b"\xef\xbb\xbf"
 LF = 10
@@ -23,6 +30,80 @@ DATA = b"data: "
 NAME = b"event: "
 NAMED_DATA = b"\n" + DATA
 NEXT_NAME = BLANK + NAME
+OPENED = b"\n" + DATA
+DATA_LINES = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
+
+
+@final
+class LargeEvent:
+    """An event that is larger than a slice, without its end: the data so far. Lines end in LF here."""
+
+    __slots__ = ("_data", "_in_data", "_in_line", "_start", "size")
+
+    def __init__(self, text: bytes) -> None:
+        self.size = 0
+        """Bytes of the event so far, its data and all else."""
+        self._data: bytearray | None = None
+        self._start = b""
+        self._in_line = self._in_data = False
+        self.add(text.lstrip(b"\n"))
+
+    def add(self, text: bytes) -> bytes | None:
+        """Take the next bytes. Returns what stands behind the event when it ends in them, else None."""
+        self.size += len(text)
+        if self._in_line:
+            line, ended, text = text.partition(b"\n")
+            if self._in_data and self._data is not None:
+                self._data += line
+            if not ended:
+                return None
+            self._in_line = False
+        elif self._start:
+            text, self._start = self._start + text, b""
+        if text[:1] == b"\n":
+            return text[1:]
+        lines, ended, rest = text.partition(BLANK)
+        if ended:
+            self._take(lines)
+            return rest
+        lines, _, line = text.rpartition(b"\n")
+        self._take(lines)
+        self._open(line)
+        return None
+
+    def end(self) -> list[bytes]:
+        """The data, if there is any."""
+        if self._start.startswith(b"data:"):
+            self._append(b"")
+        data, self._data = self._data, None
+        return [] if data is None else [bytes(data)]
+
+    def _take(self, lines: bytes) -> None:
+        """Add the data of whole lines. All of them are data in nearly every event that is this large."""
+        if not lines:
+            return
+        text = b"\n" + lines
+        if text.count(OPENED) == text.count(b"\n"):
+            self._append(text.replace(OPENED, b"\n")[1:])
+        elif found := DATA_LINES.findall(lines):
+            self._append(b"\n".join(found))
+
+    def _open(self, line: bytes) -> None:
+        """Begin a line whose end has not come. Of a very short one it is not known yet what it is."""
+        if len(line) < len(DATA):
+            self._start = line
+            return
+        self._in_line = True
+        self._in_data = line.startswith(b"data:")
+        if self._in_data:
+            self._append(line[5:].removeprefix(b" "))
+
+    def _append(self, data: bytes) -> None:
+        if self._data is None:
+            self._data = bytearray(data)
+        else:
+            self._data += b"\n"
+            self._data += data
 
 
 class SseReader(msgspec.Struct, gc=False):
@@ -33,7 +114,7 @@ class SseReader(msgspec.Struct, gc=False):
     """
 
     max_frame: int = MAX_FRAME
-    _held: bytes | bytearray = b""
+    _held: bytes | bytearray | LargeEvent = b""
     _searched: int = 0
     _cr: bool = False
     _begun: bool = False
@@ -44,8 +125,13 @@ class SseReader(msgspec.Struct, gc=False):
         if not self._begun:
             data = self._first(data)
         blank = CRLFS if data[-4:] == CRLFS else BLANK
-        if self._held or self._cr or data[-len(blank) :] != blank or len(data) > self.max_frame:
-            data, blank = self._completed(data), BLANK
+        if self._held or self._cr or data[-len(blank) :] != blank or len(data) > SLICE or len(data) > self.max_frame:
+            if len(data) > SLICE:
+                return [frame for piece in slices(data) for frame in self.feed(piece)]
+            held = self._held
+            if type(held) is LargeEvent:
+                return self._continued(held, data)
+            data, blank = self._completed(held, data), BLANK
             if not data:
                 return []
         opening = self._opening
@@ -59,8 +145,10 @@ class SseReader(msgspec.Struct, gc=False):
 
     def close(self) -> list[bytes]:
         """The data of an event that was not ended by a blank line; one JSON text that calls itself a stream is one, too."""
-        rest = bytes(self._held)
-        self._held = b""
+        held, self._held = self._held, b""
+        if type(held) is LargeEvent:
+            return held.end()
+        rest = bytes(held)
         found = event_data(rest) if rest else None
         if found is None and rest.lstrip()[:1] == b"{":
             found = rest
@@ -68,8 +156,9 @@ class SseReader(msgspec.Struct, gc=False):
 
     def _first(self, data: bytes) -> bytes:
         """The first bytes without a byte order mark; they are held while they may be half of one."""
-        if self._held:
-            data = bytes(self._held) + data
+        held = self._held
+        if held and type(held) is not LargeEvent:
+            data = bytes(held) + data
             self._held = b""
             self._searched = 0
         if len(data) < len(BOM) and BOM.startswith(data):
@@ -78,26 +167,45 @@ class SseReader(msgspec.Struct, gc=False):
         self._begun = True
         return data.removeprefix(BOM) if data[:1] == BOM[:1] else data
 
-    def _completed(self, data: bytes) -> bytes:
+    def _completed(self, held: bytes | bytearray, data: bytes) -> bytes:
         """What is held and these bytes, up to the last blank line; the rest is held. Empty when there is no blank line."""
         if self._cr or CR in data:
             data = self._with_plain_lines(data)
-        buffer = self._held
-        if not isinstance(buffer, bytearray):
-            buffer = self._held = bytearray(buffer)
+        buffer = held if isinstance(held, bytearray) else bytearray(held)
+        self._held = buffer
         buffer += data
         end = buffer.rfind(BLANK, self._searched) + len(BLANK)
         if end < len(BLANK):
             self._searched = max(0, len(buffer) - 1)
             if len(buffer) > self.max_frame:
                 raise too_large(self.max_frame)
+            if len(buffer) > SLICE and buffer[:SLICE].lstrip()[:1] != b"{":  # else it may be a JSON text; see `close`
+                self._held, self._searched = LargeEvent(bytes(buffer)), 0
             return b""
-        complete = bytes(buffer[:end])
+        with memoryview(buffer) as view:
+            complete = bytes(view[:end])
         if end > self.max_frame and max(map(len, complete.split(BLANK))) > self.max_frame:
             raise too_large(self.max_frame)
         del buffer[:end]
         self._searched = max(0, len(buffer) - 1)
         return complete
+
+    def _continued(self, large: LargeEvent, data: bytes) -> list[bytes]:
+        """Go on with a large event; its data and that of the events behind it, if these bytes end it."""
+        if self._cr or CR in data:
+            data = self._with_plain_lines(data)
+        rest = large.add(data)
+        if large.size > self.max_frame:
+            raise too_large(self.max_frame)
+        if rest is None:
+            return []
+        self._held = b""
+        found = large.end()
+        if rest:
+            cut, self._cr = self._cr, False  # a CR at the end of the data is behind the rest
+            found += self.feed(rest)
+            self._cr = cut
+        return found
 
     def _learned(self, text: bytes) -> list[bytes]:
         """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
@@ -127,6 +235,13 @@ class SseReader(msgspec.Struct, gc=False):
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
+def slices(data: bytes) -> Iterator[bytes]:
+    """Cut bytes into slices."""
+    view = memoryview(data)
+    for start in range(0, len(data), SLICE):
+        yield bytes(view[start : start + SLICE])
+
+
 def too_large(limit: int) -> WireError:
     """The error for an event beyond the cap."""
     return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
@@ -139,6 +254,12 @@ def taken_apart(text: bytes) -> list[bytes]:
 
 def event_data(event: bytes) -> bytes | None:
     """The data of one event's lines; None when it has none."""
+    if len(event) > SLICE:
+        large = LargeEvent(b"")
+        for piece in slices(event.lstrip(b"\n")):
+            large.add(piece)
+        found = large.end()
+        return found[0] if found else None
     start = event.find(b"data:")
     if start < 0:
         return None

@@ -3,7 +3,6 @@
 import json
 import re
 import string
-from time import perf_counter
 
 import msgspec
 import pytest
@@ -16,6 +15,7 @@ from evener.events import Cancelled, Event, Replied, decode_event, encode_event
 from evener.store.funnel import PROSE, Funnel, fields_of, fixed_fields
 from evener.transcript import ReasoningBlock, TextBlock, ToolCall
 from evener.transport.secrets import REDACTED, known_secrets, note_secret
+from tests.patience import steps
 from tests.store.extras.samples import EVENTS, FORMS, planted
 
 SECRET = "sk-ant-api03-0123456789abcdefABCDEF_-0123456789abcdefXYZ"
@@ -167,15 +167,10 @@ def test_no_field_is_any_text_in_one_place_and_one_of_a_few_words_in_another() -
 
 @pytest.mark.parametrize("many", [1, 30])
 def test_looking_costs_little_when_there_is_nothing(many: int) -> None:
-    """The figure is about 1.5 microseconds for 1 kB; the bound leaves room for a busy machine. Best of many tries."""
+    """However many secrets there are, and however long the payload: the work is done by one pattern."""
     secrets = tuple(f"sk-{number:03}-" + "x9Yk2Lm4qW" * 6 for number in range(many))
     funnel = Funnel(secrets=lambda: secrets)
     payload = encode_event(Cancelled(at=1.0, why="some words of a plain answer " * 34))
     assert 950 < len(payload) < 1100
-    best = 1.0
-    for _ in range(200):
-        began = perf_counter()
-        for _ in range(20):
-            funnel.clean(payload)
-        best = min(best, (perf_counter() - began) / 20)
-    assert best < 6e-6
+    funnel.clean(payload)
+    assert steps(lambda: funnel.clean(payload)) < 30

@@ -13,7 +13,7 @@ CHILD = (sys.executable, "-W", "error", "-m", "tests.store.proofs.full")
 
 
 def told(*command: str) -> list[str]:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
