@@ -29,7 +29,7 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
-from evener.transcript.loss import CODES, Loss
+from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
@@ -324,7 +324,7 @@ def encoded(ask: Ask, row: Provider, *, prepared: bool) -> tuple[Encoded, tuple[
 def vanished(leaf: Leaf, row: Provider, *, prepared: bool) -> str:
     """What is wrong; empty when nothing is."""
     sent, losses = encoded(leaf.ask, row, prepared=prepared)
-    if wrong := [loss for loss in losses if loss.code not in CODES or not loss.path]:
+    if wrong := [loss for loss in losses if not (loss.code and loss.path)]:
         return f"{leaf}: a loss without code or path: {wrong}"
     if any(covers(loss, leaf.path) for loss in losses) or is_met(leaf, row, prepared=prepared):
         return ""
