@@ -158,7 +158,7 @@ TOOLS = [
     Case("tool.deferred", DEFERRED, {"tools.1": GONE}),
     Case("tool.schema_type", {**PLAIN, "tools": [LOOSE]}, {"tools.0.parameters": {"type": "array"}}),
     Case("schema.root", LOOP, {"tools.0.parameters": {"anyOf": [TOOL["parameters"]]}}),
-    Case("schema.keyword", LOOP, {WORD: {"type": "string", "default": "oak"}}),
+    Case("schema.keyword", LOOP, {WORD: {"type": "string", "oneOf": [{"const": "oak"}]}}),
     Case("schema.keyword", FORMAT, {"text.format.schema.properties.word": {"allOf": [{"type": "string"}]}}),
     Case("schema.open_object", LOOP, {"tools.0.parameters.additionalProperties": GONE}),
     Case("schema.not_required", LOOP, {"tools.0.parameters.required": []}),
