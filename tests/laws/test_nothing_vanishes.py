@@ -7,9 +7,12 @@ has a path that covers the leaf, or lies within it. All built-in rows, on their 
 import json
 from collections.abc import Iterator
 from functools import partial
+from typing import assert_never
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
 from msgspec.structs import replace
 
 from evener.encodings import prepare
@@ -24,6 +27,8 @@ from evener.transcript.blocks import (
     Inline,
     ReasoningBlock,
     Remote,
+    ResultContent,
+    Stored,
     TextBlock,
     ToolCall,
     ToolResult,
@@ -35,6 +40,7 @@ from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.translate import origin
 from evener.wire import CODECS, Encoded
+from tests.laws.strategies import histories
 
 ROWS = load_rows()
 MODELS = {
@@ -244,6 +250,10 @@ def of_calls(tools: Ask, target: Origin) -> Iterator[Leaf]:
         yield leaf("m5", 0, ToolResult("c1", (TextBlock("seen"), inner)), word, "content/1", result)
         yield leaf("m3", 0, inner, word)
         yield leaf("m2", 0, inner, word)
+        for message in ("m2", "m3"):
+            yield leaf(message, 0, replace(inner, cache="5m"), "", "cache", inner)
+        marked = ToolResult("c1", (TextBlock("seen"), replace(inner, cache="5m")))
+        yield leaf("m5", 0, marked, "", "content/1/cache", ToolResult("c1", (TextBlock("seen"), inner)))
         if not isinstance(inner, HostedBlock):
             for seal in seals:
                 yield leaf("m3", 0, replace(inner, seal=replace(seal, data='{"quagga":"giraffe"}')), "giraffe", "seal", inner)
@@ -324,7 +334,7 @@ def encoded(ask: Ask, row: Provider, *, prepared: bool) -> tuple[Encoded, tuple[
 def vanished(leaf: Leaf, row: Provider, *, prepared: bool) -> str:
     """What is wrong; empty when nothing is."""
     sent, losses = encoded(leaf.ask, row, prepared=prepared)
-    if wrong := [loss for loss in losses if loss.code not in CODES or not loss.path]:
+    if wrong := [loss for loss in losses if not (loss.code and loss.path)]:
         return f"{leaf}: a loss without code or path: {wrong}"
     if any(covers(loss, leaf.path) for loss in losses) or is_met(leaf, row, prepared=prepared):
         return ""
@@ -352,6 +362,53 @@ def test_nothing_vanishes_in_silence(row: Provider, prepared: bool) -> None:
     target = origin(row, MODELS[row.wire])
     found = {text for leaf in leaves(target) if (text := vanished(leaf, row, prepared=prepared))}
     assert sorted(found) == []
+
+
+# Any conversation: a mark is planted in each block.
+
+
+def planted(block: Block, mark: str) -> Block:
+    match block:
+        case TextBlock(text=text):
+            return replace(block, text=mark) if text.strip() else block
+        case ReasoningBlock():
+            return replace(block, text=mark)
+        case ToolCall():
+            return replace(block, raw=json.dumps({"mark": mark}))
+        case ToolResult():
+            return replace(block, content=(TextBlock(mark), *(at_hand(one) for one in block.content)))
+        case ImageBlock() | DocumentBlock():
+            return replace(at_hand(block), source=Remote(f"https://{mark}.example"))
+        case HostedBlock():
+            return replace(block, text=mark, raw=json.dumps({"type": "web_search", "mark": mark}))
+        case _:
+            assert_never(block)
+
+
+def at_hand(block: ResultContent) -> ResultContent:
+    stored = isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, Stored)
+    return replace(block, source=Inline(PICTURE)) if stored else block
+
+
+@pytest.mark.parametrize("wire", CODECS)
+@settings_of(max_examples=40)
+@given(history=histories())
+def test_nothing_of_any_conversation_vanishes_in_silence(wire: str, history: list[Message]) -> None:
+    row = next(row for row in ROWS.providers if row.wire == wire)
+    talk = [
+        replace(one, blocks=tuple(planted(block, f"mark-{one.id}-{place}-") for place, block in enumerate(one.blocks)))
+        for one in history
+    ]
+    ask = Ask(Transcript(talk), origin(row, MODELS[wire]), TOOLS, stream=False)
+    sent, losses = encoded(ask, row, prepared=True)
+    assert all(loss.code in CODES and loss.path for loss in losses)
+    lost = [loss.path for loss in losses]
+    for message in talk:
+        for place, block in enumerate(message.blocks):
+            here = f"messages/{message.id}/blocks/{place}"
+            is_told = any(path == here or path.startswith(f"{here}/") or path == f"messages/{message.id}" for path in lost)
+            is_empty = isinstance(block, TextBlock) and not block.text
+            assert is_told or is_empty or f"mark-{message.id}-{place}-".encode() in sent.body
 
 
 @pytest.mark.parametrize("path", ["settings/seed", "messages/m1/blocks/0", "tools/look/schema/properties/x/default"])

@@ -226,7 +226,7 @@ TOOLS = [
     Case("schema.properties", {**LOOP, "tools": [LOOSE]}, {"tools.0.function.parameters": {"type": "object"}}),
     Case("schema.no_items", {**LOOP, "tools": [LOOSE]}, {WORD: {"type": "array"}}),
     Case("schema.root", LOOP, {"tools.0.function.parameters": {"anyOf": [TOOL["function"]["parameters"]]}}),
-    Case("schema.keyword", LOOP, {WORD: {"type": "string", "default": "oak"}}),
+    Case("schema.keyword", LOOP, {WORD: {"type": "string", "oneOf": [{"const": "oak"}]}}),
     Case("schema.open_object", LOOP, {"tools.0.function.parameters.additionalProperties": GONE}),
     Case("schema.open_object", FORMAT, {"response_format.json_schema.schema.additionalProperties": True}),
     Case("schema.not_required", LOOP, {"tools.0.function.parameters.required": []}),

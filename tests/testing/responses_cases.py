@@ -166,7 +166,7 @@ TOOLS = [
     Case("schema.no_items", {**PLAIN, "tools": [LOOSE]}, {WORD: {"type": "array"}}),
     Case("schema.no_items", {**PLAIN, "tools": [LOOSE]}, {WORD: {"type": ["array", "null"], "prefixItems": [{}]}}),
     Case("schema.root", LOOP, {"tools.0.parameters": {"anyOf": [TOOL["parameters"]]}}),
-    Case("schema.keyword", LOOP, {WORD: {"type": "string", "default": "oak"}}),
+    Case("schema.keyword", LOOP, {WORD: {"type": "string", "oneOf": [{"const": "oak"}]}}),
     Case("schema.keyword", FORMAT, {"text.format.schema.properties.word": {"allOf": [{"type": "string"}]}}),
     Case("schema.open_object", LOOP, {"tools.0.parameters.additionalProperties": GONE}),
     Case("schema.not_required", LOOP, {"tools.0.parameters.required": []}),

@@ -512,7 +512,7 @@ def test_which_tools_may_be_called(choice: Choice, quirks: Quirks, expected: Jso
 def test_no_choice_is_sent_without_tools() -> None:
     encoded = encode(HELLO, choice=Choice("required", parallel=True))
     assert json.loads(encoded.body).keys() == {"model", "stream", "messages"}
-    assert losses(encoded) == ["dropped tool choice"]
+    assert losses(encoded) == ["dropped tool choice", "dropped parallel switch"]
 
 
 def test_strict_is_said_where_it_is_known() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evener.encodings import prepare
 from evener.providers.rows import load_rows
 from evener.testing import check_request
 from evener.transcript.ask import Ask, Cache, OutputSchema, Reasoning, State, ToolSpec
@@ -49,6 +50,17 @@ def again(row: str, body: dict[str, object], model: str = "") -> Any:
 )
 def test_an_output_schema_that_cannot_be_enforced_says_so(row: str, model: str, loss: tuple[str, str]) -> None:
     assert loss in told(sent(row, model, output=OutputSchema(LOOSE, strict=True)))
+
+
+def test_an_output_schema_that_a_wire_refuses_is_asked_for_as_a_tool() -> None:
+    row = ROWS.provider("anthropic")
+    ask = Ask(Transcript([Message.user_text("Hi.")]), origin(row, "claude-sonnet-4-5"), output=OutputSchema(LOOSE, strict=True))
+    quirks = ROWS.quirks("anthropic", "claude-sonnet-4-5")
+    prepared = prepare(ask, quirks)
+    assert (prepared.form, [loss.code for loss in prepared.losses]) == ("tool", ["output.schema.degraded"])
+    body = json.loads(CODECS[row.wire].encode(prepared.ask, quirks, None).body)
+    assert body["tools"][0]["input_schema"]["additionalProperties"] == {"type": "string"}
+    assert prepare(replace(ask, output=OutputSchema('{"type":"object","properties":{}}')), quirks).form == "native"
 
 
 def test_what_an_output_schema_says_of_itself_is_sent_or_named() -> None:

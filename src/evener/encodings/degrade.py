@@ -13,7 +13,9 @@ from evener.encodings.prepared import EncodingName
 from evener.encodings.words import choice_words
 from evener.transcript.ask import Ask, Choice, OutputForm, OutputSchema, Reasoning, ToolSpec
 from evener.transcript.loss import Loss, loss_of
+from evener.wire.dialects import ANTHROPIC_STRICT, Dialect
 from evener.wire.quirks import Quirks
+from evener.wire.schemas import transform
 
 __all__ = ["chosen_encoding", "chosen_form", "has", "told_choice"]
 
@@ -23,6 +25,8 @@ LACKS: Mapping[str, frozenset[str]] = {
     "openai_responses": frozenset({"stop"}),
 }
 """What a whole wire has no field for, whoever speaks it."""
+FITTING: Mapping[str, Dialect] = {"anthropic_messages": ANTHROPIC_STRICT}
+"""Wires that take no output schema but one that they can enforce."""
 
 
 def has(ask: Ask, what: str) -> bool:
@@ -62,7 +66,12 @@ def _is_native(output: OutputSchema, ask: Ask, quirks: Quirks, encoding: Encodin
         return False
     if not output.schema and not (functions and encoding == "json_schema"):
         return quirks.json_mode and has(ask, "json_mode")
-    return quirks.output_schema
+    return quirks.output_schema and (encoding != "native" or _is_fitting(output, ask))
+
+
+def _is_fitting(output: OutputSchema, ask: Ask) -> bool:
+    dialect = FITTING.get(ask.target.wire)
+    return dialect is None or transform(output.schema, dialect)[0] is not None
 
 
 def told_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[Choice, list[str]]:

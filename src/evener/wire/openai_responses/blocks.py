@@ -180,7 +180,9 @@ def _items(page: Page, blocks: Sequence[Block]) -> None:
 def _report_marks(page: Page, blocks: Sequence[Block]) -> None:
     for block in blocks:
         if not isinstance(block, ReasoningBlock) and block.cache:
-            page.drop("cache.mark", "only what is given to the model takes one here", block, at="cache")
+            page.drop(
+                "cache.mark", "only texts, images and documents that are given to the model take one here", block, at="cache"
+            )
 
 
 def _item_key(number: int, block: Block) -> object:
@@ -300,6 +302,7 @@ def _back(page: Page, message: Message) -> None:
         if type(block) is ToolResult:
             _result(page, block)
         elif type(block) is HostedBlock:
+            _report_marks(page, (block,))
             _hosted(page, block, message.role)
     if spoken:
         _spoken(page, message, spoken)
