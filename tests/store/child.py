@@ -46,6 +46,10 @@ async def hold(path: str, name: str) -> None:
             tell("done")
         except LeaseLost:
             tell("lost")
+        except StoreError as error:
+            tell("refused", type(error).__name__)
+    if name.endswith("closed"):
+        await store.aclose()
 
 
 async def share(path: str, name: str, turns: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from evener.errors import StoreError
 from evener.store.checkpoints import Mark, store_id
+from evener.store.connection import disconnect
 from evener.store.faults import told
 from evener.store.folder import PRIVATE_FILE
 from evener.store.sidecar import Sidecar, Stone
@@ -35,8 +36,12 @@ def write_copy(connect: "Callable[[], sqlite3.Connection]", goal: Path) -> None:
     part = part_of(goal)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
-        with closing(connect()) as source, closing(sqlite3.connect(part, isolation_level=None)) as copy:
-            source.backup(copy)
+        with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+            source = connect()
+            try:
+                source.backup(copy)
+            finally:
+                disconnect(source)
             _settle(copy, goal)
             entries = list(_witnessed(copy))
         name_it(part, goal)

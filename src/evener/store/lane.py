@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evener.errors import StoreError
 from evener.store import refusals
+from evener.store.connection import disconnect, files_of
 from evener.store.faults import StoreBusy, told
 from evener.store.interlock import Interlock
-from evener.store.presence import Identity, Presence
+from evener.store.presence import Presence
 
 if TYPE_CHECKING:
     import sqlite3
@@ -72,6 +73,8 @@ class Request(Generic[T]):
 
 
 Group = list[Request[Any]]
+Check = Callable[["sqlite3.Connection"], None]
+"""Raises StoreGone or StoreLinked when the files are not those that the connection works on."""
 Perform = Callable[["sqlite3.Connection", Group, Path], bool]
 """Does a group of requests; False when the connection should be made anew."""
 
@@ -90,7 +93,6 @@ class Lane:
         self.path = path
         self._presence = presence or Presence(path)
         self._at_end = at_end
-        self._wal: Identity | None = None
         self._connect = connect
         self._perform = perform
         self._queue: SimpleQueue[Request[Any] | None] = SimpleQueue()
@@ -166,7 +168,7 @@ class Lane:
                 _answer(group)
             del group  # it holds on to the store, which may be dropped while we wait
         if connection is not None:
-            connection.close()
+            disconnect(connection)
         if self._at_end is not None:
             self._at_end()
         with self._lock:
@@ -194,18 +196,22 @@ class Lane:
             _fail(group, error, self.path)
             sound = False
         if connection is not None and not sound:
-            connection.close()
+            disconnect(connection)
             return None
         return connection
 
     def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
         """A connection to the file that was there at first, or StoreGone."""
         if connection is not None:
-            self._presence.check_wal(self._wal)
+            self._presence.check_beside(files_of(connection))
             return connection
         self._presence.check()
         made = self._connect()
-        self._wal = self._presence.opened()
+        try:
+            self._presence.opened()
+        except StoreError:
+            disconnect(made)
+            raise
         return made
 
 
@@ -220,8 +226,10 @@ def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return True
 
 
-def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-    """The group in one transaction; when that fails, each in its own."""
+def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
+    """The group in one transaction; when that fails, each in its own. The files are looked at before and after it."""
+    check = check or _nothing
+    check(connection)
     connection.execute("BEGIN IMMEDIATE")
     try:
         for request in group:
@@ -233,22 +241,26 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         if len(group) == 1:
             _fail(group, error, path)
             return False
-        return all([_alone(connection, request, path) for request in group])
+        return all([_alone(connection, request, path, check) for request in group])
+    check(connection)
     for request in group:
         request.keep()
     return True
 
 
-def in_turn(interlock: Interlock, then: Callable[["sqlite3.Connection"], None] | None = None) -> Perform:
+def in_turn(interlock: Interlock, presence: Presence, then: Callable[["sqlite3.Connection"], None]) -> Perform:
     """The same, when it is this process's turn to write, and `then` what is to be done after it."""
+
+    def check(connection: "sqlite3.Connection") -> None:
+        presence.check_beside(files_of(connection))
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         with interlock:
             try:
-                sound = writes(connection, group, path)
+                sound = writes(connection, group, path, check)
             except Exception as error:
                 raise _named(told(error, path), interlock.last()) from None
-            if sound and then is not None:
+            if sound:
                 then(connection)
             return sound
 
@@ -288,9 +300,9 @@ def _named(error: StoreError, process: str) -> StoreError:
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
-def _alone(connection: "sqlite3.Connection", request: Request[Any], path: Path) -> bool:
+def _alone(connection: "sqlite3.Connection", request: Request[Any], path: Path, check: Check) -> bool:
     try:
-        return writes(connection, [request], path)
+        return writes(connection, [request], path, check)
     except Exception as error:
         _fail([request], error, path)
         return False

@@ -131,13 +131,15 @@ class SqliteStore:
         cipher: Cipher | None = None,
     ) -> None:
         self.path = Path(path) if path is not None else default_path()
-        place = self.path.absolute()
+        given = self.path.absolute()
+        place = given.resolve()  # as SQLite does: a link to the file is the same store, with the same locks beside it
         self._opener = partial(connect, place, busy, cipher)
-        self._presence = Presence(place)
+        self._presence = Presence(place, given)
         self._sidecar = Sidecar(place)
         self._remains = Remains(place)
         interlock = Interlock(place, busy)
-        self._writer = Lane(place, self._opener, in_turn(interlock, self._remains.again), self._presence, interlock.close)
+        writes = in_turn(interlock, self._presence, self._remains.again)
+        self._writer = Lane(place, self._opener, writes, self._presence, interlock.close)
         self._reader = Lane(place, self._opener, reads, self._presence)
         self._seconds = lease
         self._clock = clock
