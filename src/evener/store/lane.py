@@ -2,7 +2,8 @@
 
 Whatever waits is done in one go. The writer's lane does it in one transaction: a group shares one sync of the disk. A job that
 is refused (a StoreError, raised before it writes) leaves the others alone; when something else fails, the group is rolled back
-and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice.
+and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice. A job that was sent
+without waiting for it, and found the disk full or the file busy, is tried again with the next ones.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Lane", "Perform", "Request", "freely", "in_turn", "reads", "writes"]
 
 MOST_IN_A_GROUP = 512
+MOST_LEFT = MOST_IN_A_GROUP // 2
 LONGEST_FAREWELL = 5.0
 """Seconds that the end of the interpreter waits for what is queued."""
 
@@ -61,6 +63,10 @@ class Request(Generic[T]):
         """It is done for good."""
         if self.error is None and self.after is not None:
             self.after(self.result)  # type: ignore[arg-type]  # a job that was done has its result
+
+    def must_wait(self) -> bool:
+        """True if there was no room for it, or no turn, and no caller was told."""
+        return self.loop is None and self.error is not None and self.error.retryable
 
     def deliver(self) -> None:
         """In the loop of whoever asked, who may have left."""
@@ -102,6 +108,7 @@ class Lane:
         self._stopped = False
         self._ended = False
         self._farewells: Group = []
+        self._left: Group = []  # what was sent and must be tried again
 
     @property
     def stopped(self) -> bool:
@@ -113,7 +120,10 @@ class Lane:
         request = Request(job, asyncio.get_running_loop(), after)
         self._put(request)
         assert request.future is not None
-        return await request.future
+        try:
+            return await request.future
+        finally:
+            del request  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
 
     def send(self, job: Job[T], after: Callable[[T], None] | None = None) -> None:
         """Have the job done, without an answer. Nothing happens when the lane has stopped."""
@@ -166,6 +176,7 @@ class Lane:
             if group:
                 connection = self._do(connection, group)
                 _answer(group)
+                self._left = [request for request in group if request.must_wait()][:MOST_LEFT]
             del group  # it holds on to the store, which may be dropped while we wait
         if connection is not None:
             disconnect(connection)
@@ -177,12 +188,12 @@ class Lane:
 
     def _next(self) -> tuple[Group, bool]:
         """All that waits, at least one; and whether that was the last."""
-        group: Group = []
         found = self._queue.get()
+        group, self._left = self._left, []
         with suppress(Empty):
             while found is not None:
                 group.append(found)
-                if len(group) == MOST_IN_A_GROUP:
+                if len(group) >= MOST_IN_A_GROUP:
                     return group, False
                 found = self._queue.get_nowait()
             return group, True

@@ -19,8 +19,10 @@ from evener.events import Event
 from evener.store import blobs, catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
 from evener.store.cipher import Cipher
-from evener.store.claim import new_claim
+from evener.store.checkpoints import Mark
+from evener.store.claim import forget, give_back, new_claim
 from evener.store.connection import connect
+from evener.store.faults import StoreBusy, StoreFull
 from evener.store.folder import default_path
 from evener.store.funnel import Funnel
 from evener.store.guard import Guard
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
+Release = tuple["Callable[[sqlite3.Connection], Mark | None]", Callable[[Mark | None], None]]
 
 
 class SqliteLog:
@@ -49,8 +52,9 @@ class SqliteLog:
     def __init__(self, store: "SqliteStore", held: Held, claim: Claim, length: int) -> None:
         self._store = store
         self._held = held
-        self._release = partial(rows.release, log=held.log, mark=claim.mark)
-        self._dropped = finalize(self, store._writer.send, self._release, store._sidecar.mark)
+        self._mark = claim.mark
+        self._release = _release(store._sidecar, held.log, claim.mark)
+        self._dropped = finalize(self, _give_back, store._writer, self._release, claim.mark)
         self._dropped.atexit = False  # by then the process is as good as dead, and others can tell
         self._lease = Lease(held.log, held.epoch, claim.holder)
         self._length = length
@@ -94,7 +98,12 @@ class SqliteLog:
         if not self._closed:
             self._closed = True
             self._dropped.detach()
-            await self._store._writer.run(self._release, self._store._sidecar.mark)
+            give_back(self._mark)
+            job, after = self._release
+            try:
+                await self._store._writer.run(job, after)
+            except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
+                self._store._writer.send(job, after)
 
     def _drop(self) -> None:
         if not self._closed:
@@ -156,7 +165,7 @@ class SqliteStore:
                 lambda made: self._sidecar.mark(made[1].mark),
             )
         except BaseException:
-            self._writer.send(partial(rows.release, log=log, mark=claim.mark))
+            _give_back(self._writer, _release(self._sidecar, log, claim.mark), claim.mark)
             raise
         return self._hold(held, claim, grown.length)
 
@@ -170,7 +179,7 @@ class SqliteStore:
             held, length = await persist(lambda: self._take(log, claim), patience)
             events = await self._read_up_to(length, log, after)
         except BaseException:
-            self._writer.send(partial(rows.release, log=log, mark=claim.mark))
+            _give_back(self._writer, _release(self._sidecar, log, claim.mark), claim.mark)
             raise
         return self._hold(held, claim, length), events
 
@@ -316,6 +325,22 @@ class SqliteStore:
 
     def _expiry(self) -> float:
         return self._clock() + self._seconds
+
+
+def _release(sidecar: Sidecar, log: str, mark: str) -> Release:
+    """Return the job that gives a lease back, and what is to be done after it."""
+
+    def after(made: Mark | None) -> None:
+        forget(mark)
+        sidecar.mark(made)
+
+    return partial(rows.release, log=log, mark=mark), after
+
+
+def _give_back(writer: Lane, release: Release, mark: str) -> None:
+    """Give a lease back: at once for this process, for others when the store has noted it."""
+    give_back(mark)
+    writer.send(*release)
 
 
 def _end(*lanes: Lane) -> None:
