@@ -8,7 +8,7 @@ import msgspec
 
 from evener import events as ev
 from evener.errors import EvenerError
-from evener.store import blobs
+from evener.store.blobs import Shelf
 from evener.store.guard import UNREADABLE, Guard, What
 from evener.store.log import Finding
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Stored, TextBlock, ToolResult
@@ -59,11 +59,12 @@ def labels(connection: "sqlite3.Connection", threads: Collection[str], guard: Gu
 
 def shelves(connection: "sqlite3.Connection", names: Iterable[str] | None, guard: Guard) -> Iterator[Finding]:
     """Each blob is what its name says: those of the names, or all."""
-    sizes: dict[str, int] = dict(connection.execute("SELECT digest, size FROM blobs").fetchall())
-    for digest, size in sizes.items() if names is None else [(name, sizes[name]) for name in sorted(names) if name in sizes]:
+    shelf = Shelf(connection, guard)
+    wanted = None if names is None else shelf.places(names)
+    for place, size in connection.execute("SELECT digest, size FROM blobs").fetchall():
         try:
-            if len(blobs.get(connection, digest, guard)) != size:
-                yield Finding("", 0, f"The blob {digest!r} has another size than the one that is noted.")
+            if (wanted is None or place in wanted) and shelf.check(place) != size:
+                yield Finding("", 0, f"The blob {place!r} has another size than the one that is noted.")
         except EvenerError as error:
             yield Finding("", 0, str(error))
 

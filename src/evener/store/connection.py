@@ -101,7 +101,7 @@ def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
                 f"The store {path} has schema version {version} and must be brought to {schema.VERSION} first, but it can only "
                 "be read. Copy it to where it can be written."
             )
-        agree(connection, path, cipher)
+        agree(connection, path, cipher, writable=False)
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):

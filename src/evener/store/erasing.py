@@ -15,6 +15,7 @@ from evener.errors import EvenerError
 from evener.events import Opened, decode_event, encode_event
 from evener.store import kin_sql, reading, refusals
 from evener.store.blanking import blanked, least
+from evener.store.blobs import Shelf
 from evener.store.chain import MISFITS, digest_of, stone_of
 from evener.store.checkpoints import store_id
 from evener.store.claim import deserted
@@ -66,9 +67,7 @@ def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | N
     """Which blobs may go. Changes nothing."""
     target = _target(connection, log, seqs, guard)
     named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
-    stored = frozenset(
-        digest for digest in named if connection.execute("SELECT 1 FROM blobs WHERE digest = ?", (digest,)).fetchone()
-    )
+    stored = frozenset(Shelf(connection, guard).among(named))
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
     return Survey(stored - _named_elsewhere(connection, target, stored, 0, guard), last)
 
@@ -90,7 +89,7 @@ def erase(
         stones.append(Stone(store, line.log, line.seq, stone.hex()))
     blobs = surveyed.blobs - _named_elsewhere(connection, target, surveyed.blobs, surveyed.last, guard)
     connection.executemany("UPDATE events SET payload = ?, erased = ?, stone = ? WHERE id = ?", changes)
-    connection.executemany("DELETE FROM blobs WHERE digest = ?", [(digest,) for digest in blobs])
+    Shelf(connection, guard).drop(blobs)
     if target.whole:
         _close(connection, target, now)
     return stones

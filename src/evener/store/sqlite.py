@@ -16,8 +16,9 @@ from weakref import WeakSet, finalize
 import msgspec
 
 from evener.events import Event
-from evener.store import blobs, catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
+from evener.store import catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
+from evener.store.blobs import Shelf
 from evener.store.cipher import Cipher
 from evener.store.checkpoints import Mark
 from evener.store.claim import forget, give_back, new_claim
@@ -214,14 +215,14 @@ class SqliteStore:
     async def put_blob(self, content: bytes) -> str:
         """Keep bytes; their SHA-256 in hex names them. Durable when this returns."""
         kept = self._guard.funnel.blob(bytes(content))
-        digest, stored = await self._reader.run(partial(blobs.name_of, content=kept, guard=self._guard))
+        digest, stored = await self._reader.run(lambda connection: Shelf(connection, self._guard).name_of(kept))
         if not stored:
-            await self._writer.run(partial(blobs.put, digest=digest, content=kept, guard=self._guard))
+            await self._writer.run(lambda connection: Shelf(connection, self._guard).put(digest, kept))
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
         """The bytes of that name."""
-        return await self._reader.run(partial(blobs.get, digest=digest, guard=self._guard))
+        return await self._reader.run(lambda connection: Shelf(connection, self._guard).get(digest))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
@@ -277,7 +278,8 @@ class SqliteStore:
 
     async def blobs_among(self, names: Iterable[str]) -> list[str]:
         """Those of the names that a blob has."""
-        return await self._reader.run(partial(moving_sql.kept_blobs, names=list(names)))
+        wanted = list(names)
+        return await self._reader.run(lambda connection: sorted(Shelf(connection, self._guard).among(wanted)))
 
     async def adopt(self, wholes: Sequence[Whole], cargo: Cargo) -> None:
         """Take in threads from an export, all of them whole or nothing at all."""

@@ -15,6 +15,7 @@ from evener.errors import EvenerError
 from evener.events import VERSION, Event, Opened, decode_event, encode_event
 from evener.store import refusals
 from evener.store.blanking import blanked
+from evener.store.blobs import Shelf
 from evener.store.bookkeeping import around, labels, media_in, shelves, spilled_in
 from evener.store.chain import MISFITS, digest_of, link, origin_of, stone_of
 from evener.store.checkpoints import Mark, store_id
@@ -88,14 +89,14 @@ class Witness:
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What the events are looked at with: the sidecar's word, the cipher, and the names of the blobs that are there.
+    """What the events are looked at with: the sidecar's word, the cipher, and the blobs.
 
     `relied` gathers the blobs that the events rely on.
     """
 
     witness: Witness
     guard: Guard
-    blobs: frozenset[str]
+    shelf: Shelf
     relied: set[str]
 
 
@@ -109,7 +110,7 @@ def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Guard)
     found += _safely("", around(connection, {place.number for place in places} if log else None))
     found += _safely("", labels(connection, {place.thread for place in places}, guard))
     found += [Finding("", 0, what, damage=False) for what in _doubts(connection, places, told, witness)]
-    check = Check(witness, guard, frozenset(digest for (digest,) in connection.execute("SELECT digest FROM blobs")), set())
+    check = Check(witness, guard, Shelf(connection, guard), set())
     for place in places:
         found += _safely(place.log, _log(connection, place, check))
     if log:
@@ -222,7 +223,7 @@ def _relied(told: Callable[..., Finding], event: Event, check: Check) -> Iterato
     names = set(media_in(event))
     check.relied.update(names)
     spilled = set(spilled_in(event))
-    for digest in sorted(names - check.blobs):
+    for digest in sorted(names - check.shelf.among(names)):
         yield told(f"It relies on the blob {digest!r}, which is not in the store.", damage=digest in spilled)
 
 
