@@ -21,12 +21,13 @@ from evener.store.checkpoints import store_id
 from evener.store.claim import deserted
 from evener.store.guard import Guard
 from evener.store.rows import log_of
+from evener.store.search_index import count_erasure
 from evener.store.sidecar import Stone
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Survey", "erase", "named_in", "survey"]
+__all__ = ["Done", "Survey", "erase", "named_in", "survey"]
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 EVENT = (
@@ -47,6 +48,13 @@ class Survey(msgspec.Struct, frozen=True):
 
     blobs: frozenset[str]
     last: int
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The tombstones, and the rows of the events that were erased."""
+
+    stones: list[Stone]
+    rows: frozenset[int]
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -74,7 +82,7 @@ def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | N
 
 def erase(
     connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, surveyed: Survey, now: float, guard: Guard
-) -> list[Stone]:
+) -> Done:
     """Put blanks in place of what the events say; of whole logs the inbox goes, too. The tombstones."""
     target = _target(connection, log, seqs, guard)
     if target.whole:
@@ -90,9 +98,11 @@ def erase(
     blobs = surveyed.blobs - _named_elsewhere(connection, target, surveyed.blobs, surveyed.last, guard)
     connection.executemany("UPDATE events SET payload = ?, erased = ?, stone = ? WHERE id = ?", changes)
     Shelf(connection, guard).drop(blobs)
+    if changes:
+        count_erasure(connection)
     if target.whole:
         _close(connection, target, now)
-    return stones
+    return Done(stones, frozenset(row for *_, row in changes))
 
 
 def named_in(payload: bytes) -> Iterable[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet, finalize
 
@@ -24,7 +24,7 @@ from evener.store.checkpoints import Mark
 from evener.store.claim import forget, give_back, new_claim
 from evener.store.connection import connect
 from evener.store.faults import StoreBusy, StoreFull
-from evener.store.folder import default_path
+from evener.store.folder import default_path, only_read
 from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.interlock import Interlock
@@ -35,6 +35,7 @@ from evener.store.patience import persist
 from evener.store.presence import Presence
 from evener.store.remains import Remains
 from evener.store.rows import Claim, Grown, Held, rows_of
+from evener.store.search_index import SearchIndex, part_of
 from evener.store.sidecar import Sidecar
 from evener.store.verifying import verify
 
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = ["SqliteStore"]
+
+MOMENT = 1.0
+"""Seconds that a search may spend on its index when it has its answer."""
 
 T = TypeVar("T")
 Release = tuple["Callable[[sqlite3.Connection], Mark | None]", Callable[[Mark | None], None]]
@@ -151,11 +155,14 @@ class SqliteStore:
         writes = in_turn(interlock, self._presence, self._remains.again)
         self._writer = Lane(place, self._opener, writes, self._presence, interlock.close)
         self._reader = Lane(place, self._opener, reads, self._presence)
+        self._indexer = Lane(place, self._opener, reads, self._presence)
+        self._index = None if cipher is not None or only_read(place) else SearchIndex(place)
+        self._growing = SearchIndex(place)
         self._seconds = lease
         self._clock = clock
         self._guard = Guard(funnel or Funnel(), cipher)
         self._open: WeakSet[SqliteLog] = WeakSet()
-        finalize(self, _end, self._writer, self._reader)
+        finalize(self, _end, self._indexer, self._writer, self._reader)
 
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
         """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
@@ -229,9 +236,11 @@ class SqliteStore:
         wanted = None if seqs is None else frozenset(seqs)
         surveyed = await self._apart(partial(erasing.survey, log=log, seqs=wanted, guard=self._guard), reads)
         job = partial(erasing.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
-        stones = await self._writer.run(job, self._sidecar.add)
+        done = await self._writer.run(job, lambda done: self._sidecar.add(done.stones))
+        if self._index is not None and done.rows:
+            await self._apart(partial(self._growing.purge, parts={part_of(row) for row in done.rows}), reads)
         await self._apart(self._remains.forget, freely)
-        return len(stones)
+        return len(done.stones)
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
         """What is not as it was written: in a log and those before it, in a thread, or in the whole store."""
@@ -256,7 +265,19 @@ class SqliteStore:
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Where all words of the text occur: in titles and tags, then in events, the newest first."""
-        return await catalog.search(self._reader.run, text, limit, self._clock(), self._guard)
+        index = self._index
+        hits = await catalog.search(self._reader.run, text, limit, self._clock(), self._guard, index)
+        if index is not None and await self._reader.run(index.wants):
+            await self._grow_index(self._growing)
+        return hits
+
+    async def index(self) -> None:
+        """Finish the index of the search now. Without this it grows a little with each search, and while the store is open.
+
+        An encrypted store has none.
+        """
+        while self._index is not None and await self._indexer.run(self._growing.grow):
+            pass
 
     async def backup(self, path: str | PathLike[str]) -> None:
         """Write a consistent copy while others write. Refuses to write over a file."""
@@ -290,8 +311,20 @@ class SqliteStore:
         """Give all leases back, do what waits, and let go of the file."""
         for log in list(self._open):
             log._drop()
+        await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
+        if self._index is not None:
+            self._index.close()
+            self._growing.close()
+
+    async def _grow_index(self, index: SearchIndex) -> None:
+        """Let the index grow: for a moment now, then beside whatever else is done."""
+        until = monotonic() + MOMENT
+        while monotonic() < until:
+            if not await self._indexer.run(index.grow):
+                return
+        _grow_on(self._indexer, index)
 
     async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform) -> T:
         """Have a long job done on a connection of its own, so that it holds nobody up."""
@@ -327,6 +360,16 @@ class SqliteStore:
 
     def _expiry(self) -> float:
         return self._clock() + self._seconds
+
+
+def _grow_on(lane: Lane, index: SearchIndex) -> None:
+    """Let the index grow step by step, until it is whole or the lane is stopped."""
+
+    def again(more: bool) -> None:
+        if more:
+            _grow_on(lane, index)
+
+    lane.send(index.grow, again)
 
 
 def _release(sidecar: Sidecar, log: str, mark: str) -> Release:
