@@ -52,11 +52,15 @@ class Shelf:
 
     def check(self, place: str) -> int:
         """The size of what lies in a place. Raises when it is not what belongs there."""
-        (found,) = self._connection.execute("SELECT content FROM blobs WHERE digest = ?", (place,)).fetchone()
-        content = self._guard.open("blob", place, bytes(found))
+        content = self.content(place)
         if place not in self._places(sha256(content).hexdigest()):
             raise refusals.spoiled_blob(place)
         return len(content)
+
+    def content(self, place: str) -> bytes:
+        """What lies in a place."""
+        (found,) = self._connection.execute("SELECT content FROM blobs WHERE digest = ?", (place,)).fetchone()
+        return self._guard.open("blob", place, bytes(found))
 
     def among(self, names: Iterable[str]) -> set[str]:
         """Those of the names that a blob has."""

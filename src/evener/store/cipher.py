@@ -15,7 +15,7 @@ from evener.store.log import Damaged
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Cipher", "WrongCipher", "agree", "naming_key", "opened", "sealed_notes"]
+__all__ = ["Cipher", "SameKey", "WrongCipher", "agree", "naming_key", "opened", "sealed_notes"]
 
 PROOF = b"evener store"
 ABOUT_PROOF = b"store"
@@ -88,6 +88,24 @@ def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *
     if "cipher_names" not in noted and writable:  # made before blobs were named by a key
         sealed = sealed_notes(cipher, token_bytes(NAMING_KEY))
         connection.executemany("INSERT INTO meta VALUES (?, ?)", [note for note in sealed if note[0] == "cipher_names"])
+
+
+class SameKey:
+    """Notices that the store was given another key while it was open: what is written with the old one could not be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._proof: str | None = None
+
+    def __call__(self, connection: "sqlite3.Connection") -> None:
+        (proof,) = connection.execute("SELECT value FROM meta WHERE key = 'cipher_proof'").fetchone()
+        if self._proof is None:
+            self._proof = proof
+        if self._proof != proof:
+            raise WrongCipher(
+                f"The store {self._path} was given another key while it was open, so nothing of this was stored. "
+                "Make a new store on the same file with the new key."
+            )
 
 
 def sealed_notes(cipher: Cipher, key: bytes) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from evener.store.cipher import Cipher, agree
 from evener.store.faults import told
 from evener.store.folder import made_private, only_read, prepared
 from evener.store.presence import Entry, Files, enter
+from evener.store.witness import renew_sidecar
 
 if TYPE_CHECKING:
     import sqlite3
@@ -59,6 +60,7 @@ def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlit
         try:
             _set_up(connection, path, patience)
             _agree(connection, path, cipher)
+            renew_sidecar(connection, path)
         except BaseException as error:
             disconnect(connection)
             if isinstance(error, sqlite3.Error):

@@ -259,11 +259,18 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Ch
     return True
 
 
-def in_turn(interlock: Interlock, presence: Presence, then: Callable[["sqlite3.Connection"], None]) -> Perform:
-    """The same, when it is this process's turn to write, and `then` what is to be done after it."""
+def in_turn(
+    interlock: Interlock, presence: Presence, then: Callable[["sqlite3.Connection"], None], key: Check | None = None
+) -> Perform:
+    """The same, when it is this process's turn to write, and `then` what is to be done after it.
+
+    `key` raises when the cipher is not that of the store any more.
+    """
 
     def check(connection: "sqlite3.Connection") -> None:
         presence.check_beside(files_of(connection))
+        if key is not None:
+            key(connection)
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         with interlock:

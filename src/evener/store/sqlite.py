@@ -19,7 +19,7 @@ from evener.events import Event
 from evener.store import catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
 from evener.store.blobs import Shelf
-from evener.store.cipher import Cipher
+from evener.store.cipher import Cipher, SameKey
 from evener.store.checkpoints import Mark
 from evener.store.claim import forget, give_back, new_claim
 from evener.store.connection import connect
@@ -152,7 +152,7 @@ class SqliteStore:
         self._sidecar = Sidecar(place)
         self._remains = Remains(place)
         interlock = Interlock(place, busy)
-        writes = in_turn(interlock, self._presence, self._remains.again)
+        writes = in_turn(interlock, self._presence, self._remains.again, None if cipher is None else SameKey(place))
         self._writer = Lane(place, self._opener, writes, self._presence, interlock.close)
         self._reader = Lane(place, self._opener, reads, self._presence)
         self._indexer = Lane(place, self._opener, reads, self._presence)
