@@ -84,8 +84,8 @@ def _refuse_other_kinds(path: Path) -> None:
         return  # not there, or not to be seen: opening it will tell
     if kind != stat.S_IFREG:
         raise StoreError(
-            f"The store {path} cannot be made: {KINDS.get(kind, 'It is no regular file')}. A store is a regular file, and so is all "
-            "that lies beside it under its name. Nothing was written. Give another path, or move that one away."
+            f"The store {path} cannot be made: {KINDS.get(kind, 'It is no regular file')}. A store is a regular file, and so "
+            "is all that lies beside it under its name. Nothing was written. Give another path, or move that one away."
         )
 
 

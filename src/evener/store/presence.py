@@ -59,9 +59,9 @@ class Presence:
         """Raise StoreGone when a path does not lead to the file that was opened first, StoreLinked when it has two names."""
         if self._broken is not None:
             raise _gone(self._broken)
-        refuse_links(self._path)
         for name in self._names:
-            if self._file is not None and _identity(name) != self._file:
+            found = refuse_links(name)
+            if self._file is not None and found != self._file:
                 raise _gone(name)
 
     def opened(self) -> None:
@@ -143,20 +143,22 @@ def enter(path: Path, patience: float) -> Entry:
     return Entry(path, None, alone=False)
 
 
-def refuse_links(path: Path) -> None:
-    """Raise StoreLinked when the file has more than one name."""
+def refuse_links(path: Path) -> Identity | None:
+    """Raise StoreLinked when the file has more than one name. Return which file it is, if there is one."""
     try:
         found = path.stat()
     except OSError:
-        return
+        return None
     links = found.st_nlink
     if links > 1 and stat.S_ISREG(found.st_mode):
         raise StoreLinked(
-            f"The store {path} has {links} names (hard links), so nothing of this was stored: a process that opens it by another "
-            "name would not see what is written here, and the reverse. What was acknowledged before is safe. Stop what uses it, "
-            f"then delete the other name, or make this one a file of its own: `cp {path.name} copy && mv copy {path.name}`. "
+            f"The store {path} has {links} names (hard links), so nothing of this was stored: a process that opens it by "
+            "another name would not see what is written here, and the reverse. What was acknowledged before is safe. Stop what "
+            "uses it, then delete the other name, or make this one a file of its own: "
+            f"`cp {path.name} copy && mv copy {path.name}`. "
             "Make backups with `evener backup`."
         )
+    return found.st_dev, found.st_ino
 
 
 def _strange(known: Files, found: Files) -> str:

@@ -70,7 +70,8 @@ def _rekey(path: Path, old: Cipher, new: Cipher, busy: float) -> None:
 def _in_one_transaction(connection: "sqlite3.Connection", old: Guard, new: Guard) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        assert old.cipher is not None and new.cipher is not None
+        assert old.cipher is not None
+        assert new.cipher is not None
         _check_leases(connection)
         key = naming_key(connection, old.cipher)
         for (thread,) in connection.execute("SELECT DISTINCT thread FROM logs").fetchall():
@@ -125,7 +126,8 @@ def _reseal_log(connection: "sqlite3.Connection", branch: Branch, chains: Chains
         )
         seq, head = linked[-1].seq, linked[-1].chain
     connection.execute(
-        "UPDATE logs SET head = ?, parent_hash = ?, epoch = epoch + 1, holder = '', claim = '', lease_until = 0 WHERE number = ?",
+        "UPDATE logs SET head = ?, parent_hash = ?, epoch = epoch + 1, holder = '', claim = '', lease_until = 0"
+        " WHERE number = ?",
         (head, branch.parent_hash, number),
     )
     checkpoints.put(connection, number, seq=seq, chain=head)

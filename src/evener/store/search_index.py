@@ -262,7 +262,8 @@ def _rows(store: "sqlite3.Connection", after: int, until: int) -> tuple[list[tup
         "SELECT id, kind, version, payload, erased, chain FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
         (after, until, ROWS),
     )
-    for last, kind, version, payload, erased, chain in found:
+    for row in found:
+        last, kind, version, payload, erased, chain = row
         if kind in SPOKEN and erased is None and payload is not None:
             try:
                 size += len(payload)

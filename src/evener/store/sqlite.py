@@ -19,8 +19,8 @@ from evener.events import Event
 from evener.store import catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
 from evener.store.blobs import Shelf
-from evener.store.cipher import Cipher, SameKey
 from evener.store.checkpoints import Mark
+from evener.store.cipher import Cipher, SameKey
 from evener.store.claim import forget, give_back, new_claim
 from evener.store.connection import connect
 from evener.store.faults import StoreBusy, StoreFull

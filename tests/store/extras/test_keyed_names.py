@@ -61,7 +61,11 @@ def test_no_file_names_a_blob_by_its_content(tmp_path: Path) -> None:
 
 def test_a_thread_that_moves_takes_its_blobs_along_and_erasing_takes_them_away(tmp_path: Path) -> None:
     async def scenario() -> None:
-        first, second, plain = sealed(tmp_path / "one.db"), sealed(tmp_path / "two.db", b"2" * 32), SqliteStore(tmp_path / "p.db")
+        first, second, plain = (
+            sealed(tmp_path / "one.db"),
+            sealed(tmp_path / "two.db", b"2" * 32),
+            SqliteStore(tmp_path / "p.db"),
+        )
         await filled(first)
         await import_lines(plain, export_lines(first, "t"))
         await import_lines(second, export_lines(plain, "t"))

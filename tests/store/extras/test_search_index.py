@@ -30,7 +30,9 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spoken(number: int) -> Event:
-    text = f"word{number} of {number % 7} Straße İstanbul" if number % 50 else f'quote"d back\\slash \u2028next a\0b ꯍ꯭ꯦ {number}'
+    text = (
+        f"word{number} of {number % 7} Straße İstanbul" if number % 50 else f'quote"d back\\slash \u2028next a\0b ꯍ꯭ꯦ {number}'
+    )
     return CallFinished(at=2.0, call=f"c{number}", ok=True, content=(TextBlock(text),))
 
 
