@@ -1,11 +1,13 @@
 """A process that writes to a store and says what was acknowledged: `python -m tests.store.child <act> <path> [more]`."""
 
 import asyncio
+import gc
 import os
 import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from evener.errors import StoreError
 from evener.store import LeaseLost, Log, SqliteStore
@@ -45,6 +47,10 @@ async def hold(path: str, name: str) -> None:
             tell("done")
         except LeaseLost:
             tell("lost")
+        except StoreError as error:
+            tell("refused", type(error).__name__)
+    if name.endswith("closed"):
+        await store.aclose()
 
 
 async def share(path: str, name: str, turns: str) -> None:
@@ -77,6 +83,42 @@ async def fill_up(path: str, most: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     await log.append(said("room again"))
     tell("again", log.length)
+    await store.aclose()
+
+
+async def full_and_again(path: str, room: str) -> None:
+    """Meet a full disk, give everything back, get room, and take the log again, here and from another process."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = SqliteStore(path)
+    log = await store.create("a", opened(), holder="child")
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for way in ("closed", "dropped", "taken"):
+        largest = max(file.stat().st_size for file in Path(path).parent.iterdir())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest + int(room), hard))
+        try:
+            for number in range(ROUNDS):
+                await log.append(said(f"{number} " + "x" * 5000))
+        except StoreError as error:
+            tell("full", type(error).__name__)
+        if way == "closed":
+            await log.aclose()
+        if way == "taken":
+            for holder in "xy":
+                try:
+                    await store.open("a", holder=holder)
+                except StoreError as error:
+                    tell("not taken", type(error).__name__)
+            await log.aclose()
+        log = None  # type: ignore[assignment]  # whoever held it has failed
+        gc.collect()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        log, events = await store.open("a", holder="again", patience=10)  # far less than a lease
+        await log.append(said(f"again after {way}"))
+        tell("again", way, log.length == len(events) + 1)
+    await log.aclose()
+    other = SqliteStore(path)
+    tell("others", [log.held for log in await other.logs()])
+    await other.aclose()
     await store.aclose()
 
 
@@ -120,6 +162,7 @@ ACTS: dict[str, Callable[..., Awaitable[None]]] = {
     "hold": hold,
     "share": share,
     "fill_up": fill_up,
+    "full_and_again": full_and_again,
     "leave": leave,
     "contend": contend,
     "flood": flood,

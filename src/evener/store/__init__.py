@@ -21,6 +21,7 @@ from evener.store.log import (
     Summary,
 )
 from evener.store.memory import MemoryStore
+from evener.store.rekeying import rekey
 from evener.store.sqlite import SqliteStore
 
 __all__ = [
@@ -49,4 +50,5 @@ __all__ = [
     "file_lines",
     "import_lines",
     "keep",
+    "rekey",
 ]

@@ -6,17 +6,18 @@ written under another name, synced, and named at the end. A file that is there i
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from evener.errors import StoreError
-from evener.store.checkpoints import Mark, store_id
+from evener.store.connection import disconnect
 from evener.store.faults import told
 from evener.store.folder import PRIVATE_FILE
-from evener.store.sidecar import Sidecar, Stone
+from evener.store.sidecar import Sidecar
+from evener.store.witness import witnessed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,10 +36,14 @@ def write_copy(connect: "Callable[[], sqlite3.Connection]", goal: Path) -> None:
     part = part_of(goal)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
-        with closing(connect()) as source, closing(sqlite3.connect(part, isolation_level=None)) as copy:
-            source.backup(copy)
+        with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+            source = connect()
+            try:
+                source.backup(copy)
+            finally:
+                disconnect(source)
             _settle(copy, goal)
-            entries = list(_witnessed(copy))
+            entries = list(witnessed(copy))
         name_it(part, goal)
         Sidecar(goal).add(entries)
     except sqlite3.Error as error:
@@ -95,16 +100,6 @@ def _settle(copy: "sqlite3.Connection", goal: Path) -> None:
             f"The copy for {goal} is damaged, and so most likely is the store; no copy was kept. Copy the store's files away "
             "before anything else, and run `evener verify`."
         )
-
-
-def _witnessed(copy: "sqlite3.Connection") -> Iterator[Mark | Stone]:
-    """What the sidecar of the copy says: where each log stood, and what is erased."""
-    store = store_id(copy)
-    for log, seq, chain in copy.execute("SELECT l.log, c.seq, c.chain FROM checkpoints c JOIN logs l ON l.number = c.log"):
-        yield Mark(store, log, seq, bytes(chain).hex())
-    erased = "SELECT l.log, e.seq, e.stone FROM events e JOIN logs l ON l.number = e.log WHERE e.stone IS NOT NULL"
-    for log, seq, stone in copy.execute(erased):
-        yield Stone(store, log, seq, bytes(stone).hex())
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -1,20 +1,26 @@
 """What the tables say around the events must fit them: heads, inboxes, erased logs, blobs. As SQL; reads only."""
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from evener import events as ev
 from evener.errors import EvenerError
-from evener.store import blobs
+from evener.store.blobs import Shelf
 from evener.store.guard import UNREADABLE, Guard, What
 from evener.store.log import Finding
-from evener.transcript.blocks import DocumentBlock, ImageBlock, Stored, ToolResult
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Stored, TextBlock, ToolResult
 from evener.transcript.message import Message
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["around", "labels", "media_in", "shelves"]
+__all__ = ["around", "labels", "media_in", "shelves", "spilled_in"]
+
+SPILLED = '"spilled"'
+NAME = re.compile("[0-9a-f]{64}")
 
 
 def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) -> Iterator[Finding]:
@@ -51,12 +57,14 @@ def labels(connection: "sqlite3.Connection", threads: Collection[str], guard: Gu
                 yield Finding(name, 0, f"A {what} of it cannot be read.")
 
 
-def shelves(connection: "sqlite3.Connection", guard: Guard) -> Iterator[Finding]:
-    """Every blob is what its name says."""
-    for digest, size in connection.execute("SELECT digest, size FROM blobs").fetchall():
+def shelves(connection: "sqlite3.Connection", names: Iterable[str] | None, guard: Guard) -> Iterator[Finding]:
+    """Each blob is what its name says: those of the names, or all."""
+    shelf = Shelf(connection, guard)
+    wanted = None if names is None else shelf.places(names)
+    for place, size in connection.execute("SELECT digest, size FROM blobs").fetchall():
         try:
-            if len(blobs.get(connection, digest, guard)) != size:
-                yield Finding("", 0, f"The blob {digest!r} has another size than the one that is noted.")
+            if (wanted is None or place in wanted) and shelf.check(place) != size:
+                yield Finding("", 0, f"The blob {place!r} has another size than the one that is noted.")
         except EvenerError as error:
             yield Finding("", 0, str(error))
 
@@ -73,6 +81,30 @@ def media_in(event: ev.Event) -> Iterator[str]:
                 yield from _in_message(message)
         case ev.CallFinished():
             yield from _in_blocks(event.content)
+            yield from spilled_in(event)
+
+
+def spilled_in(event: ev.Event) -> Iterator[str]:
+    """The name of the blob that holds the whole output of a call, when the event has the ends of it only.
+
+    A program may have metadata of the same name: the text must name it, too.
+    """
+    if isinstance(event, ev.CallFinished) and SPILLED in event.metadata:
+        found = _decoded(event.metadata)
+        name = found.spilled if found is not None else ""
+        if NAME.fullmatch(name) and any(isinstance(block, TextBlock) and name in block.text for block in event.content):
+            yield name
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    spilled: str
+
+
+def _decoded(metadata: str) -> _Metadata | None:
+    try:
+        return msgspec.json.decode(metadata, type=_Metadata)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _in_message(message: Message) -> Iterator[str]:

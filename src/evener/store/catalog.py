@@ -15,6 +15,7 @@ from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.heads import summaries
 from evener.store.log import Found, Hits, Summary
+from evener.store.search_index import PART, SearchIndex, part_of
 from evener.store.searching import SPOKEN, Query, parse, said_in
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ LONGEST_TITLE = 200
 LONGEST_TAG = 64
 MOST_TAGS = 32
 ROWS = 1_000
+BATCH = 200
 BYTES = 8 << 20
 LAST = 1 << 62
 
@@ -79,13 +81,14 @@ def describe(connection: "sqlite3.Connection", thread: str, label: Label, guard:
         connection.executemany("INSERT INTO tags (thread, tag) VALUES (?, ?)", rows)
 
 
-async def search(run: Run, text: str, limit: int, now: float, guard: Guard) -> Hits:
+async def search(run: Run, text: str, limit: int, now: float, guard: Guard, index: SearchIndex | None = None) -> Hits:
     """Where all words of the text occur: titles and tags first, then events, the newest first. Others read in between."""
     query = parse(text)
     first = await run(partial(_named, query=query, now=now, guard=guard))
     found, before, unread = first.found, first.before, 0
     while before and len(found) < limit:
-        page = await run(partial(_page, query=query, before=before, limit=limit - len(found), now=now, guard=guard))
+        left = limit - len(found)
+        page = await run(partial(_page, query=query, before=before, limit=left, now=now, guard=guard, index=index))
         found, before, unread = found + page.found, page.before, unread + page.unread
     return Hits(found[:limit], unread=unread)
 
@@ -99,13 +102,46 @@ def _named(connection: "sqlite3.Connection", query: Query, now: float, guard: Gu
     return Page(found, LAST)
 
 
-def _page(connection: "sqlite3.Connection", query: Query, before: int, limit: int, now: float, guard: Guard) -> Page:
-    """What matches among some hundred events before a row. One that cannot be read is passed over and counted."""
+def _page(
+    connection: "sqlite3.Connection",
+    query: Query,
+    before: int,
+    limit: int,
+    now: float,
+    guard: Guard,
+    index: SearchIndex | None,
+) -> Page:
+    """What matches among some of the events before a row: by the index as far as it reaches, else by looking at each."""
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events WHERE id < ?", (before,)).fetchone()
+    part = part_of(last)
+    rows = None if index is None else index.candidates(connection, part, query.words)
+    if rows is None:
+        lowest = 0 if index is None else part * PART
+        where, values = "e.id < ? AND e.id >= ?", [before, lowest]
+        page = _matches(connection, query, where, values, limit, now, guard)
+        return page if page.before or not lowest else msgspec.structs.replace(page, before=lowest)
+    found: list[Found] = []
+    unread = 0
+    wanted = [row for row in rows if row < before]
+    for start in range(0, len(wanted), BATCH):
+        batch = wanted[start : start + BATCH]
+        where = f"e.id IN ({', '.join('?' * len(batch))})"
+        page = _matches(connection, query, where, batch, limit - len(found), now, guard)
+        found, unread = found + page.found, unread + page.unread
+        if page.before:
+            return Page(found, page.before, unread)
+    return Page(found, part * PART, unread)
+
+
+def _matches(
+    connection: "sqlite3.Connection", query: Query, where: str, values: list[int], limit: int, now: float, guard: Guard
+) -> Page:
+    """What matches among some hundred events. One that cannot be read is passed over and counted."""
     marks = ", ".join("?" * len(SPOKEN))
     spoken = connection.execute(
         "SELECT e.id, l.log, l.thread, e.seq, e.version, e.payload FROM events e JOIN logs l ON l.number = e.log"
-        f" WHERE e.id < ? AND e.erased IS NULL AND e.payload IS NOT NULL AND e.kind IN ({marks}) ORDER BY e.id DESC LIMIT ?",
-        (before, *SPOKEN, ROWS),
+        f" WHERE {where} AND e.erased IS NULL AND e.payload IS NOT NULL AND e.kind IN ({marks}) ORDER BY e.id DESC LIMIT ?",
+        (*values, *SPOKEN, ROWS),
     )
     found: list[Found] = []
     known: dict[str, Summary] = {}

@@ -2,9 +2,11 @@
 
 Evener brings no cipher and keeps no key. Payloads, notes, titles, tags and blobs pass through it; ids, names of harnesses,
 times, kinds, sizes and digests do not. Digests and chains are over the sealed bytes, so a log is verified without the key.
+Blobs lie under names by a key that the store makes up and seals: these tell nothing to a reader without the cipher.
 """
 
 from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Protocol
 
 from evener.errors import StoreError
@@ -13,11 +15,13 @@ from evener.store.log import Damaged
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Cipher", "WrongCipher", "agree", "opened"]
+__all__ = ["Cipher", "SameKey", "WrongCipher", "agree", "naming_key", "opened", "sealed_notes"]
 
 PROOF = b"evener store"
 ABOUT_PROOF = b"store"
 """What a new store seals once, so that a wrong key is told at the door."""
+ABOUT_NAMES = "blob names"
+NAMING_KEY = 32
 
 
 class WrongCipher(StoreError):
@@ -56,9 +60,9 @@ def opened(cipher: Cipher, content: bytes, about: str) -> bytes:
         ) from None
 
 
-def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) -> None:
-    """Refuse a store that was made with another cipher. A new one notes whose it is. Called in a transaction that may write."""
-    noted = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('cipher', 'cipher_proof')").fetchall())
+def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *, writable: bool = True) -> None:
+    """Refuse a store that was made with another cipher. A new one notes whose it is, in a transaction that may write."""
+    noted = dict(connection.execute("SELECT key, value FROM meta WHERE key LIKE 'cipher%'").fetchall())
     if not noted:
         used = connection.execute("SELECT EXISTS (SELECT 1 FROM logs) OR EXISTS (SELECT 1 FROM blobs)").fetchone()[0]
         if cipher is None:
@@ -68,8 +72,7 @@ def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) -
                 f"The store {path} is not encrypted, and a cipher was given. Nothing was changed. Open it without one, or "
                 "export its threads and import them into a new store with the cipher."
             )
-        proof = cipher.seal(PROOF, ABOUT_PROOF)
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", [("cipher", cipher.name), ("cipher_proof", proof.hex())])
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", sealed_notes(cipher, token_bytes(NAMING_KEY)))
         return
     if cipher is None or cipher.name != noted.get("cipher"):
         given = "without one" if cipher is None else f"with {cipher.name!r}"
@@ -82,6 +85,39 @@ def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) -
             f"The store {path} was made with another key for the cipher {cipher.name!r}. Nothing was read or changed. "
             "Give the cipher the key of this store."
         )
+    if "cipher_names" not in noted and writable:  # made before blobs were named by a key
+        sealed = sealed_notes(cipher, token_bytes(NAMING_KEY))
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", [note for note in sealed if note[0] == "cipher_names"])
+
+
+class SameKey:
+    """Notices that the store was given another key while it was open: what is written with the old one could not be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._proof: str | None = None
+
+    def __call__(self, connection: "sqlite3.Connection") -> None:
+        (proof,) = connection.execute("SELECT value FROM meta WHERE key = 'cipher_proof'").fetchone()
+        if self._proof is None:
+            self._proof = proof
+        if self._proof != proof:
+            raise WrongCipher(
+                f"The store {self._path} was given another key while it was open, so nothing of this was stored. "
+                "Make a new store on the same file with the new key."
+            )
+
+
+def sealed_notes(cipher: Cipher, key: bytes) -> list[tuple[str, str]]:
+    """What a store notes of its cipher: the method, a proof of the key, and the key that names blobs, sealed."""
+    proof, names = cipher.seal(PROOF, ABOUT_PROOF), cipher.seal(key, ABOUT_NAMES.encode())
+    return [("cipher", cipher.name), ("cipher_proof", proof.hex()), ("cipher_names", names.hex())]
+
+
+def naming_key(connection: "sqlite3.Connection", cipher: Cipher) -> bytes:
+    """The key that names blobs. A store that cannot be written and is older than such names has none, and needs none."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'cipher_names'").fetchone()
+    return opened(cipher, bytes.fromhex(found[0]), ABOUT_NAMES) if found else b""
 
 
 def _proven(cipher: Cipher, proof: str) -> bool:

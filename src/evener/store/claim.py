@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from secrets import token_hex
 
-__all__ = ["deserted", "new_claim"]
+__all__ = ["deserted", "forget", "give_back", "new_claim"]
 
 PROC = Path("/proc")
 BOOT = PROC / "sys/kernel/random/boot_id"
@@ -20,6 +20,8 @@ UNKNOWN = "-"
 DEAD_STATES = frozenset("ZXx")
 AFTER_NAME = 2  # in /proc/<pid>/stat the fields are counted from 1; after the name in brackets comes the third
 START_FIELD = 22
+_given_back: set[str] = set()
+"""Claims of this process that it holds no more, though the store may not say so yet: a full disk takes no note of that."""
 
 
 def new_claim() -> str:
@@ -30,8 +32,20 @@ def new_claim() -> str:
     return f"{ours} {token_hex(8)}"
 
 
+def give_back(claim: str) -> None:
+    """Hold the claim no more, whatever the store says."""
+    _given_back.add(claim)
+
+
+def forget(claim: str) -> None:
+    """The store has noted that the claim was given back."""
+    _given_back.discard(claim)
+
+
 def deserted(claim: str) -> bool:
-    """Whether the process that made the claim ran on this machine and is dead for certain."""
+    """True if this process gave the claim back, or the process that made it ran on this machine and is dead for certain."""
+    if claim in _given_back:
+        return True
     match claim.split():
         case [machine, pid, start, _] if machine == _machine() and pid.isdecimal():
             return _dead(int(pid), start)

@@ -4,6 +4,7 @@ A file is first looked at through a connection that takes no lock and writes not
 that again would drop the locks that other connections of this process hold on the file.
 """
 
+import sys
 from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
@@ -14,11 +15,13 @@ from evener.store import schema
 from evener.store.cipher import Cipher, agree
 from evener.store.faults import told
 from evener.store.folder import made_private, only_read, prepared
+from evener.store.presence import Entry, Files, enter
+from evener.store.witness import renew_sidecar
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["connect"]
+__all__ = ["connect", "disconnect", "files_of"]
 
 PAUSE = 0.01
 LARGEST_LEFT_OVER = 64 << 20
@@ -31,6 +34,8 @@ SETTINGS = (
     f"PRAGMA journal_size_limit = {LARGEST_LEFT_OVER}",
 )
 _one_at_a_time = Lock()
+_entries: dict[int, Entry] = {}
+"""What open connections have noted, by the id of the connection."""
 
 
 def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlite3.Connection":
@@ -43,19 +48,44 @@ def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlit
         prepared(path)
         try:
             _look(path)
-            connection = _dial(str(path), timeout=patience)
         except sqlite3.Error as error:
             raise told(error, path) from None
+        entry = enter(path, patience)
+        try:
+            connection = _dial(str(path), timeout=patience)
+        except sqlite3.Error as error:
+            entry.leave()
+            raise told(error, path) from None
+        _entries[id(connection)] = entry
         try:
             _set_up(connection, path, patience)
             _agree(connection, path, cipher)
+            renew_sidecar(connection, path)
         except BaseException as error:
-            connection.close()
+            disconnect(connection)
             if isinstance(error, sqlite3.Error):
                 raise told(error, path) from None
             raise
         made_private(path)
+        entry.note()
         return connection
+
+
+def disconnect(connection: "sqlite3.Connection") -> None:
+    """Close it. When others have put their files in the place of ours, delete none of theirs."""
+    entry = _entries.pop(id(connection), None)
+    if entry is not None and entry.displaced():
+        _abandon(connection)
+    else:
+        connection.close()
+    if entry is not None:
+        entry.leave()
+
+
+def files_of(connection: "sqlite3.Connection") -> Files:
+    """Return the files that the connection was opened on."""
+    entry = _entries.get(id(connection))
+    return entry.files if entry else Files()
 
 
 def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
@@ -73,7 +103,7 @@ def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
                 f"The store {path} has schema version {version} and must be brought to {schema.VERSION} first, but it can only "
                 "be read. Copy it to where it can be written."
             )
-        agree(connection, path, cipher)
+        agree(connection, path, cipher, writable=False)
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
@@ -92,6 +122,19 @@ def _dial(target: str, *, timeout: float = 0.0, uri: bool = False) -> "sqlite3.C
     import sqlite3
 
     return sqlite3.connect(target, timeout=timeout, isolation_level=None, uri=uri)
+
+
+def _abandon(connection: "sqlite3.Connection") -> None:
+    """Let go of a connection without the last checkpoint, which deletes `-wal` by its name."""
+    import sqlite3
+
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        connection.close()
+    else:  # SQLite cannot be told so there: it stays open until the process ends
+        from ctypes import py_object, pythonapi
+
+        pythonapi.Py_IncRef(py_object(connection))
 
 
 def _look(path: Path) -> None:

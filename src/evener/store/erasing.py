@@ -15,17 +15,19 @@ from evener.errors import EvenerError
 from evener.events import Opened, decode_event, encode_event
 from evener.store import kin_sql, reading, refusals
 from evener.store.blanking import blanked, least
+from evener.store.blobs import Shelf
 from evener.store.chain import MISFITS, digest_of, stone_of
 from evener.store.checkpoints import store_id
 from evener.store.claim import deserted
 from evener.store.guard import Guard
 from evener.store.rows import log_of
+from evener.store.search_index import count_erasure
 from evener.store.sidecar import Stone
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Survey", "erase", "named_in", "survey"]
+__all__ = ["Done", "Survey", "erase", "named_in", "survey"]
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 EVENT = (
@@ -48,6 +50,13 @@ class Survey(msgspec.Struct, frozen=True):
     last: int
 
 
+class Done(msgspec.Struct, frozen=True):
+    """The tombstones, and the rows of the events that were erased."""
+
+    stones: list[Stone]
+    rows: frozenset[int]
+
+
 class Line(msgspec.Struct, frozen=True):
     """An event that is not erased, as it lies in the file."""
 
@@ -66,16 +75,14 @@ def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | N
     """Which blobs may go. Changes nothing."""
     target = _target(connection, log, seqs, guard)
     named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
-    stored = frozenset(
-        digest for digest in named if connection.execute("SELECT 1 FROM blobs WHERE digest = ?", (digest,)).fetchone()
-    )
+    stored = frozenset(Shelf(connection, guard).among(named))
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
     return Survey(stored - _named_elsewhere(connection, target, stored, 0, guard), last)
 
 
 def erase(
     connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, surveyed: Survey, now: float, guard: Guard
-) -> list[Stone]:
+) -> Done:
     """Put blanks in place of what the events say; of whole logs the inbox goes, too. The tombstones."""
     target = _target(connection, log, seqs, guard)
     if target.whole:
@@ -90,10 +97,12 @@ def erase(
         stones.append(Stone(store, line.log, line.seq, stone.hex()))
     blobs = surveyed.blobs - _named_elsewhere(connection, target, surveyed.blobs, surveyed.last, guard)
     connection.executemany("UPDATE events SET payload = ?, erased = ?, stone = ? WHERE id = ?", changes)
-    connection.executemany("DELETE FROM blobs WHERE digest = ?", [(digest,) for digest in blobs])
+    Shelf(connection, guard).drop(blobs)
+    if changes:
+        count_erasure(connection)
     if target.whole:
         _close(connection, target, now)
-    return stones
+    return Done(stones, frozenset(row for *_, row in changes))
 
 
 def named_in(payload: bytes) -> Iterable[str]:

@@ -4,6 +4,7 @@ A folder that was there before is the user's: its mode is left as it is.
 """
 
 import os
+import stat
 import sys
 from errno import EISDIR
 from pathlib import Path
@@ -15,6 +16,14 @@ __all__ = ["data_folder", "default_path", "made_private", "only_read", "prepared
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 COMPANIONS = ("", "-wal", "-shm", ".heads")
+OPENED = (*COMPANIONS, "-journal")
+KINDS = {
+    stat.S_IFDIR: os.strerror(EISDIR),
+    stat.S_IFIFO: "It is a named pipe (FIFO)",
+    stat.S_IFSOCK: "It is a socket",
+    stat.S_IFCHR: "It is a device",
+    stat.S_IFBLK: "It is a device",
+}
 
 
 def data_folder() -> Path:
@@ -37,7 +46,9 @@ def default_path() -> Path:
 
 
 def prepared(path: Path) -> None:
-    """Make the file, empty, and the folders it needs, unless they are there."""
+    """Make the file, empty, and the folders it needs, unless they are there. Refuse what is no file: it could hang us."""
+    for ending in OPENED:
+        _refuse_other_kinds(path.with_name(path.name + ending))
     try:
         _make_folder(path.parent)
         _make_file(path)
@@ -66,6 +77,18 @@ def made_private(path: Path) -> None:
             continue  # not there, or another user's: then its mode is that user's decision
 
 
+def _refuse_other_kinds(path: Path) -> None:
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except OSError:
+        return  # not there, or not to be seen: opening it will tell
+    if kind != stat.S_IFREG:
+        raise StoreError(
+            f"The store {path} cannot be made: {KINDS.get(kind, 'It is no regular file')}. A store is a regular file, and so "
+            "is all that lies beside it under its name. Nothing was written. Give another path, or move that one away."
+        )
+
+
 def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
@@ -78,8 +101,6 @@ def _make_file(path: Path) -> None:
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE)
     except FileExistsError:
-        if path.is_dir():
-            raise IsADirectoryError(EISDIR, os.strerror(EISDIR)) from None
         return
     os.close(file)
     if sys.platform != "win32":

@@ -9,7 +9,9 @@ from hashlib import sha256
 from typing import BinaryIO, Protocol
 
 from evener.errors import StoreError
+from evener.events import decode_event
 from evener.store import refusals
+from evener.store.bookkeeping import spilled_in
 from evener.store.erasing import named_in
 from evener.store.inspection import Inspection, Section
 from evener.store.lines import MOST_BYTES, VERSION, BlobLine, BranchLine, End, EventLine, Line, ThreadLine, bad, written
@@ -95,13 +97,17 @@ def file_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 async def _lines(store: Portable, threads: Iterable[str]) -> AsyncIterator[Line]:
-    names = set[str]()
+    names, relied = set[str](), dict[str, tuple[str, int]]()
     for thread in threads:
         async for line in _section(store, await store.outline(thread)):
-            if isinstance(line, EventLine):
-                names.update(named_in(bytes(line.payload)))
+            if isinstance(line, EventLine) and (named := set(named_in(bytes(line.payload)))):
+                names |= named
+                relied |= dict.fromkeys(_spilled(line), (line.log, line.seq))
             yield line
-    for name in await store.blobs_among(names):
+    kept = await store.blobs_among(names)
+    for name in relied.keys() - set(kept):
+        raise refusals.incomplete(*relied[name], name)
+    for name in kept:
         content = await store.get_blob(name)
         for start in range(0, len(content) or 1, PART):
             yield BlobLine(name, content[start : start + PART], start + PART >= len(content))
@@ -132,6 +138,11 @@ async def _records(store: Portable, branch: Branch, chains: Chains) -> AsyncIter
                 raise refusals.damaged(branch.log, record.seq)
             yield linked
         seq = page[-1].seq
+
+
+def _spilled(line: EventLine) -> Iterable[str]:
+    """The blobs without which the event has lost a part of what it said."""
+    return spilled_in(decode_event(bytes(line.payload), line.version)) if line.erased is None else ()
 
 
 def _as_it_is(_: int, payload: bytes) -> bytes:

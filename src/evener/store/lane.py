@@ -2,7 +2,8 @@
 
 Whatever waits is done in one go. The writer's lane does it in one transaction: a group shares one sync of the disk. A job that
 is refused (a StoreError, raised before it writes) leaves the others alone; when something else fails, the group is rolled back
-and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice.
+and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice. A job that was sent
+without waiting for it, and found the disk full or the file busy, is tried again with the next ones.
 """
 
 import asyncio
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evener.errors import StoreError
 from evener.store import refusals
+from evener.store.connection import disconnect, files_of
 from evener.store.faults import StoreBusy, told
 from evener.store.interlock import Interlock
-from evener.store.presence import Identity, Presence
+from evener.store.presence import Presence
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Group", "Lane", "Perform", "Request", "freely", "in_turn", "reads", "writes"]
 
 MOST_IN_A_GROUP = 512
+MOST_LEFT = MOST_IN_A_GROUP // 2
 LONGEST_FAREWELL = 5.0
 """Seconds that the end of the interpreter waits for what is queued."""
 
@@ -61,6 +64,10 @@ class Request(Generic[T]):
         if self.error is None and self.after is not None:
             self.after(self.result)  # type: ignore[arg-type]  # a job that was done has its result
 
+    def must_wait(self) -> bool:
+        """True if there was no room for it, or no turn, and no caller was told."""
+        return self.loop is None and self.error is not None and self.error.retryable
+
     def deliver(self) -> None:
         """In the loop of whoever asked, who may have left."""
         if self.future is None or self.future.done():
@@ -72,6 +79,8 @@ class Request(Generic[T]):
 
 
 Group = list[Request[Any]]
+Check = Callable[["sqlite3.Connection"], None]
+"""Raises StoreGone or StoreLinked when the files are not those that the connection works on."""
 Perform = Callable[["sqlite3.Connection", Group, Path], bool]
 """Does a group of requests; False when the connection should be made anew."""
 
@@ -90,7 +99,6 @@ class Lane:
         self.path = path
         self._presence = presence or Presence(path)
         self._at_end = at_end
-        self._wal: Identity | None = None
         self._connect = connect
         self._perform = perform
         self._queue: SimpleQueue[Request[Any] | None] = SimpleQueue()
@@ -100,6 +108,7 @@ class Lane:
         self._stopped = False
         self._ended = False
         self._farewells: Group = []
+        self._left: Group = []  # what was sent and must be tried again
 
     @property
     def stopped(self) -> bool:
@@ -111,7 +120,10 @@ class Lane:
         request = Request(job, asyncio.get_running_loop(), after)
         self._put(request)
         assert request.future is not None
-        return await request.future
+        try:
+            return await request.future
+        finally:
+            del request  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
 
     def send(self, job: Job[T], after: Callable[[T], None] | None = None) -> None:
         """Have the job done, without an answer. Nothing happens when the lane has stopped."""
@@ -164,9 +176,10 @@ class Lane:
             if group:
                 connection = self._do(connection, group)
                 _answer(group)
+                self._left = [request for request in group if request.must_wait()][:MOST_LEFT]
             del group  # it holds on to the store, which may be dropped while we wait
         if connection is not None:
-            connection.close()
+            disconnect(connection)
         if self._at_end is not None:
             self._at_end()
         with self._lock:
@@ -175,12 +188,12 @@ class Lane:
 
     def _next(self) -> tuple[Group, bool]:
         """All that waits, at least one; and whether that was the last."""
-        group: Group = []
         found = self._queue.get()
+        group, self._left = self._left, []
         with suppress(Empty):
             while found is not None:
                 group.append(found)
-                if len(group) == MOST_IN_A_GROUP:
+                if len(group) >= MOST_IN_A_GROUP:
                     return group, False
                 found = self._queue.get_nowait()
             return group, True
@@ -194,18 +207,22 @@ class Lane:
             _fail(group, error, self.path)
             sound = False
         if connection is not None and not sound:
-            connection.close()
+            disconnect(connection)
             return None
         return connection
 
     def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
         """A connection to the file that was there at first, or StoreGone."""
         if connection is not None:
-            self._presence.check_wal(self._wal)
+            self._presence.check_beside(files_of(connection))
             return connection
         self._presence.check()
         made = self._connect()
-        self._wal = self._presence.opened()
+        try:
+            self._presence.opened()
+        except StoreError:
+            disconnect(made)
+            raise
         return made
 
 
@@ -220,8 +237,10 @@ def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return True
 
 
-def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-    """The group in one transaction; when that fails, each in its own."""
+def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
+    """The group in one transaction; when that fails, each in its own. The files are looked at before and after it."""
+    check = check or _nothing
+    check(connection)
     connection.execute("BEGIN IMMEDIATE")
     try:
         for request in group:
@@ -233,22 +252,33 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         if len(group) == 1:
             _fail(group, error, path)
             return False
-        return all([_alone(connection, request, path) for request in group])
+        return all([_alone(connection, request, path, check) for request in group])
+    check(connection)
     for request in group:
         request.keep()
     return True
 
 
-def in_turn(interlock: Interlock, then: Callable[["sqlite3.Connection"], None] | None = None) -> Perform:
-    """The same, when it is this process's turn to write, and `then` what is to be done after it."""
+def in_turn(
+    interlock: Interlock, presence: Presence, then: Callable[["sqlite3.Connection"], None], key: Check | None = None
+) -> Perform:
+    """The same, when it is this process's turn to write, and `then` what is to be done after it.
+
+    `key` raises when the cipher is not that of the store any more.
+    """
+
+    def check(connection: "sqlite3.Connection") -> None:
+        presence.check_beside(files_of(connection))
+        if key is not None:
+            key(connection)
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         with interlock:
             try:
-                sound = writes(connection, group, path)
+                sound = writes(connection, group, path, check)
             except Exception as error:
                 raise _named(told(error, path), interlock.last()) from None
-            if sound and then is not None:
+            if sound:
                 then(connection)
             return sound
 
@@ -288,9 +318,9 @@ def _named(error: StoreError, process: str) -> StoreError:
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
-def _alone(connection: "sqlite3.Connection", request: Request[Any], path: Path) -> bool:
+def _alone(connection: "sqlite3.Connection", request: Request[Any], path: Path, check: Check) -> bool:
     try:
-        return writes(connection, [request], path)
+        return writes(connection, [request], path, check)
     except Exception as error:
         _fail([request], error, path)
         return False

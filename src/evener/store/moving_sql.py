@@ -1,11 +1,12 @@
 """Threads that leave a SQLite store and come into one, as SQL. What comes in comes in whole or not at all."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from evener.store import blobs, checkpoints, heads, refusals
+from evener.store import checkpoints, heads, refusals
+from evener.store.blobs import Shelf
 from evener.store.catalog import label_of
 from evener.store.chain import digest_of, origin_of, stone_of
 from evener.store.checkpoints import Mark, store_id
@@ -16,7 +17,7 @@ from evener.store.sidecar import Stone
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["adopt", "kept_blobs", "outline", "page"]
+__all__ = ["adopt", "outline", "page"]
 
 ROWS = 500
 BATCH = 200
@@ -57,16 +58,6 @@ def page(connection: "sqlite3.Connection", log: str, after: int, until: int, gua
             plain = guard.open("event", log, payload, number=seq)
             records.append(Record(seq, version, rule, at, kind, bytes(digest), bytes(chain), plain, erased))
     return records
-
-
-def kept_blobs(connection: "sqlite3.Connection", names: Iterable[str]) -> list[str]:
-    """Those of the names that a blob has here."""
-    found: list[str] = []
-    asked = iter(sorted(names))
-    while batch := list(islice(asked, BATCH)):
-        marks = ", ".join("?" * len(batch))
-        found += [name for (name,) in connection.execute(f"SELECT digest FROM blobs WHERE digest IN ({marks})", batch)]
-    return sorted(found)
 
 
 def adopt(connection: "sqlite3.Connection", wholes: Sequence[Whole], cargo: Cargo, guard: Guard) -> list[Mark | Stone]:
@@ -142,6 +133,7 @@ def _stone(record: Record) -> bytes | None:
 def _shelve(connection: "sqlite3.Connection", blob: Blob, guard: Guard) -> None:
     if guard.funnel.blob(blob.content) != blob.content:
         raise holds_a_secret(blob)
-    digest, stored = blobs.name_of(connection, blob.content, guard)
+    shelf = Shelf(connection, guard)
+    digest, stored = shelf.name_of(blob.content)
     if not stored:
-        blobs.put(connection, digest, blob.content, guard)
+        shelf.put(digest, blob.content)

@@ -14,6 +14,7 @@ __all__ = [
     "erased",
     "given_back",
     "held",
+    "incomplete",
     "lost",
     "no_blob",
     "no_event",
@@ -72,6 +73,13 @@ def spoiled_blob(digest: str) -> Damaged:
     return Damaged(
         f"The blob {digest!r} is not what was stored: its bytes have another SHA-256. "
         "Put the same content again to mend it, or restore the store from a backup."
+    )
+
+
+def incomplete(log: str, seq: int, digest: str) -> Damaged:
+    return Damaged(
+        f"Event {seq} of the log {log!r} has a part of an output only, and the blob {digest!r} with the whole is not in the "
+        "store, so this export is not complete. Restore the store from a backup, or erase that event and export again."
     )
 
 

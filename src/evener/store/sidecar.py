@@ -77,6 +77,11 @@ class Sidecar:
         entries = [_entry(line) for line in content.split(b"\n") if line]
         return Told(tuple(entry for entry in entries if entry is not None), entries.count(None), there=True)
 
+    def replace(self, entries: Iterable[Mark | Stone]) -> None:
+        """Say this and nothing else from now on."""
+        with suppress(OSError):
+            self._write(entries)
+
     def _append(self, lines: bytes) -> int:
         """Begins with a line break, in case that the last writer was cut off. The size of the file."""
         with open(self.path, "ab", buffering=0, opener=_private) as file:
@@ -87,11 +92,13 @@ class Sidecar:
         """The size of what is left."""
         entries = self.read().entries
         last = {(entry.store, entry.log): entry for entry in entries if isinstance(entry, Mark)}
-        kept = [entry for entry in entries if isinstance(entry, Stone) or last[entry.store, entry.log] is entry]
+        return self._write(entry for entry in entries if isinstance(entry, Stone) or last[entry.store, entry.log] is entry)
+
+    def _write(self, entries: Iterable[Mark | Stone]) -> int:
         part = self.path.with_name(self.path.name + ".part")
         part.unlink(missing_ok=True)
         with open(part, "xb", opener=_private) as new:
-            size = new.write(b"".join(map(_line, kept)))
+            size = new.write(b"".join(map(_line, entries)))
             new.flush()
             os.fsync(new.fileno())
         part.replace(self.path)

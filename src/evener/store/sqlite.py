@@ -9,19 +9,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet, finalize
 
 import msgspec
 
 from evener.events import Event
-from evener.store import blobs, catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
+from evener.store import catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
-from evener.store.cipher import Cipher
-from evener.store.claim import new_claim
+from evener.store.blobs import Shelf
+from evener.store.checkpoints import Mark
+from evener.store.cipher import Cipher, SameKey
+from evener.store.claim import forget, give_back, new_claim
 from evener.store.connection import connect
-from evener.store.folder import default_path
+from evener.store.faults import StoreBusy, StoreFull
+from evener.store.folder import default_path, only_read
 from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.interlock import Interlock
@@ -32,6 +35,7 @@ from evener.store.patience import persist
 from evener.store.presence import Presence
 from evener.store.remains import Remains
 from evener.store.rows import Claim, Grown, Held, rows_of
+from evener.store.search_index import SearchIndex, part_of
 from evener.store.sidecar import Sidecar
 from evener.store.verifying import verify
 
@@ -40,7 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteStore"]
 
+MOMENT = 1.0
+"""Seconds that a search may spend on its index when it has its answer."""
+
 T = TypeVar("T")
+Release = tuple["Callable[[sqlite3.Connection], Mark | None]", Callable[[Mark | None], None]]
 
 
 class SqliteLog:
@@ -49,8 +57,9 @@ class SqliteLog:
     def __init__(self, store: "SqliteStore", held: Held, claim: Claim, length: int) -> None:
         self._store = store
         self._held = held
-        self._release = partial(rows.release, log=held.log, mark=claim.mark)
-        self._dropped = finalize(self, store._writer.send, self._release, store._sidecar.mark)
+        self._mark = claim.mark
+        self._release = _release(store._sidecar, held.log, claim.mark)
+        self._dropped = finalize(self, _give_back, store._writer, self._release, claim.mark)
         self._dropped.atexit = False  # by then the process is as good as dead, and others can tell
         self._lease = Lease(held.log, held.epoch, claim.holder)
         self._length = length
@@ -94,7 +103,12 @@ class SqliteLog:
         if not self._closed:
             self._closed = True
             self._dropped.detach()
-            await self._store._writer.run(self._release, self._store._sidecar.mark)
+            give_back(self._mark)
+            job, after = self._release
+            try:
+                await self._store._writer.run(job, after)
+            except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
+                self._store._writer.send(job, after)
 
     def _drop(self) -> None:
         if not self._closed:
@@ -131,19 +145,24 @@ class SqliteStore:
         cipher: Cipher | None = None,
     ) -> None:
         self.path = Path(path) if path is not None else default_path()
-        place = self.path.absolute()
+        given = self.path.absolute()
+        place = given.resolve()  # as SQLite does: a link to the file is the same store, with the same locks beside it
         self._opener = partial(connect, place, busy, cipher)
-        self._presence = Presence(place)
+        self._presence = Presence(place, given)
         self._sidecar = Sidecar(place)
         self._remains = Remains(place)
         interlock = Interlock(place, busy)
-        self._writer = Lane(place, self._opener, in_turn(interlock, self._remains.again), self._presence, interlock.close)
+        writes = in_turn(interlock, self._presence, self._remains.again, None if cipher is None else SameKey(place))
+        self._writer = Lane(place, self._opener, writes, self._presence, interlock.close)
         self._reader = Lane(place, self._opener, reads, self._presence)
+        self._indexer = Lane(place, self._opener, reads, self._presence)
+        self._index = None if cipher is not None or only_read(place) else SearchIndex(place)
+        self._growing = SearchIndex(place)
         self._seconds = lease
         self._clock = clock
         self._guard = Guard(funnel or Funnel(), cipher)
         self._open: WeakSet[SqliteLog] = WeakSet()
-        finalize(self, _end, self._writer, self._reader)
+        finalize(self, _end, self._indexer, self._writer, self._reader)
 
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
         """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
@@ -154,7 +173,7 @@ class SqliteStore:
                 lambda made: self._sidecar.mark(made[1].mark),
             )
         except BaseException:
-            self._writer.send(partial(rows.release, log=log, mark=claim.mark))
+            _give_back(self._writer, _release(self._sidecar, log, claim.mark), claim.mark)
             raise
         return self._hold(held, claim, grown.length)
 
@@ -168,7 +187,7 @@ class SqliteStore:
             held, length = await persist(lambda: self._take(log, claim), patience)
             events = await self._read_up_to(length, log, after)
         except BaseException:
-            self._writer.send(partial(rows.release, log=log, mark=claim.mark))
+            _give_back(self._writer, _release(self._sidecar, log, claim.mark), claim.mark)
             raise
         return self._hold(held, claim, length), events
 
@@ -203,23 +222,25 @@ class SqliteStore:
     async def put_blob(self, content: bytes) -> str:
         """Keep bytes; their SHA-256 in hex names them. Durable when this returns."""
         kept = self._guard.funnel.blob(bytes(content))
-        digest, stored = await self._reader.run(partial(blobs.name_of, content=kept, guard=self._guard))
+        digest, stored = await self._reader.run(lambda connection: Shelf(connection, self._guard).name_of(kept))
         if not stored:
-            await self._writer.run(partial(blobs.put, digest=digest, content=kept, guard=self._guard))
+            await self._writer.run(lambda connection: Shelf(connection, self._guard).put(digest, kept))
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
         """The bytes of that name."""
-        return await self._reader.run(partial(blobs.get, digest=digest, guard=self._guard))
+        return await self._reader.run(lambda connection: Shelf(connection, self._guard).get(digest))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
         wanted = None if seqs is None else frozenset(seqs)
         surveyed = await self._apart(partial(erasing.survey, log=log, seqs=wanted, guard=self._guard), reads)
         job = partial(erasing.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
-        stones = await self._writer.run(job, self._sidecar.add)
+        done = await self._writer.run(job, lambda done: self._sidecar.add(done.stones))
+        if self._index is not None and done.rows:
+            await self._apart(partial(self._growing.purge, parts={part_of(row) for row in done.rows}), reads)
         await self._apart(self._remains.forget, freely)
-        return len(stones)
+        return len(done.stones)
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
         """What is not as it was written: in a log and those before it, in a thread, or in the whole store."""
@@ -244,7 +265,19 @@ class SqliteStore:
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Where all words of the text occur: in titles and tags, then in events, the newest first."""
-        return await catalog.search(self._reader.run, text, limit, self._clock(), self._guard)
+        index = self._index
+        hits = await catalog.search(self._reader.run, text, limit, self._clock(), self._guard, index)
+        if index is not None and await self._reader.run(index.wants):
+            await self._grow_index(self._growing)
+        return hits
+
+    async def index(self) -> None:
+        """Finish the index of the search now. Without this it grows a little with each search, and while the store is open.
+
+        An encrypted store has none.
+        """
+        while self._index is not None and await self._indexer.run(self._growing.grow):
+            pass
 
     async def backup(self, path: str | PathLike[str]) -> None:
         """Write a consistent copy while others write. Refuses to write over a file."""
@@ -266,7 +299,8 @@ class SqliteStore:
 
     async def blobs_among(self, names: Iterable[str]) -> list[str]:
         """Those of the names that a blob has."""
-        return await self._reader.run(partial(moving_sql.kept_blobs, names=list(names)))
+        wanted = list(names)
+        return await self._reader.run(lambda connection: sorted(Shelf(connection, self._guard).among(wanted)))
 
     async def adopt(self, wholes: Sequence[Whole], cargo: Cargo) -> None:
         """Take in threads from an export, all of them whole or nothing at all."""
@@ -277,8 +311,20 @@ class SqliteStore:
         """Give all leases back, do what waits, and let go of the file."""
         for log in list(self._open):
             log._drop()
+        await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
+        if self._index is not None:
+            self._index.close()
+            self._growing.close()
+
+    async def _grow_index(self, index: SearchIndex) -> None:
+        """Let the index grow: for a moment now, then beside whatever else is done."""
+        until = monotonic() + MOMENT
+        while monotonic() < until:
+            if not await self._indexer.run(index.grow):
+                return
+        _grow_on(self._indexer, index)
 
     async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform) -> T:
         """Have a long job done on a connection of its own, so that it holds nobody up."""
@@ -314,6 +360,32 @@ class SqliteStore:
 
     def _expiry(self) -> float:
         return self._clock() + self._seconds
+
+
+def _grow_on(lane: Lane, index: SearchIndex) -> None:
+    """Let the index grow step by step, until it is whole or the lane is stopped."""
+
+    def again(more: bool) -> None:
+        if more:
+            _grow_on(lane, index)
+
+    lane.send(index.grow, again)
+
+
+def _release(sidecar: Sidecar, log: str, mark: str) -> Release:
+    """Return the job that gives a lease back, and what is to be done after it."""
+
+    def after(made: Mark | None) -> None:
+        forget(mark)
+        sidecar.mark(made)
+
+    return partial(rows.release, log=log, mark=mark), after
+
+
+def _give_back(writer: Lane, release: Release, mark: str) -> None:
+    """Give a lease back: at once for this process, for others when the store has noted it."""
+    give_back(mark)
+    writer.send(*release)
 
 
 def _end(*lanes: Lane) -> None:

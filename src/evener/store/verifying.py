@@ -4,7 +4,7 @@ Each chain is reckoned again from the bytes; lengths, heads, parents, checkpoint
 erased event says now must be a blank and nothing else.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from evener.errors import EvenerError
 from evener.events import VERSION, Event, Opened, decode_event, encode_event
 from evener.store import refusals
 from evener.store.blanking import blanked
-from evener.store.bookkeeping import around, labels, media_in, shelves
+from evener.store.blobs import Shelf
+from evener.store.bookkeeping import around, labels, media_in, shelves, spilled_in
 from evener.store.chain import MISFITS, digest_of, link, origin_of, stone_of
 from evener.store.checkpoints import Mark, store_id
 from evener.store.guard import Guard
@@ -88,11 +89,15 @@ class Witness:
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What the events are looked at with: the sidecar's word, the cipher, and the names of the blobs that are there."""
+    """What the events are looked at with: the sidecar's word, the cipher, and the blobs.
+
+    `relied` gathers the blobs that the events rely on.
+    """
 
     witness: Witness
     guard: Guard
-    blobs: frozenset[str]
+    shelf: Shelf
+    relied: set[str]
 
 
 def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Guard) -> list[Finding]:
@@ -101,13 +106,15 @@ def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Guard)
     places = _wanted(connection, log)
     found: list[Finding] = []
     if not log:
-        found += [*_safely("", _file(connection)), *_absent(places, witness), *_safely("", shelves(connection, guard))]
+        found += [*_safely("", _file(connection)), *_absent(places, witness), *_safely("", shelves(connection, None, guard))]
     found += _safely("", around(connection, {place.number for place in places} if log else None))
     found += _safely("", labels(connection, {place.thread for place in places}, guard))
     found += [Finding("", 0, what, damage=False) for what in _doubts(connection, places, told, witness)]
-    check = Check(witness, guard, frozenset(digest for (digest,) in connection.execute("SELECT digest FROM blobs")))
+    check = Check(witness, guard, Shelf(connection, guard), set())
     for place in places:
         found += _safely(place.log, _log(connection, place, check))
+    if log:
+        found += _safely("", shelves(connection, check.relied, guard))
     return found
 
 
@@ -205,10 +212,19 @@ def _event(place: Place, row: Row, before: bytes, check: Check) -> Iterator[Find
         if row.version <= VERSION:
             event = decode_event(check.guard.open("event", place.log, row.payload, number=row.seq), row.version)
             yield from map(told, _content(place, row, event))
-            for digest in set(media_in(event)) - check.blobs if row.erased is None else ():
-                yield told(f"It relies on the blob {digest!r}, which is not in the store.", damage=False)
+            if row.erased is None:
+                yield from _relied(told, event, check)
     except (EvenerError, *MISFITS) as error:
         yield told(f"It cannot be read: {error}")
+
+
+def _relied(told: Callable[..., Finding], event: Event, check: Check) -> Iterator[Finding]:
+    """The blobs that the event relies on and that are not there. Without its blob, the output of a call is lost."""
+    names = set(media_in(event))
+    check.relied.update(names)
+    spilled = set(spilled_in(event))
+    for digest in sorted(names - check.shelf.among(names)):
+        yield told(f"It relies on the blob {digest!r}, which is not in the store.", damage=digest in spilled)
 
 
 def _place_of(row: Row) -> dict[str, Any]:
