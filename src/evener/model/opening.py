@@ -90,7 +90,7 @@ def _named(name: str, config: Config) -> ModelName:
     if not text:
         raise UsageError(
             "No model was named, and none is configured. Name one, for example local:smollm2, which needs no key; "
-            'or write model = "provider:model" in evener.toml.'
+            'or write model = "provider:model" in your config.toml.'
         )
     return parse_model(text, rows=config.rows, aliases=config.aliases)
 
