@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from os import PathLike
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from evener.harness.approvals import Bench, Decision
 from evener.harness.checking import OUTCOMES, UnknownOutcome, check_harness, check_names, check_thread, models_of, told_first
 from evener.harness.compiling import Chosen, open_offline
 from evener.harness.doors import store_of, to_the_end
-from evener.harness.judging import judge_of
+from evener.harness.judging import judge_by, judge_of
 from evener.harness.opening import Opener, Prompt
 from evener.harness.pads import LogNotebook, Pad
 from evener.harness.running import RunStream
@@ -32,7 +33,7 @@ from evener.model.opening import open_model
 from evener.model.seam import Askable
 from evener.model.state import bearings_of
 from evener.nesting import current_site
-from evener.policy.rules import Policy
+from evener.policy.rules import OPEN, Policy
 from evener.result import RunResult
 from evener.resume_state import ResumeState
 from evener.store.log import Store
@@ -263,6 +264,8 @@ class Harness:
             decide_within=self._decide_within,
             hooks=self._hooks,
             bearings=bearings_of(self._state),
+            policy=self._policy,
+            judged=partial(judge_by, self._toolbox, caller),
         )
         config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)
         return Thread(
@@ -310,16 +313,13 @@ class Harness:
         return self._hooks.call(about, _unheard)
 
     def _heir(self, agent: "Subagent") -> "Harness":
-        """The agent's harness with the tools that it inherits. Our policy holds for it, too: what we may not, it may not."""
+        """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
         if not names:
             return agent.harness
         made = copy(agent.harness)
         made._toolbox = made._toolbox.add(*(self._toolbox[name] for name in names))
         made._deps = self._deps if made._deps is None else made._deps
-        if self._policy is not None:
-            own = made._policy
-            made._policy = self._policy if own is None else msgspec.structs.replace(own, also=(*own.also, self._policy))
         return made
 
     def _court(self, name: str) -> Bench:
@@ -328,20 +328,27 @@ class Harness:
         caller = found._caller(found._store)
         return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or _allowed)
 
+    def _bound(self, agent: "Subagent") -> "Harness":
+        """The agent's harness as it runs inside ours: by both policies."""
+        made = copy(self._heir(agent))
+        if self._policy is not None:
+            made._policy = (made._policy or OPEN).under(self._policy)
+        return made
+
     def _inside(self, path: str) -> "Harness | None":
         """The agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
         found: Harness | None = self
         for name in path.removeprefix(self._name).split("/")[1:]:
             agent = found._agents.get(name) if found else None
-            found = found._heir(agent) if found and agent else None
+            found = found._bound(agent) if found and agent else None
         return None if found is self else found
 
     def _named(self, name: str) -> "Harness | None":
         """Logs of old name no path: then it is the first agent of that name, however deep."""
         for agent in self._agents.values():
             if agent.name == name:
-                return self._heir(agent)
-            deeper = agent.harness._named(name)
+                return self._bound(agent)
+            deeper = self._bound(agent)._named(name)
             if deeper is not None:
                 return deeper
         return None

@@ -352,7 +352,7 @@ class Thread:
         return Driver(
             log,
             state,
-            agent=self._agent,
+            agent=self._agent if site is None or site.policy is None else self._agent.under(site.policy),
             place=place,
             media=self._media,
             answers=self._answers,

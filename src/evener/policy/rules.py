@@ -155,6 +155,10 @@ class Policy(msgspec.Struct, frozen=True):
         """The name of a rule by its place, counted from 0: its own, or which one it is."""
         return self.rules[number].name or f"rule {number + 1}"
 
+    def under(self, above: "Policy") -> "Policy":
+        """This policy, bound by another one that is asked, too: the strictest verdict counts."""
+        return msgspec.structs.replace(self, also=(*self.also, above))
+
     def explain(self, call: ToolCall, *, effect: Effect = "write", approval: bool = False) -> str:
         """A sentence on what would happen to a call, and which rules were passed over. Values of arguments are not repeated."""
         decision = decide(call, effect=effect, approval=approval, policy=self)
@@ -173,7 +177,7 @@ OPEN = Policy(default=Defaults.all("allow"))
 
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Ruling:
     """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
-    others = [decide(call, effect=effect, approval=approval, policy=one) for one in policy.also]
+    others = [decide(call, effect=effect, policy=one) for one in policy.also]
     return strictest((_decided(call, effect, approval, policy), *others))
 
 
