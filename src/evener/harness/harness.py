@@ -13,7 +13,7 @@ from evener import events as ev
 from evener.context.scratchpad import Scratchpad
 from evener.driver import Agent
 from evener.errors import UsageError
-from evener.events import Interrupt
+from evener.events import Effect, Interrupt
 from evener.harness.approvals import Bench, Decision
 from evener.harness.checking import OUTCOMES, UnknownOutcome, check_harness, check_names, check_thread, models_of, told_first
 from evener.harness.compiling import Chosen, open_offline
@@ -33,6 +33,7 @@ from evener.model.opening import open_model
 from evener.model.seam import Askable
 from evener.model.state import bearings_of
 from evener.nesting import current_site
+from evener.policy.arguments import check_arguments
 from evener.policy.rules import OPEN, Policy
 from evener.result import RunResult
 from evener.resume_state import ResumeState
@@ -118,6 +119,7 @@ class Harness:
         check_names(self._toolbox, self._agents)
         self._threads = Threads()
         self._policy = policy
+        self._check_rules()
         self._interrupts = frozenset((*interrupts, *OUTCOMES[unknown_outcome]))
         self._decide_within = decide_within
         self._shape = None if output in (None, str) else OutputShape.of(output)
@@ -288,6 +290,18 @@ class Harness:
         return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
 
     # Agents of this one.
+
+    def _check_rules(self) -> None:
+        """Hold our rules against every tool that is known now, and an agent's rules against what it inherits from us."""
+        heirs = (self._heir(agent) for agent in self._agents.values() if agent.inherits)
+        for one in (self, *heirs):
+            if one._policy is not None:
+                check_arguments(one._policy, one._known_tools())
+
+    def _known_tools(self) -> list[tuple[str, Effect, str]]:
+        """Name, effect and schema of our tools and of those of all agents below: our rules are about them, too."""
+        own = [(tool.name, tool.effect, tool.schema) for tool in self._toolbox.values()]
+        return own + [one for agent in self._agents.values() for one in agent.harness._known_tools()]
 
     def _agent_tool(self, agent: "Subagent") -> Tool:
         def open_thread(id: str, source: str) -> Thread:

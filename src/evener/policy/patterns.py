@@ -5,11 +5,15 @@ boundaries. Lookarounds, back references and Unicode properties are not: `compil
 that they are not enforced. Python's own `re` is never given a foreign pattern: some take longer than the universe has.
 """
 
+import re
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import msgspec
 
-__all__ = ["Pattern", "Unsupported", "compile_pattern"]
+from evener.policy.folding import folded
+
+__all__ = ["Pattern", "Unsupported", "compile_pattern", "folded_pattern", "ignore_case"]
 
 MOST_STATES = 2_000
 MOST_STEPS = 5_000_000
@@ -96,6 +100,34 @@ def _holds(anchor: str, text: str, place: int) -> bool:
 def compile_pattern(text: str) -> Pattern:
     """A pattern ready to use; raises Unsupported."""
     return _Parser(text).pattern()
+
+
+def ignore_case(pattern: Pattern) -> Pattern:
+    """The same pattern for text in any case. A negated class takes a character that it takes in one of its cases."""
+    states = tuple(_State(state.test and _in_any_case(state.test), state.anchor, state.ways) for state in pattern.states)
+    return Pattern(pattern.text, states, pattern.end)
+
+
+def _in_any_case(test: Test) -> Test:
+    return lambda char: test(char) or any(test(other) for other in _cases(char))
+
+
+@cache
+def _cases(char: str) -> tuple[str, ...]:
+    """A character in its other cases, as far as they are one character."""
+    forms = {form(one) for one in (char, char.upper(), char.lower()) for form in (str.upper, str.lower, str.casefold, str.title)}
+    return tuple(sorted(form for form in forms if len(form) == 1 and form != char))
+
+
+def folded_pattern(text: str) -> str:
+    """The pattern with its literal characters folded as `folding.readings` folds a text: case of ASCII stays."""
+    text = re.sub(r"\s+", " ", text)
+    pieces = re.findall(r"\\.|.", text, re.DOTALL)
+    return "".join(piece if piece.isascii() else _folded_literal(piece[-1]) for piece in pieces)
+
+
+def _folded_literal(char: str) -> str:
+    return "".join(f"\\{one}" if one in SYNTAX else one for one in folded(char))
 
 
 class _Parser:
