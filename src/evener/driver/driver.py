@@ -40,6 +40,7 @@ from evener.loop.steps import (
     SettleCall,
     Step,
 )
+from evener.model.media import asking_for
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.state import Rest, Resting
 from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
@@ -462,5 +463,6 @@ class Driver:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)
 
     async def _fetch(self, url: str) -> None:
-        digest, media_type, size = await self._media.fetch(url)
+        blocks = asking_for((*self.state.transcript, *self.state.steering), url)
+        digest, media_type, size = await self._media.fetch(url, *blocks)
         await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))

@@ -47,6 +47,7 @@ from evener.tools.toolbox import Toolbox
 from evener.transcript.ask import Effort, OutputForm, State, StateMode
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
+from evener.transport.exchange import Reach
 from evener.transport.http import shared_transport
 
 __all__ = ["Harness", "Subagent"]
@@ -69,7 +70,8 @@ class Harness:
     who holds the past: by `replay` it is sent with every request; by `chain` and `conversation` the provider holds it where it
     can, and only what is new is sent. A `State` names a conversation or an answer to begin with. `unknown_outcome`: when a
     `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or somebody is asked
-    ("ask").
+    ("ask"). `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet or
+    "anywhere", this machine and private networks included.
     """
 
     def __init__(
@@ -96,10 +98,12 @@ class Harness:
         scratchpad: bool | Scratchpad = False,
         state: StateMode | State = "replay",
         unknown_outcome: UnknownOutcome = "tell",
+        media_from: Reach = "public",
     ) -> None:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
+            media_from=media_from,
         )  # fmt: skip
         self._chosen = Chosen(effort=effort, max_output_tokens=max_output_tokens, temperature=temperature)
         self._models = self._opened(models_of(model))
@@ -125,6 +129,7 @@ class Harness:
         self._shape = None if output in (None, str) else OutputShape.of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
         self._state = state
+        self._media_from = media_from
         bearings_of(state)  # what is wrong with it is said now
 
     @property
@@ -280,6 +285,7 @@ class Harness:
             name=self._name if name is None else name,
             path=path,
             transport=shared_transport(),
+            reach=self._media_from,
             pad=None if self._pad is None else Pad(self._pad),
             branch=branch,
             begin=begin,

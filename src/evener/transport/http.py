@@ -58,7 +58,7 @@ class HttpTransport:
     async def send(self, request: Request) -> Response:
         """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
         base, target, place = _parts(request.url)
-        route = route_of(base, self._proxy_of(base))
+        route = route_of(base, self._proxy_of(base), request.reach)
         head = _head(request, route, base, target)
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
