@@ -25,6 +25,7 @@ from evener.policy.rules import OPEN, Defaults, Policy, Rule
 from evener.providers.fields import Place, Table
 from evener.providers.names import ALIASES, parse_model, resolve_alias
 from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _providers
+from evener.transport.secrets import Environment
 
 __all__ = ["TRUST", "Config", "NamedHarness", "config_folder", "load_config"]
 
@@ -109,6 +110,7 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     Anything that is not understood is a BadRow that names file and place; a file that is not there is none, unless
     EVENER_CONFIG names it.
     """
+    environ = Environment(environ)
     named = environ.get("EVENER_CONFIG", "")
     root = _folder(start)
     if named:

@@ -119,19 +119,23 @@ async def _reach(route: Route, connection: Connection, terms: Terms, ca_file: st
 
 async def _tunnel(route: Route, connection: Connection, terms: Terms, ca_file: str | None) -> None:
     """Have the proxy connect us through, and speak TLS with the server itself."""
-    host = f"[{route.host}]" if ":" in route.host else route.host
-    target = f"{host}:{route.port}"
-    headers = [("host", target)]
-    if route.proxy is not None and route.proxy.authorization:
-        headers.append(("proxy-authorization", route.proxy.authorization))
     connection.begin(Terms(beside(terms.place), terms.deadlines, terms.end), "CONNECT")
-    connection.write(head_bytes("CONNECT", target, headers))
+    connection.write(_connect_head(route))
     answer = await connection.head()
     if not 200 <= answer.status < 300:
         raise proxy_refused(answer.status, terms.place)
     if connection.failure is not None:
         raise connection.failure
     await connection.secure(_trust(ca_file), route.host.rstrip("."), within=terms.deadlines.connect + PATIENCE)
+
+
+def _connect_head(route: Route) -> bytes:
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    target = f"{host}:{route.port}"
+    headers = [("host", target)]
+    if route.proxy is not None and route.proxy.authorization:
+        headers.append(("proxy-authorization", route.proxy.authorization))
+    return head_bytes("CONNECT", target, headers)
 
 
 @lru_cache(16)
