@@ -3,8 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from evener.transport.secret_net import Net
-from evener.transport.secrets import known_secrets
+from evener.transport.secret_net import known_net
 
 __all__ = ["child_environment"]
 
@@ -23,7 +22,7 @@ SECRET = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDE
 
 def child_environment(environ: Mapping[str, str], *, fetching: bool = False) -> dict[str, str]:
     """The variables that a child gets: by a list of names, and none whose name or value is that of a secret."""
-    net = Net(known_secrets())
+    net = known_net()
     found: dict[str, str] = {}
     for name, value in environ.items():
         if NEEDED.fullmatch(name) or (fetching and FETCHING.fullmatch(name)):

@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from evener.errors import BadValue
 from evener.events import Event, decode_event, encode_event, encode_events
-from evener.transport.secret_net import Net
+from evener.transport.secret_net import KeptNet, Net
 from evener.transport.secrets import REDACTED, known_secrets
 
 __all__ = ["Funnel", "fields_of", "fixed_fields"]
@@ -41,8 +41,7 @@ class Funnel:
     ) -> None:
         self._secrets = secrets
         self._patterns = tuple(map(_compiled, patterns))
-        self._seen: Iterable[str] = ()
-        self._net = Net()
+        self._nets = KeptNet()
 
     def __repr__(self) -> str:
         return f"<Funnel with {len(self._patterns)} patterns>"
@@ -65,7 +64,7 @@ class Funnel:
         """Events without secrets, and each as JSON. The same objects when there is none."""
         if len(events) == 1:  # nearly always
             alone = encode_event(events[0])
-            if not self._patterns and self._secrets() is self._seen and not self._net.may_hold(alone):
+            if not self._patterns and not self._present().may_hold(alone):
                 return events, [alone]
             cleaned = self.clean(alone)
             return events if cleaned is alone else (decode_event(cleaned),), [cleaned]
@@ -89,16 +88,7 @@ class Funnel:
 
     def _present(self) -> Net:
         """The net for the secrets of this moment."""
-        secrets = self._secrets()
-        if secrets is not self._seen:
-            given = tuple(secrets)
-            before = tuple(self._seen)
-            if given[: len(before)] == before:
-                self._net.add(given[len(before) :])
-            else:
-                self._net = Net(given)
-            self._seen = secrets if isinstance(secrets, tuple) else given
-        return self._net
+        return self._nets.of(self._secrets())
 
     def _blob(self, content: bytes, net: Net) -> bytes:
         try:

@@ -3,10 +3,11 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from threading import Lock
 
-from evener.transport.secrets import REDACTED, SHORTEST, forms_of
+from evener.transport.secrets import REDACTED, SHORTEST, forms_of, known_secrets
 
-__all__ = ["Net"]
+__all__ = ["KeptNet", "Net", "known_net"]
 
 LEVELS = 3
 WORD, QUAD = 8, 4
@@ -90,6 +91,39 @@ class Net:
                     step = length
                     break
             place += step
+
+
+class KeptNet:
+    """A net for secrets that become more: only what is new is added to it. May be used by several threads."""
+
+    __slots__ = ("_lock", "_net", "seen")
+
+    def __init__(self) -> None:
+        self.seen: tuple[str, ...] = ()
+        self._net = Net()
+        self._lock = Lock()
+
+    def of(self, secrets: Iterable[str]) -> Net:
+        """The net for these secrets."""
+        if secrets is self.seen:
+            return self._net
+        given = secrets if isinstance(secrets, tuple) else tuple(secrets)
+        with self._lock:
+            known = len(self.seen)
+            if given[:known] == self.seen:
+                self._net.add(given[known:])
+            else:
+                self._net = Net(given)
+            self.seen = given
+            return self._net
+
+
+_known = KeptNet()
+
+
+def known_net() -> Net:
+    """The net for every secret that this process has used."""
+    return _known.of(known_secrets())
 
 
 def _nested(secret: str) -> set[str]:
