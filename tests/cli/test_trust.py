@@ -92,7 +92,7 @@ def pay(amount: int) -> str:
 @tool(effect="write", approval=True)
 def pay(amount: int) -> str:
     """Pay."""
-    return "paid"
+    return f"paid {amount}"
 
 
 class Yard:
@@ -204,7 +204,9 @@ def test_an_untrusted_file_takes_no_harness_from_the_users_own(yard: Yard, home:
     assert ((yard.project / "mine").exists(), yard.sprung) == (True, False)
 
 
-def test_code_that_the_user_names_is_not_taken_from_an_untrusted_folder_above(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_the_user_names_is_not_taken_from_an_untrusted_folder_above(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     yard.prepare("harness", trusted=False)
     inner = yard.project / "inner"
     inner.mkdir()

@@ -21,7 +21,6 @@ from evener.transcript.blocks import ToolCall, ToolResult
 from evener.transcript.reply import Reply
 
 
-
 def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """The test in an event loop of its own."""
 

@@ -45,7 +45,10 @@ from tests.store.extras.stores import leftovers
 from tests.transport.servers import raw, serving, whole
 
 _random = random.Random(14)
-KEYS = ["sk-" + "".join(_random.choices(string.ascii_letters + string.digits, k=_random.randint(20, 90))) + "-K9" for _ in range(1_000)]
+KEYS = [
+    "sk-" + "".join(_random.choices(string.ascii_letters + string.digits, k=_random.randint(20, 90))) + "-K9"
+    for _ in range(1_000)
+]
 CLEAR = re.compile(r"sk-[A-Za-z0-9]{20,90}-K9")
 MODEL = "anthropic:claude-opus-4-5"
 ONCE = Retries(attempts=1)
@@ -124,14 +127,19 @@ def told(error: BaseException) -> str:
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
         parts += [repr(error), repr(vars(error))]
-    ours = "\n".join(parts)
-    return ours
+    return "\n".join(parts)
 
 
 async def ask(url: str, key: str) -> None:
     async with HttpTransport(trust_env=False) as transport:
         model = open_model(
-            MODEL, environ={}, key=key, base_url=url, transport=transport, retries=ONCE, deadlines=Deadlines(connect=2, idle=0.3, total=3)
+            MODEL,
+            environ={},
+            key=key,
+            base_url=url,
+            transport=transport,
+            retries=ONCE,
+            deadlines=Deadlines(connect=2, idle=0.3, total=3),
         )
         given = model.ask(Transcript([Message.user_text("Hi")]))
         del url, key  # those are the test's own
@@ -276,9 +284,7 @@ def failed(failure: Failure, key: str) -> str:
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_no_failure_shows_a_key_in_message_cause_or_locals(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_failure_shows_a_key_in_message_cause_or_locals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert in_clear(_without_ours(failed(FAILURES[name], KEYS[list(FAILURES).index(name)]))) == []
 
@@ -368,10 +374,13 @@ def local_child(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def fetching_child(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same for pip."""
     script, seen = folder / "python", folder / "environment"
-    script.write_text(f"#!{sys.executable}\nimport json, os\nopen({str(seen)!r}, 'w').write(json.dumps(dict(os.environ)))\nraise SystemExit(1)\n")
+    script.write_text(
+        f"#!{sys.executable}\nimport json, os\n"
+        f"open({str(seen)!r}, 'w').write(json.dumps(dict(os.environ)))\nraise SystemExit(1)\n"
+    )
     script.chmod(0o700)
     _plant(monkeypatch)
-    monkeypatch.setattr(download.sys, "executable", str(script))
+    monkeypatch.setattr(sys, "executable", str(script))
     bundle = download.Bundle(name="n", title="t", licence="l", package="p", version="1", member="m", sha256="", size=1)
     with pytest.raises(EvenerError), download.download(bundle, folder):
         pass
@@ -399,7 +408,7 @@ def shown_values(_: Path) -> str:
     return "".join(f"{value!r} {value!s}" for value in values)
 
 
-SINKS = {
+SINKS: dict[str, Callable[[Path, pytest.MonkeyPatch], str]] = {
     "the files of a store": lambda folder, _: store_files(folder),
     "output that is too large": lambda folder, _: spilled_output(folder),
     "a cassette": lambda folder, _: cassette(folder),

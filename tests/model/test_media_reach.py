@@ -41,10 +41,12 @@ async def in_thread(url: str, **more: str) -> RunResult:
 
 
 SPELLINGS = (
-    "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "017700000001", "127.8.9.10", "0.0.0.0",
-    "0", "localhost", "LocalHost", "localhost.", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]",
-    "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "10.0.0.1", "169.254.169.254", "192.168.0.1", "172.16.0.1", "100.64.0.1",
-    "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "192.0.2.1", "[fe80::1]", "[fd00::1]", "[ff02::1]", "[fec0::1]",
+    "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "017700000001",
+    "127.8.9.10", "0.0.0.0", "0", "localhost", "LocalHost", "localhost.", "[::1]", "[::]",
+    "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]",
+    "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "10.0.0.1", "169.254.169.254", "192.168.0.1",
+    "172.16.0.1", "100.64.0.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "192.0.2.1",
+    "[fe80::1]", "[fd00::1]", "[ff02::1]", "[fec0::1]",
     "[2001:db8::1]", "[2001::1]", "[64:ff9b:1::1]", "[100::1]", "[64:ff9b::a9fe:a9fe]",
 )  # fmt: skip
 
@@ -71,7 +73,13 @@ def resolve(monkeypatch: pytest.MonkeyPatch, *answers: Sequence[str]) -> list[st
         asked.append(host)
         here = answers[min(len(asked), len(answers)) - 1]
         return [
-            (socket.AF_INET6 if ":" in one else socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port, 0, 0) if ":" in one else (one, port))
+            (
+                socket.AF_INET6 if ":" in one else socket.AF_INET,
+                socket.SOCK_STREAM,
+                6,
+                "",
+                (one, port, 0, 0) if ":" in one else (one, port),
+            )
             for one in here
         ]
 
@@ -98,7 +106,7 @@ def test_a_name_is_looked_up_once_and_its_private_addresses_are_left_out(monkeyp
         asked = resolve(monkeypatch, ["198.51.101.1", "127.0.0.1"], ["127.0.0.1"])
         reached: list[object] = []
 
-        async def connect(_: asyncio.AbstractEventLoop, made: socket.socket, place: object) -> None:
+        async def connect(_: asyncio.AbstractEventLoop, __: socket.socket, place: object) -> None:
             reached.append(place)
             raise ConnectionRefusedError
 

@@ -31,21 +31,25 @@ class Payment(msgspec.Struct):
 
 def pay(payment: Payment) -> str:
     """Pay."""
-    return "paid"
+    return f"paid {payment.amount}"
 
 
 TYPED = Tool.of("pay", Payment, function=pay)
-OPEN = Tool.of("pay", {"type": "object", "properties": {"a": {}}, "additionalProperties": True}, function=lambda given: "paid")
-CLOSED = Tool.of("pay", {"type": "object", "properties": {"a": {"type": "string"}}}, function=lambda given: "paid")
+OPEN = Tool.of(
+    "pay", {"type": "object", "properties": {"a": {}}, "additionalProperties": True}, function=lambda given: f"paid {given}"
+)
+CLOSED = Tool.of("pay", {"type": "object", "properties": {"a": {"type": "string"}}}, function=lambda given: f"paid {given}")
 MIXED = Tool.of(
-    "pay", {"allOf": [{"properties": {"a": {}}}], "properties": {"b": {}}, "type": "object"}, function=lambda given: "paid"
+    "pay",
+    {"allOf": [{"properties": {"a": {}}}], "properties": {"b": {}}, "type": "object"},
+    function=lambda given: f"paid {given}",
 )
 
 
 @tool
 def pay_later(amount: int) -> str:
     """Pay later."""
-    return "paid"
+    return f"paid {amount}"
 
 
 def harness(*tools: Tool, **rule: object) -> Harness:
@@ -110,9 +114,7 @@ def test_a_pattern_for_several_tools_wants_one_that_has_the_argument() -> None:
 
 def test_the_tools_of_agents_below_are_known_too() -> None:
     inner = Harness(ScriptedModel(["Hi"]), tools=[TYPED], store="memory")
-    middle = Harness(
-        ScriptedModel(["Hi"]), agents=[Subagent(name="payer", harness=inner, description="pays")], store="memory"
-    )
+    middle = Harness(ScriptedModel(["Hi"]), agents=[Subagent(name="payer", harness=inner, description="pays")], store="memory")
     boss = Subagent(name="middle", harness=middle, description="hands on")
     with pytest.raises(UsageError, match="'to_whom'"):
         Harness(

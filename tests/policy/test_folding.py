@@ -5,8 +5,7 @@ from unicodedata import category
 
 import pytest
 
-from evener.policy import Condition, Exactly, Glob, Regex, Within
-from evener.policy.folding import IGNORABLE, folded, is_invisible
+from evener.policy import Condition, Exactly, Glob, Regex, Within, folding
 from tests.policy.calls import verdicts
 
 SEEN_THROUGH: tuple[tuple[Condition, str], ...] = (
@@ -21,10 +20,10 @@ SEEN_THROUGH: tuple[tuple[Condition, str], ...] = (
     (Regex("STRASSE"), "straße"),
     (Regex("École.*"), "école"),
     (Regex("école"), "E\u0301COLE"),
-    (Regex("ＤＲＯＰ"), "drop"),
-    (Regex("drop"), "ＤＲＯＰ"),
+    (Regex("\uff24\uff32\uff2f\uff30"), "drop"),
+    (Regex("drop"), "\uff24\uff32\uff2f\uff30"),
     (Regex("kill"), "\u212aILL"),
-    (Regex("σ"), "ς"),
+    (Regex("\u03c3"), "\u03c2"),
     (Regex("drop table"), "DROP\0TABLE"),
     (Regex("drop table"), "D\u034fROP TA\ufe0fBLE"),
     (Glob("Rm *"), "rM x"),
@@ -50,7 +49,13 @@ def test_a_rule_that_denies_sees_through_it_and_one_that_allows_does_not(conditi
 
 @pytest.mark.parametrize(
     ("condition", "value"),
-    [(Regex("Drop .*"), "drip table"), (Regex("\\D+"), "123"), (Regex("\\S+"), "a b"), (Exactly("prod"), "prоd"), (Glob("rm *"), "rn x")],
+    [
+        (Regex("Drop .*"), "drip table"),
+        (Regex("\\D+"), "123"),
+        (Regex("\\S+"), "a b"),
+        (Exactly("prod"), "pr\u043ed"),
+        (Glob("rm *"), "rn x"),
+    ],
 )
 def test_another_text_is_another_text(condition: Condition, value: str) -> None:
     assert verdicts({"text": condition}, {"text": value}) == (False, False)
@@ -58,10 +63,10 @@ def test_another_text_is_another_text(condition: Condition, value: str) -> None:
 
 def test_every_character_that_is_shown_as_nothing_is_folded_away() -> None:
     """By Unicode's list of default-ignorable code points, and by the categories of control and format characters."""
-    assert sum(last - first + 1 for first, last in IGNORABLE) == 4174
-    listed = {code for first, last in IGNORABLE for code in range(first, last + 1)}
+    assert sum(last - first + 1 for first, last in folding.IGNORABLE) == 4174
+    listed = {code for first, last in folding.IGNORABLE for code in range(first, last + 1)}
     controls = {code for code in range(sys.maxunicode + 1) if category(chr(code)) in ("Cc", "Cf") and not chr(code).isspace()}
     for code in sorted(listed | controls):
-        assert is_invisible(chr(code)), hex(code)
-        assert folded(f"Pr{chr(code)}od") == "prod", hex(code)
-    assert not any(is_invisible(char) for char in " \t\na\u0301ß漢")
+        assert folding.is_invisible(chr(code)), hex(code)
+        assert folding.folded(f"Pr{chr(code)}od") == "prod", hex(code)
+    assert not any(folding.is_invisible(char) for char in " \t\na\u0301ß漢")

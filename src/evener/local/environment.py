@@ -1,4 +1,4 @@
-"""The environment of a child process: what it needs to run, and none of the user's keys. Reads the environment; changes nothing."""
+"""The environment of a child process: what it needs to run, and none of the user's keys. Pure: the environment is given."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ NEEDED = re.compile(
     re.IGNORECASE,
 )
 FETCHING = re.compile(
-    r"(?:PIP_\w+|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NETRC|XDG_CONFIG_\w+)", re.IGNORECASE
+    r"(?:PIP_\w+|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NETRC|XDG_CONFIG_\w+)",
+    re.IGNORECASE,
 )
 """What pip needs beside: where its index is, and the way to it. A login may be part of that, and is for that index alone."""
 SECRET = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_.*)?", re.IGNORECASE)
@@ -25,7 +26,7 @@ def child_environment(environ: Mapping[str, str], *, fetching: bool = False) -> 
     net = known_net()
     found: dict[str, str] = {}
     for name, value in environ.items():
-        if NEEDED.fullmatch(name) or (fetching and FETCHING.fullmatch(name)):
-            if not SECRET.fullmatch(name) and not net.found_in(value):
-                found[name] = value
+        is_needed = NEEDED.fullmatch(name) or (fetching and FETCHING.fullmatch(name))
+        if is_needed and not SECRET.fullmatch(name) and not net.found_in(value):
+            found[name] = value
     return found

@@ -97,7 +97,9 @@ def _named(name: str, config: Config) -> ModelName:
     return parse_model(text, rows=config.rows, aliases=config.aliases)
 
 
-def _auth(facts: Facts, environ: Mapping[str, str], *, key: Secret[str], auth: Auth | None, elsewhere: bool) -> tuple[Auth, str]:
+def _auth(
+    facts: Facts, environ: Mapping[str, str], *, key: Secret[str], auth: Auth | None, elsewhere: bool
+) -> tuple[Auth, str]:
     """What puts the credentials on a request, and a fingerprint under which calls share a rate.
 
     At another address than the row's own there may be a server that needs no key, so a missing one is no error there.

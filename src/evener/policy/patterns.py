@@ -115,7 +115,9 @@ def _in_any_case(test: Test) -> Test:
 @cache
 def _cases(char: str) -> tuple[str, ...]:
     """A character in its other cases, as far as they are one character."""
-    forms = {form(one) for one in (char, char.upper(), char.lower()) for form in (str.upper, str.lower, str.casefold, str.title)}
+    forms = {
+        form(one) for one in (char, char.upper(), char.lower()) for form in (str.upper, str.lower, str.casefold, str.title)
+    }
     return tuple(sorted(form for form in forms if len(form) == 1 and form != char))
 
 

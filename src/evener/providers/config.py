@@ -52,7 +52,7 @@ ALIAS = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class NamedHarness(msgspec.Struct, frozen=True):
-    """Where a file says that a harness is: `module:attribute`, looked for in the folder of that file. Code, so it wants trust."""
+    """Where a file says that a harness is: `module:attribute`, looked for in the folder of that file. Code: it wants trust."""
 
     reference: str
     file: str

@@ -12,8 +12,8 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from evener.transport.exchange import Request
 from evener.transport.cassette_spelling import channels, without_spelled
+from evener.transport.exchange import Request
 from evener.transport.secret_net import known_net
 from evener.transport.secrets import REDACTED
 

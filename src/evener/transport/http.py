@@ -147,7 +147,7 @@ async def _send_in_parts(connection: Connection, head: Secret[bytes], body: byte
 
 
 class Target(msgspec.Struct, frozen=True):
-    """An address: without its path, which chooses route and proxy; what is asked for there; and its name, which may be shown."""
+    """An address: without its path, which chooses route and proxy; what is asked for there; its name, which may be shown."""
 
     base: str
     path: str

@@ -79,7 +79,7 @@ def _public(host: str, addresses: Sequence[Address]) -> Sequence[Address]:
 
 def _private(host: str, address: str) -> PrivateAddress:
     return PrivateAddress(
-        f"{host} leads to {address}, which is not in the public internet: it belongs to this machine, to a private network, or to "
+        f"{host} leads to {address}, which is not in the public internet: it belongs to this machine, a private network, or "
         "nothing. Nothing was sent. If you mean to fetch media from there, say Harness(..., media_from='anywhere')."
     )
 
