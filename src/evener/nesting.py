@@ -17,6 +17,7 @@ from evener.events import Nested
 from evener.hooks import Answer, HookEvent
 from evener.loop.limits import Spent
 from evener.loop.state import Pending, State
+from evener.policy.rules import Policy
 from evener.store.kin import child_name
 from evener.store.log import Store
 from evener.streaming import StreamEvent
@@ -122,7 +123,8 @@ class Site(msgspec.Struct, frozen=True):
     """One call of a run. `show` is where the run's events go, None if nobody looks.
 
     `path` and `store` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call; None where
-    it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one.
+    it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds the run of
+    the call, and so every run inside it.
     """
 
     run: str
@@ -136,6 +138,7 @@ class Site(msgspec.Struct, frozen=True):
     store: Store | None = None
     hooked: Hooked | None = None
     kin: Callable[[], "Kin"] | None = None
+    policy: Policy | None = None
 
 
 class Kin(msgspec.Struct, frozen=True):

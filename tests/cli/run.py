@@ -26,6 +26,11 @@ class Home:
         self.config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.config.write_text(text, encoding="utf-8")
 
+    def trust(self, folder: Path | None = None) -> None:
+        """Write into the user's own config file that this folder is trusted, the home itself unless another is named."""
+        kept = self.config.read_text(encoding="utf-8") if self.config.exists() else ""
+        self.configure(f'trusted = ["{folder or self.folder}"]\n{kept}')
+
     def run(self, *words: str, stdin: bytes = b"", **more: str) -> Done:
         """One command, to its end."""
         return subprocess.run(

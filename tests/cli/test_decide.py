@@ -194,6 +194,7 @@ def test_what_is_stale_has_a_clear_line_and_exit_code_one(home: Home, shop: Fake
 def test_a_harness_by_its_name_is_decided_about(home: Home, shop: FakeServer) -> None:
     (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
     (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
+    home.trust()
     shop.add(turn(Call("pay", {"amount": 5})), "Done.")
     stopped = home.run("run", "--harness", "clerk", "Pay 5")
     thread = stopped.stderr.decode().split()[-1]

@@ -104,6 +104,7 @@ def test_after_an_approval_and_instead_of_one(home: Home, shop: FakeServer) -> N
 def test_a_harness_is_found_by_the_name_in_the_log(home: Home, shop: FakeServer) -> None:
     (home.folder / "clerks.py").write_text(CLERK.replace(', store="runs.db"', ""), encoding="utf-8")
     (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
+    home.trust()
     shop.add(turn(Call("pay", {"amount": 5})), "Paid.")
     stopped = home.run("run", "--harness", "clerk", "Pay 5")
     thread = hinted(stopped.stderr)[-1]
@@ -114,6 +115,7 @@ def test_a_harness_is_found_by_the_name_in_the_log(home: Home, shop: FakeServer)
 def test_a_harness_that_is_not_there_or_keeps_its_threads_elsewhere_is_said(home: Home, shop: FakeServer) -> None:
     (home.folder / "clerks.py").write_text(CLERK, encoding="utf-8")
     (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
+    home.trust()
     shop.add(turn(Call("pay", {"amount": 5})), "Paid.")
     thread = hinted(home.run("run", "--harness", "clerk", "Pay 5").stderr)[-1]
     lost = home.run("resume", thread)

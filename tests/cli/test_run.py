@@ -119,6 +119,7 @@ def test_a_limit_stops_the_run_and_resume_goes_on(home: Home, shop: FakeServer) 
 def test_a_harness_is_found_by_its_name(home: Home, shop: FakeServer) -> None:
     (home.folder / "clerks.py").write_text(HARNESS, encoding="utf-8")
     (home.folder / "evener.toml").write_text('[harness]\nclerk = "clerks:agent"\n', encoding="utf-8")
+    home.trust()
     shop.add("Hello.", "Hello again.")
     assert home.run("run", "--harness", "clerk", "Hi").stdout == b"Hello.\n"
     assert home.run("run", "--harness", "clerks:agent", "Hi").stdout == b"Hello again.\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evener.errors import BadRow, UsageError
-from evener.providers.config import LEFT, SECTIONS, Config, config_folder, load_config
+from evener.providers.config import TRUST, Config, config_folder, load_config
 from evener.providers.names import ALIASES, parse_model
 from evener.providers.rows import load_rows
 
@@ -62,8 +62,9 @@ def test_xdg_says_where_the_users_file_is_unless_it_is_relative(tmp_path: Path) 
 def test_the_nearest_project_file_on_the_way_up_counts(tmp_path: Path, write: Write) -> None:
     write("evener.toml", 'model = "openai:far"')
     near = write("a/evener.toml", 'model = "openai:near"')
+    own = write(".config/evener/config.toml", 'trusted = ["~/a"]')
     config = load(tmp_path, start="a/b/c")
-    assert (config.model, config.files) == ("openai:near", (str(near),))
+    assert (config.model, config.files) == ("openai:near", (str(own), str(near)))
 
 
 def test_the_way_up_ends_at_the_home_folder(tmp_path: Path, write: Write) -> None:
@@ -71,8 +72,9 @@ def test_the_way_up_ends_at_the_home_folder(tmp_path: Path, write: Write) -> Non
     assert load(tmp_path, start="home/x", HOME=str(tmp_path / "home")).model == ""
 
 
-def test_the_project_has_the_last_word(tmp_path: Path, write: Write) -> None:
-    own = write(".config/evener/config.toml", 'model = "openai:own"\n[aliases]\na = "openai:own"\nb = "openai:own"')
+def test_a_trusted_project_has_the_last_word(tmp_path: Path, write: Write) -> None:
+    trust = 'trusted = ["~/p"]\n'
+    own = write(".config/evener/config.toml", trust + 'model = "openai:own"\n[aliases]\na = "openai:own"\nb = "openai:own"')
     near = write("p/evener.toml", 'model = "a"\n[aliases]\na = "openai:near"')
     config = load(tmp_path, start="p")
     assert (config.model, config.aliases["a"], config.aliases["b"]) == ("openai:near", "openai:near", "openai:own")
@@ -111,6 +113,13 @@ REDIRECTED = {
     "an address from the environment": '[providers.azure]\nurl_env.resource = ["AWS_SECRET_ACCESS_KEY"]',
     "a name that looks local": '[providers.evil]\nlike = "ollama"\nbase_url = "http://localhost.evil.example"\nkeyless = true',
     "a project that vouches for itself": 'trusted = ["."]',
+    "a server on this machine": '[providers.mine]\nlike = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\nkeyless = true',
+    "another path at a known address": '[providers.openai.quirks]\npath = "/elsewhere"',
+    "another path for a model": '[[models]]\nmatch = ["*"]\nquirks.path = "/elsewhere"',
+    "another provider": 'model = "groq:x"',
+    "weights of its own": 'model = "local:evil.gguf"',
+    "a known alias for another provider": '[aliases]\nclaude = "groq:x"',
+    "a new alias": '[aliases]\nfast = "groq:x"',
 }
 
 
@@ -130,7 +139,8 @@ def test_a_folder_that_the_user_trusts_may(tmp_path: Path, write: Write) -> None
         load(tmp_path, start="q")
 
 
-def test_a_project_may_add_a_server_on_this_machine_and_quirks(tmp_path: Path, write: Write) -> None:
+def test_a_trusted_project_may_add_servers_and_quirks(tmp_path: Path, write: Write) -> None:
+    write(".config/evener/config.toml", 'trusted = ["~/p"]')
     text = '[providers.mine]\nlike = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\nkeyless = true\n'
     write("p/evener.toml", text + "[providers.openai.quirks]\nimages = false\n[[models]]\nmatch = ['m-*']\nwindow = 5\n")
     rows = load(tmp_path, start="p").rows
@@ -154,6 +164,7 @@ WRONG = {
     "a model of a number": ("model = 1", "expected a text"),
     "a model without a provider": ("model = 'gpt-5.1'", "Write openai:gpt-5.1"),
     "a secret in a row": ("[providers.openai]\napi_key = 'sk-sentinel'", "a row never holds a secret"),
+    "a harness of tables": ("[harness.reviewer]\nanything = [1, 2]", "expected a table of texts"),
     "trust in a text": ("trusted = '~/p'", "expected a list of texts"),
     "trust with a zero byte": ('trusted = ["a\\u0000b"]', "expected a list of texts"),
     "too much": ("#" * 2_000_000, "it has more than"),
@@ -173,12 +184,11 @@ def test_what_is_wrong_is_said_with_its_place(case: str, tmp_path: Path, write: 
     assert "sentinel" not in str(caught.value)
 
 
-@pytest.mark.parametrize("section", LEFT)
-def test_sections_of_others_are_accepted_and_left_alone(section: str, tmp_path: Path, write: Write) -> None:
-    write("evener.toml", f"[{section}.reviewer]\nanything = [1, 2]\n")
+def test_a_section_that_nothing_reads_is_accepted(tmp_path: Path, write: Write) -> None:
+    write("evener.toml", "[agents.reviewer]\nanything = [1, 2]\n")
     assert load(tmp_path).files
 
 
-@pytest.mark.parametrize("section", [*SECTIONS, *LEFT])
+@pytest.mark.parametrize("section", TRUST)
 def test_every_section_is_documented(section: str) -> None:
     assert f"`{section}`" in DOCS.read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ def rule(tool: str, verdict: str, more: str = "") -> str:
 
 def test_without_a_word_of_it_there_is_no_policy(tmp_path: Path, write: Write) -> None:
     write(OWN, 'model = "openai:x"')
-    write(NEAR, 'model = "openai:y"')
+    write(NEAR, '[harness]\nclerk = "clerks:agent"')
     assert policy(tmp_path) is None
 
 

@@ -208,7 +208,7 @@ async def fetched(random: Random, store: Store) -> tuple[str, Harness]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = random.randbytes(40)
+        body = b"\x89PNG\r\n\x1a\n" + random.randbytes(40)
         head = f"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         writer.write(head.encode() + body)
         await writer.drain()
@@ -217,6 +217,6 @@ async def fetched(random: Random, store: Store) -> tuple[str, Harness]:
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         shown = [ImageBlock(Remote(f"http://127.0.0.1:{port}/{number}.png")) for number in range(3)]
-        one = harness(random, store, Blind([batch(random, 0), "seen"]))
+        one = harness(random, store, Blind([batch(random, 0), "seen"]), media_from="anywhere")
         result = await one.run([TextBlock("Look."), *shown])
     return result.thread, one

@@ -4,7 +4,7 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from decimal import Decimal
 from functools import partial
 from time import monotonic, time
@@ -25,6 +25,7 @@ from evener.driver.telling import Show, Teller, Turn
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError
 from evener.hooks import Hooks
+from evener.loop.gate import Judge
 from evener.loop.plan import Setup, plan
 from evener.loop.state import State, apply
 from evener.loop.steps import (
@@ -39,10 +40,12 @@ from evener.loop.steps import (
     SettleCall,
     Step,
 )
+from evener.model.media import asking_for
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.state import Rest, Resting
 from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
 from evener.pausing import paused_of
+from evener.policy.rules import OPEN, Policy
 from evener.store.log import Log
 from evener.tools.calling import Calling, CallSite
 from evener.tools.outputs import OutputShape
@@ -73,6 +76,16 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
     bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
+    policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
+    judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
+
+    def under(self, policy: Policy) -> "Agent":
+        """The same agent, bound by the policy of the run around it: what that one may not, it may not."""
+        bound = self.policy.under(policy) if self.policy is not None else OPEN.under(policy)
+        if self.judged is None:
+            return replace(self, policy=bound)
+        gate = replace(self.setup.gate, judge=self.judged(bound))
+        return replace(self, policy=bound, setup=replace(self.setup, gate=gate))
 
 
 class Driver:
@@ -402,7 +415,7 @@ class Driver:
         site = Site(
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
             home.path, home.store, partial(self._hooking.inside, step.call.id),
-            partial(kin_of, self.state, step.call, self._name),
+            partial(kin_of, self.state, step.call, self._name), self._agent.policy,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
         token = current_site.set(site)
@@ -455,5 +468,6 @@ class Driver:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)
 
     async def _fetch(self, url: str) -> None:
-        digest, media_type, size = await self._media.fetch(url)
+        blocks = asking_for((*self.state.transcript, *self.state.steering), url)
+        digest, media_type, size = await self._media.fetch(url, *blocks)
         await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))

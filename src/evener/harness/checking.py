@@ -49,6 +49,7 @@ def check_harness(
     agents: object,
     scratchpad: object,
     unknown_outcome: object,
+    media_from: object = "public",
 ) -> None:
     """Refuse the first of these that is not what it has to be."""
     _each(tools, "tools", "a list of tools or functions", _is_tool)
@@ -70,6 +71,8 @@ def check_harness(
         raise UsageError(f"`decide_within` is a number of seconds, 0 for ever; not {decide_within!r}.")
     if not isinstance(unknown_outcome, str) or unknown_outcome not in OUTCOMES:
         raise UsageError(f'`unknown_outcome` is "tell" or "ask"; not {unknown_outcome!r}.')
+    if media_from not in ("public", "anywhere"):
+        raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
     if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
         raise _wrong("store", 'a path, "memory", a MemoryStore, a SqliteStore, or an object with the methods of Store', store)
 

@@ -179,6 +179,7 @@ class _Work:
                 run=outer.run if outer else "", thread=outer.thread if outer else "", call=outer.call if outer else "",
                 depth=min(outer.depth, DEEPEST) if outer else 0,  # without tools it cannot go deeper
                 budget=self._budget, tally=tally, show=outer.show if outer else None, path=outer.path if outer else "",
+                policy=outer.policy if outer else None,
             )
         )  # fmt: skip
         try:

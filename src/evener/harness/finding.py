@@ -1,60 +1,60 @@
-"""Finds a harness by its name, so that another process can go on with its runs: `module:attribute`, or as evener.toml says."""
+"""Finds a harness by its name, so that another process can go on with its runs: `module:attribute`, or as a config file says.
 
+To look at a module runs it. So a reference is followed only where the caller gave it, or a config file that the user trusts.
+"""
+
+import os
 import sys
-import tomllib
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
 from evener.errors import UsageError
 from evener.harness.harness import Harness
+from evener.providers.config import FILE, Config, load_config
 
 __all__ = ["find_harness"]
 
-FILE = "evener.toml"
-
 
 def find_harness(name: str, *, start: Path | None = None) -> Harness:
-    """The harness of this name. A plain name is looked up in the table `[harness]` of the nearest evener.toml.
+    """The harness of this name. A plain name is looked up in the table `[harness]` of the config files.
 
-    Modules are looked for beside that file, or in the working folder, before anywhere else.
+    A file that came with a project must be trusted for that. Modules are looked for beside the file that names them, else in
+    the trusted project's folder or the working folder, before anywhere else.
     """
-    folder, table = _table(start or Path.cwd())
-    reference = name if ":" in name else table.get(name, "")
-    if not reference:
-        known = f" Known there: {', '.join(sorted(table))}." if table else ""
-        raise UsageError(
-            f"There is no harness {name!r}. Write module:attribute, or name it in {FILE}: "
-            f'[harness] and below it {name} = "module:attribute".{known}'
-        )
+    config = load_config(start, environ=os.environ)
+    reference, folder = (name, config.project or str(start or Path.cwd())) if ":" in name else _named(name, config)
     module, _, attribute = reference.partition(":")
     return _harness(module, attribute, folder)
 
 
-def _harness(module: str, attribute: str, folder: Path) -> Harness:
-    sys.path.insert(0, str(folder))
+def _named(name: str, config: Config) -> tuple[str, str]:
+    """What the files say of a plain name, and the folder in which it is so."""
+    found = config.harnesses.get(name)
+    if found is None:
+        known = f" Known there: {', '.join(sorted(config.harnesses))}." if config.harnesses else ""
+        raise UsageError(
+            f"There is no harness {name!r}. Write module:attribute, or name it in {FILE}: "
+            f'[harness] and below it {name} = "module:attribute".{known}'
+        )
+    if not found.trusted:
+        raise UsageError(
+            f"The harness {name!r} is named by {found.file}, which may have come with a cloned project, and to load it runs "
+            f'code from there. If you know the file, write trusted = ["{found.folder}"] in your own config.toml; '
+            f"or name the code yourself: {found.reference}."
+        )
+    return found.reference, found.folder
+
+
+def _harness(module: str, attribute: str, folder: str) -> Harness:
+    sys.path.insert(0, folder)
     try:
         found: object = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"The harness {module}:{attribute} cannot be loaded from {folder}: {error}.") from error
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(folder)
     if not isinstance(found, Harness):
         raise UsageError(f"{module}:{attribute} is a {type(found).__name__}, not a Harness. Name the Harness object itself.")
     return found
-
-
-def _table(start: Path) -> tuple[Path, Mapping[str, str]]:
-    for folder in (start, *start.parents):
-        file = folder / FILE
-        if file.is_file():
-            try:
-                table = tomllib.loads(file.read_text(encoding="utf-8")).get("harness", {})
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-                raise UsageError(f"{file} cannot be read: {error}. Mend it.") from None
-            if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-                raise UsageError(f'{file}: [harness] holds lines such as name = "module:attribute". Mend it.')
-            return folder, table
-    return start, {}

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from os import PathLike
 from typing import TypeVar
 
@@ -12,12 +13,12 @@ from evener import events as ev
 from evener.context.scratchpad import Scratchpad
 from evener.driver import Agent
 from evener.errors import UsageError
-from evener.events import Interrupt
+from evener.events import Effect, Interrupt
 from evener.harness.approvals import Bench, Decision
 from evener.harness.checking import OUTCOMES, UnknownOutcome, check_harness, check_names, check_thread, models_of, told_first
 from evener.harness.compiling import Chosen, open_offline
 from evener.harness.doors import store_of, to_the_end
-from evener.harness.judging import judge_of
+from evener.harness.judging import judge_by, judge_of
 from evener.harness.opening import Opener, Prompt
 from evener.harness.pads import LogNotebook, Pad
 from evener.harness.running import RunStream
@@ -32,7 +33,8 @@ from evener.model.opening import open_model
 from evener.model.seam import Askable
 from evener.model.state import bearings_of
 from evener.nesting import current_site
-from evener.policy.rules import Policy
+from evener.policy.arguments import check_arguments
+from evener.policy.rules import OPEN, Policy
 from evener.result import RunResult
 from evener.resume_state import ResumeState
 from evener.store.log import Store
@@ -46,6 +48,7 @@ from evener.transcript.ask import Effort, OutputForm, State, StateMode
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import refused_codes
 from evener.transcript.message import Message
+from evener.transport.exchange import Reach
 from evener.transport.http import shared_transport
 
 __all__ = ["Harness", "Subagent"]
@@ -70,7 +73,8 @@ class Harness:
     `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or somebody is asked
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
-    LossRefused.
+    LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
+    or "anywhere", this machine and private networks included.
     """
 
     def __init__(
@@ -98,10 +102,12 @@ class Harness:
         state: StateMode | State = "replay",
         unknown_outcome: UnknownOutcome = "tell",
         refuse_losses: Iterable[str] = (),
+        media_from: Reach = "public",
     ) -> None:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
+            media_from=media_from,
         )  # fmt: skip
         self._chosen = Chosen(effort=effort, max_output_tokens=max_output_tokens, temperature=temperature)
         self._models = self._opened(models_of(model))
@@ -121,12 +127,14 @@ class Harness:
         check_names(self._toolbox, self._agents)
         self._threads = Threads()
         self._policy = policy
+        self._check_rules()
         self._interrupts = frozenset((*interrupts, *OUTCOMES[unknown_outcome]))
         self._decide_within = decide_within
         self._shape = None if output in (None, str) else OutputShape.of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
         self._refuse_losses = refused_codes(refuse_losses)
         self._state = state
+        self._media_from = media_from
         bearings_of(state)  # what is wrong with it is said now
 
     @property
@@ -269,6 +277,8 @@ class Harness:
             hooks=self._hooks,
             refuse_losses=self._refuse_losses,
             bearings=bearings_of(self._state),
+            policy=self._policy,
+            judged=partial(judge_by, self._toolbox, caller),
         )
         config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)
         return Thread(
@@ -281,6 +291,7 @@ class Harness:
             name=self._name if name is None else name,
             path=path,
             transport=shared_transport(),
+            reach=self._media_from,
             pad=None if self._pad is None else Pad(self._pad),
             branch=branch,
             begin=begin,
@@ -291,6 +302,18 @@ class Harness:
         return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
 
     # Agents of this one.
+
+    def _check_rules(self) -> None:
+        """Hold our rules against every tool that is known now, and an agent's rules against what it inherits from us."""
+        heirs = (self._heir(agent) for agent in self._agents.values() if agent.inherits)
+        for one in (self, *heirs):
+            if one._policy is not None:
+                check_arguments(one._policy, one._known_tools())
+
+    def _known_tools(self) -> list[tuple[str, Effect, str]]:
+        """Name, effect and schema of our tools and of those of all agents below: our rules are about them, too."""
+        own = [(tool.name, tool.effect, tool.schema) for tool in self._toolbox.values()]
+        return own + [one for agent in self._agents.values() for one in agent.harness._known_tools()]
 
     def _agent_tool(self, agent: "Subagent") -> Tool:
         def open_thread(id: str, source: str) -> Thread:
@@ -316,16 +339,13 @@ class Harness:
         return self._hooks.call(about, _unheard)
 
     def _heir(self, agent: "Subagent") -> "Harness":
-        """The agent's harness with the tools that it inherits. Our policy holds for it, too: what we may not, it may not."""
+        """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
         if not names:
             return agent.harness
         made = copy(agent.harness)
         made._toolbox = made._toolbox.add(*(self._toolbox[name] for name in names))
         made._deps = self._deps if made._deps is None else made._deps
-        if self._policy is not None:
-            own = made._policy
-            made._policy = self._policy if own is None else msgspec.structs.replace(own, also=(*own.also, self._policy))
         return made
 
     def _court(self, name: str) -> Bench:
@@ -334,20 +354,27 @@ class Harness:
         caller = found._caller(found._store)
         return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or _allowed)
 
+    def _bound(self, agent: "Subagent") -> "Harness":
+        """The agent's harness as it runs inside ours: by both policies."""
+        made = copy(self._heir(agent))
+        if self._policy is not None:
+            made._policy = (made._policy or OPEN).under(self._policy)
+        return made
+
     def _inside(self, path: str) -> "Harness | None":
         """The agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
         found: Harness | None = self
         for name in path.removeprefix(self._name).split("/")[1:]:
             agent = found._agents.get(name) if found else None
-            found = found._heir(agent) if found and agent else None
+            found = found._bound(agent) if found and agent else None
         return None if found is self else found
 
     def _named(self, name: str) -> "Harness | None":
         """Logs of old name no path: then it is the first agent of that name, however deep."""
         for agent in self._agents.values():
             if agent.name == name:
-                return self._heir(agent)
-            deeper = agent.harness._named(name)
+                return self._bound(agent)
+            deeper = self._bound(agent)._named(name)
             if deeper is not None:
                 return deeper
         return None

@@ -3,11 +3,9 @@
 A call is judged as it would run, with the defaults of what the model left out. Nobody is asked about one that cannot run.
 """
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
-from evener.loop.gate import Judgement
+from evener.loop.gate import Judge, Judgement
 from evener.policy.rules import Policy, decide
 from evener.tools.calling import Caller
 from evener.tools.defaults import with_defaults
@@ -15,13 +13,18 @@ from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["judge_of"]
+__all__ = ["judge_by", "judge_of"]
 
 
-def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Callable[[ToolCall], Judgement] | None:
+def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge | None:
     """The judge of these tools, or None when everything is allowed anyway."""
     if policy is None and not any(tool.approval for tool in toolbox.values()):
         return None
+    return judge_by(toolbox, caller, policy)
+
+
+def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
+    """The judge of these tools by a policy."""
 
     def judge(call: ToolCall) -> Judgement:
         tool = toolbox.get(call.name)

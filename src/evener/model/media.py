@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from evener.errors import UsageError, WireError
+from evener.model.media_types import check_media
 from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, Remote, Stored, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
-from evener.transport.exchange import Deadlines, Request, Transport
+from evener.transport.exchange import Deadlines, Reach, Request, Transport
 from evener.transport.http import read_all
 
-__all__ = ["Media"]
+__all__ = ["Media", "asking_for"]
 
 MOST = 20 * 1024 * 1024
 DEADLINES = Deadlines(connect=10.0, idle=20.0, total=60.0)
@@ -24,19 +25,23 @@ Get = Callable[[str], Awaitable[bytes]]
 class Media:
     """Fetches, keeps, and puts in. What was put in once is not looked at again while the conversation only grows."""
 
-    def __init__(self, put: Put, get: Get, transport: Transport | None = None) -> None:
+    def __init__(self, put: Put, get: Get, transport: Transport | None = None, *, reach: Reach = "public") -> None:
         self._put = put
         self._get = get
         self._transport = transport
+        self._reach = reach
         self._seen: Node | None = None
         self._made: Transcript | None = None
         self._remote = False
 
-    async def fetch(self, url: str) -> tuple[str, str, int]:
-        """Digest, media type and size of what lies behind a URL that the user gave. Follows no redirect."""
+    async def fetch(self, url: str, *blocks: ImageBlock | DocumentBlock) -> tuple[str, str, int]:
+        """Digest, media type and size of what lies behind a URL, if it is what the blocks ask for. Follows no redirect.
+
+        Only addresses in the public internet are asked, unless the reach is "anywhere".
+        """
         if self._transport is None or not url.startswith(("https://", "http://")):
             raise UsageError(f"The model cannot be given {url.partition('?')[0]!r}: only http(s) addresses are fetched.")
-        response = await self._transport.send(Request(url, (("accept", "*/*"),), b"", "GET", DEADLINES))
+        response = await self._transport.send(Request(url, (("accept", "*/*"),), b"", "GET", DEADLINES, self._reach))
         try:
             if response.status != 200:
                 raise WireError(f"{url.partition('?')[0]} answered {response.status}, not with a file. Give the file itself.")
@@ -44,6 +49,8 @@ class Media:
         finally:
             await response.aclose()
         media_type = response.headers.get("content-type", "").partition(";")[0].strip()
+        for block in blocks:
+            check_media(block, content, media_type, place=url.partition("?")[0])
         return await self._put(content), media_type, len(content)
 
     async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
@@ -80,6 +87,17 @@ class Media:
 
     async def _inline(self, digest: str) -> Inline:
         return Inline(base64.b64encode(await self._get(digest)).decode())
+
+
+def asking_for(messages: Iterable[Message], url: str) -> list[ImageBlock | DocumentBlock]:
+    """The blocks whose media lie behind this URL."""
+    found: list[ImageBlock | DocumentBlock] = []
+    for message in messages:
+        for block in message.blocks:
+            for part in block.content if isinstance(block, ToolResult) else (block,):
+                if isinstance(part, ImageBlock | DocumentBlock) and part.source == Remote(url):
+                    found.append(part)
+    return found
 
 
 def _lacks(messages: Iterable[Message], remote: bool) -> bool:

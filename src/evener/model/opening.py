@@ -21,7 +21,7 @@ from evener.transport.exchange import Caps, Deadlines, Request, Transport
 from evener.transport.http import shared_transport
 from evener.transport.limiter import Rate, limiter_for
 from evener.transport.retry import Retries
-from evener.transport.secrets import fingerprint, note_secret
+from evener.transport.secrets import Environment, Secret, fingerprint, note_secret
 from evener.wire import CODECS
 
 __all__ = ["open_model"]
@@ -57,7 +57,9 @@ def open_model(
     losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
     """
     refused = refused_codes(refuse_losses)
-    environ = os.environ if environ is None else environ
+    given = Secret(key)
+    del key  # a traceback may be printed with its locals
+    environ = Environment(os.environ if environ is None else environ)
     config = config or load_config(environ=environ)
     note_secret(*(environ.get(variable, "").strip() for row in config.rows.providers for variable in row.key_env))
     chosen = _named(name, config)
@@ -68,7 +70,7 @@ def open_model(
                 "base_url has a query or a fragment, but paths are added to its end. Leave it out; a query goes on with `auth`."
             )
         facts = replace(facts, provider=replace(facts.provider, base_url=base_url.rstrip("/"), url_env=()))
-    auth, account = _auth(facts, environ, key=key, auth=auth, elsewhere=bool(base_url))
+    auth, account = _auth(facts, environ, key=given, auth=auth, elsewhere=bool(base_url))
     endpoint = Endpoint(
         facts=facts,
         codec=CODECS[facts.provider.wire],
@@ -93,12 +95,14 @@ def _named(name: str, config: Config) -> ModelName:
     if not text:
         raise UsageError(
             "No model was named, and none is configured. Name one, for example local:smollm2, which needs no key; "
-            'or write model = "provider:model" in evener.toml.'
+            'or write model = "provider:model" in your config.toml.'
         )
     return parse_model(text, rows=config.rows, aliases=config.aliases)
 
 
-def _auth(facts: Facts, environ: Mapping[str, str], *, key: str, auth: Auth | None, elsewhere: bool) -> tuple[Auth, str]:
+def _auth(
+    facts: Facts, environ: Mapping[str, str], *, key: Secret[str], auth: Auth | None, elsewhere: bool
+) -> tuple[Auth, str]:
     """What puts the credentials on a request, and a fingerprint under which calls share a rate.
 
     At another address than the row's own there may be a server that needs no key, so a missing one is no error there.
@@ -109,10 +113,10 @@ def _auth(facts: Facts, environ: Mapping[str, str], *, key: str, auth: Auth | No
     if not key:
         look = find_key if elsewhere else require_key
         found = look(provider, environ=environ, file=key_file(environ))
-        key = found.secret if found else ""
+        key = Secret(found.secret if found else "")
     if not key:
         return _unsigned, f"{provider.name}:none"
-    return header(provider.auth_header, provider.auth_prefix + key), f"{provider.vendor}:{fingerprint(key)}"
+    return header(provider.auth_header, provider.auth_prefix + key.reveal()), f"{provider.vendor}:{fingerprint(key.reveal())}"
 
 
 def _unsigned(request: Request) -> Request:

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, State, ToolSpec
+from evener.transcript.blocks import DocumentBlock, ImageBlock
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -118,8 +119,8 @@ class Askable(Protocol):
 class AtHand(Protocol):
     """Media for requests."""
 
-    async def fetch(self, url: str) -> tuple[str, str, int]:
-        """Digest, media type and size of what lies behind a URL; it is at hand from then on."""
+    async def fetch(self, url: str, *blocks: ImageBlock | DocumentBlock) -> tuple[str, str, int]:
+        """Digest, media type and size of what lies behind a URL, which these blocks ask for; it is at hand from then on."""
         ...
 
     async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import lru_cache
 from time import perf_counter
+from traceback import clear_frames
 from types import TracebackType
 
 from msgspec.structs import replace
@@ -309,7 +310,11 @@ class Stream:
         return delta
 
     def _without_secrets(self, error: EvenerError) -> EvenerError:
-        """The error, without a credential that a server may have repeated, and without what it was made from."""
+        """The error, without a credential that a server may have repeated, and without what it was made from.
+
+        The frames that it came through keep their lines and lose their locals, where the bytes of the answer stand.
+        """
+        clear_frames(error.__traceback__)
         secrets = self._signed.secrets
         error.args = tuple(scrub(arg, secrets) if isinstance(arg, str) else arg for arg in error.args)
         error.__cause__ = error.__context__ = None

@@ -9,7 +9,8 @@ Given      whether the argument is there at all; null is not
 OneOf      any of these
 
 An answer is `unsure` where the value is of another kind than the matcher speaks of (a number as a text, a list), is too long
-to be looked at, or fits only after folding (case, white space, look-alikes). Rules that allow want a `yes`; rules that
+to be looked at, or fits only after folding (case, white space, look-alikes), which is done to the rule's text and to the value
+alike. Rules that allow want a `yes`, so folding never widens them: they keep to the case that they are written in. Rules that
 deny or ask are content with `unsure`.
 """
 
@@ -22,9 +23,9 @@ from typing import assert_never, get_args
 import msgspec
 
 from evener.errors import BadValue, UsageError
-from evener.policy.folding import folded, has_breaks, visible
+from evener.policy.folding import folded, has_breaks, readings, visible
 from evener.policy.paths import Answer, check_pattern, fits
-from evener.policy.patterns import Pattern, Unsupported, compile_pattern
+from evener.policy.patterns import Pattern, Unsupported, compile_pattern, folded_pattern
 from evener.transcript.checks import as_tuple, check_number, check_text, check_type
 
 __all__ = [
@@ -213,26 +214,40 @@ def _text(matcher: Glob | Regex | Within, value: str) -> Answer:
         case Glob(pattern):
             if fnmatchcase(value, pattern):
                 return "yes" if has_breaks(pattern) or not has_breaks(value) else "unsure"
-            return "unsure" if fnmatchcase(folded(value), folded(pattern)) else "no"
+            wanted = folded(pattern)
+            return "unsure" if any(fnmatchcase(one, wanted) for one in readings(value)) else "no"
         case Regex(pattern):
-            return _regex(_compiled(pattern), value)
+            return _regex(pattern, value)
         case Within(patterns, root):
             return best(fits(value, pattern, root=root) for pattern in patterns)
 
 
-def _regex(pattern: Pattern, value: str) -> Answer:
-    if pattern.occurs_in(value):
+def _regex(text: str, value: str) -> Answer:
+    if _compiled(text).occurs_in(value):
         return "yes"
-    plain = visible(value)
-    forms = {plain, plain.lower(), plain.upper()} - {value}
-    return "unsure" if any(pattern.occurs_in(form) for form in forms) else "no"
+    forms = {value, visible(value), *readings(value)}
+    return "unsure" if any(one.occurs_in(form) for one in _caseless(text) for form in forms) else "no"
 
 
 @lru_cache(1_024)
-def _compiled(pattern: str) -> Pattern:
+def _caseless(text: str) -> tuple[Pattern, ...]:
+    """The pattern for text in any case; where it has characters with another form, the pattern in that form, too."""
+    found = (_understood(one) for one in sorted({text, folded_pattern(text)}))
+    return tuple(pattern for pattern in found if pattern is not None)
+
+
+def _understood(text: str) -> Pattern | None:
+    try:
+        return _compiled(text, ignore_case=True)
+    except UsageError:
+        return None  # a form that is no pattern any more: what was written counts all the same
+
+
+@lru_cache(1_024)
+def _compiled(pattern: str, *, ignore_case: bool = False) -> Pattern:
     try:
         compile_pattern(pattern)  # by itself, so that it cannot close the group that it is put into
-        return compile_pattern(f"^(?:{pattern})$")
+        return compile_pattern(f"^(?:{pattern})$", ignore_case=ignore_case)
     except Unsupported as error:
         raise UsageError(
             f"The regular expression {pattern!r:.80} cannot be used in a rule: {error}. Write it simpler."
@@ -250,7 +265,7 @@ def _exactly(wanted: Scalar, value: object) -> Answer:
         case str() if isinstance(wanted, str):
             if value == wanted:
                 return "yes"
-            return "unsure" if len(value) > MOST_TEXT or folded(value) == folded(wanted) else "no"
+            return "unsure" if len(value) > MOST_TEXT or folded(wanted) in readings(value) else "no"
         case str() if not isinstance(wanted, bool):
             number = _number(value)
             return "unsure" if number is None or number == wanted else "no"

@@ -15,7 +15,7 @@ from typing import Literal
 from unicodedata import category, normalize
 
 from evener.errors import UsageError
-from evener.policy.folding import folded
+from evener.policy.folding import folded, is_invisible
 
 __all__ = ["Answer", "check_pattern", "fits"]
 
@@ -89,7 +89,7 @@ def _doubtful(path: str) -> bool:
 
 
 def _odd(char: str) -> bool:
-    return char in LIKE_SLASH or category(char) in UNSEEN or normalize("NFKC", char)[:1] <= "\x7f"
+    return char in LIKE_SLASH or is_invisible(char) or category(char) in UNSEEN or normalize("NFKC", char)[:1] <= "\x7f"
 
 
 def _folded(steps: Sequence[str]) -> list[str]:

@@ -9,7 +9,11 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Pattern", "Unsupported", "compile_pattern"]
+from evener.policy.folding import folded
+
+__all__ = ["Pattern", "Unsupported", "compile_pattern", "folded_pattern"]
+
+SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
 
 CODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 MOST_MEMORY = 8 << 20
@@ -36,19 +40,30 @@ class Pattern(msgspec.Struct, frozen=True):
         return self.compiled.search(text.encode(errors="replace")) is not None
 
 
-def compile_pattern(text: str) -> Pattern:
+def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
     """Compile a pattern; raise Unsupported."""
     import re2
 
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MOST_MEMORY
+    options.case_sensitive = not ignore_case
     try:
         # ECMA 262 and Python write a character's number as \uFFFF, RE2 as \x{FFFF}.
         said = CODE.sub(lambda found: rf"\x{{{found[1]}}}" if found[1] else found[0], text)
         return Pattern(text, re2.compile(said.encode(), options))
     except (re2.error, UnicodeEncodeError) as error:
         raise Unsupported(_words(error)) from None
+
+
+def folded_pattern(text: str) -> str:
+    """Return the pattern with its literal characters folded as `folding.readings` folds a text: case of ASCII stays."""
+    pieces = re.findall(r"\\.|.", re.sub(r"\s+", " ", text), re.DOTALL)
+    return "".join(piece if piece.isascii() else _folded_literal(piece[-1]) for piece in pieces)
+
+
+def _folded_literal(char: str) -> str:
+    return "".join(f"\\{one}" if one in SYNTAX else one for one in folded(char))
 
 
 def _words(error: Exception) -> str:

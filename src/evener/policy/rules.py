@@ -24,7 +24,7 @@ from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import as_tuple, check_choice, check_text, check_type, json_object
 from evener.transcript.scan import inside, is_deeper, repeated_key
 
-__all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "decide", "strictest"]
+__all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "decide", "path_steps", "strictest"]
 
 Verdict = Literal["allow", "deny", "ask"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
@@ -43,6 +43,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     `arguments` says what must hold, by dotted path: `options.force`, `files.*.name` for each of a list or object, `a\\.b` for a
     key with a dot. All conditions must hold. Under a `*` a rule that allows wants all values to fit, and one at least; others
     are content with one. `effect` narrows the rule to tools of these effects. `reason` is for whoever reads the decision.
+    A harness refuses a rule about an argument that its tool does not have.
     """
 
     tool: str
@@ -66,7 +67,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             raise BadValue("Rule.arguments must be a mapping from dotted paths to conditions.")
         for path in self.arguments:
             check_text(path, "Each path of Rule.arguments")
-            if not all(_path(path)):
+            if not all(path_steps(path)):
                 raise BadValue(f"{path!r} is no path to an argument. Write names with single dots between them.")
         matchers = {path: matcher_of(condition) for path, condition in self.arguments.items()}
         force_setattr(self, "arguments", MappingProxyType(matchers))
@@ -83,7 +84,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def _holds(self, path: str, matcher: Matcher, arguments: Seen) -> Answer:
         if arguments is None:
             return "unsure"
-        answers = [judge(matcher, value) for value in _values(arguments, _path(path))]
+        answers = [judge(matcher, value) for value in _values(arguments, path_steps(path))]
         if self.verdict == "allow":
             return "yes" if set(answers) == {"yes"} else "no"
         return best(answers)
@@ -155,6 +156,10 @@ class Policy(msgspec.Struct, frozen=True):
         """The name of a rule by its place, counted from 0: its own, or which one it is."""
         return self.rules[number].name or f"rule {number + 1}"
 
+    def under(self, above: "Policy") -> "Policy":
+        """This policy, bound by another one that is asked, too: the strictest verdict counts."""
+        return msgspec.structs.replace(self, also=(*self.also, above))
+
     def explain(self, call: ToolCall, *, effect: Effect = "write", approval: bool = False) -> str:
         """A sentence on what would happen to a call, and which rules were passed over. Values of arguments are not repeated."""
         decision = decide(call, effect=effect, approval=approval, policy=self)
@@ -173,7 +178,7 @@ OPEN = Policy(default=Defaults.all("allow"))
 
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Ruling:
     """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
-    others = [decide(call, effect=effect, approval=approval, policy=one) for one in policy.also]
+    others = [decide(call, effect=effect, policy=one) for one in policy.also]
     return strictest((_decided(call, effect, approval, policy), *others))
 
 
@@ -217,7 +222,8 @@ def _arguments(call: ToolCall) -> Seen:
     return None if is_deeper(found, MOST_DEEP) or repeated_key(call.raw) is not None else found
 
 
-def _path(path: str) -> list[str]:
+def path_steps(path: str) -> list[str]:
+    """The names on the way to an argument."""
     return [step.replace("\\.", ".") for step in DOT.split(path)]
 
 

@@ -4,8 +4,8 @@ The environment and the working folder are arguments. A config file never holds 
 
 A file named by EVENER_CONFIG is the only one that counts. Without it, two count, the later over the earlier: the user's
 own `evener/config.toml` in the config folder, and the nearest `evener.toml` in the working folder or above it. The latter
-came with somebody's project, so it may not say where requests and keys go, and its policy may forbid and not permit, unless
-the user's own file trusts its folder.
+may have come with a cloned project. Unless the user's own file trusts its folder, it can only forbid: `TRUST` says what
+becomes of each of its keys.
 """
 
 import re
@@ -15,37 +15,61 @@ from functools import cache
 from os.path import isfile
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import urlsplit
+from typing import Literal
 
 import msgspec
 
-from evener.errors import UsageError
+from evener.errors import BadRow, UsageError
 from evener.policy.reading import read_policy
 from evener.policy.rules import OPEN, Defaults, Policy, Rule
 from evener.providers.fields import Place, Table
 from evener.providers.names import ALIASES, parse_model, resolve_alias
 from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _providers
+from evener.transport.secrets import Environment
 
-__all__ = ["SECTIONS", "Config", "config_folder", "load_config"]
+__all__ = ["TRUST", "Config", "NamedHarness", "config_folder", "load_config"]
 
 FILE = "evener.toml"
-SECTIONS = ("aliases", "providers", "models", "model", "policy", "policy_default", "trusted")
-"""What this module reads."""
 
-LEFT = ("harness", "agents")
-"""What other parts of Evener read: accepted here, and not looked into."""
+Untrusted = Literal["refused", "when used", "tightens", "unread"]
+TRUST: Mapping[str, Untrusted] = MappingProxyType(
+    {
+        "aliases": "refused",  # a known name could lead to another provider, which then gets the conversation
+        "providers": "refused",  # addresses, keys, headers, paths, and what else is read from the environment
+        "models": "refused",  # quirks say under which path, and in which form, requests are sent
+        "model": "refused",  # decides who gets the conversation, or which weights are loaded here
+        "trusted": "refused",  # a project cannot vouch for itself
+        "harness": "when used",  # names code, which is imported only when the harness of that name is asked for
+        "policy": "tightens",  # is asked beside the user's own, and the strictest verdict counts
+        "policy_default": "tightens",
+        "agents": "unread",
+    }
+)
+"""Every key that a config file may have, and what becomes of it in a project's file that the user does not trust."""
 
 MOST = 1024 * 1024
 ALIAS = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-WHERETO = ("base_url", "url_env", "key_env", "auth_header", "auth_prefix", "header_env")
-"""The fields of a row that decide who gets the request, the key, or another value of the environment."""
+
+
+class NamedHarness(msgspec.Struct, frozen=True):
+    """Where a file says that a harness is: `module:attribute`, looked for in the folder of that file. Code: it wants trust."""
+
+    reference: str
+    file: str
+    trusted: bool = True
+
+    @property
+    def folder(self) -> str:
+        """The folder of the file."""
+        return str(Path(self.file).parent)
 
 
 class Config(msgspec.Struct, frozen=True):
     """All that was configured. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
 
     `model` is the model to ask when none is named, empty when there is no such wish. `policy` says which calls are allowed,
-    denied or asked about; None when no file says anything of it.
+    denied or asked about; None when no file says anything of it. `project` is the folder of the project's file where the user
+    trusts it, else empty.
     """
 
     rows: Rows
@@ -53,6 +77,8 @@ class Config(msgspec.Struct, frozen=True):
     model: str = ""
     files: tuple[str, ...] = ()
     policy: Policy | None = None
+    harnesses: Mapping[str, NamedHarness] = MappingProxyType({})
+    project: str = ""
 
 
 class Sheet(msgspec.Struct, frozen=True):
@@ -64,6 +90,8 @@ class Sheet(msgspec.Struct, frozen=True):
     trusted: tuple[str, ...]
     policy: Policy | None = None
     stated: dict[str, str] = {}
+    harnesses: dict[str, str] = {}
+    keys: tuple[str, ...] = ()
     foreign: bool = False
 
 
@@ -82,6 +110,7 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     Anything that is not understood is a BadRow that names file and place; a file that is not there is none, unless
     EVENER_CONFIG names it.
     """
+    environ = Environment(environ)
     named = environ.get("EVENER_CONFIG", "")
     root = _folder(start)
     if named:
@@ -92,13 +121,11 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     if own and isfile(own):
         sheets.append(_sheet(own, root))
     found = _nearest(root, _home(environ))
-    if found and found != own:
-        sheet = _sheet(found, root)
-        if not _trusts(sheets, found.parent, _home(environ)):
-            _refuse_redirection(sheet, sheets)
-            sheet = msgspec.structs.replace(sheet, foreign=True)
-        sheets.append(sheet)
-    return _config(sheets) if sheets else _plain()
+    if not found or found == own:
+        return _config(sheets) if sheets else _plain()
+    if _trusts(sheets, found.parent, _home(environ)):
+        return _config([*sheets, _sheet(found, root)], project=str(found.parent))
+    return _config([*sheets, _untrusted(_sheet(found, root))])
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:
@@ -134,12 +161,21 @@ def _sheet(path: Path, root: Path | None) -> Sheet:
     place = Place(str(path), "")
     document = _document(place, path)
     for key in document:
-        if key not in (*SECTIONS, *LEFT):
-            raise place.at(key).bad("there is no such setting", f"Known are {', '.join((*SECTIONS, *LEFT))}")
+        if key not in TRUST:
+            raise place.at(key).bad("there is no such setting", f"Known are {', '.join(TRUST)}")
     file = str(path)
     page = Page(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
     policy, stated = _policy(file, document, root)
-    return Sheet(page, _aliases(place, document), _model(place, document), _trusted(place, document), policy, stated)
+    return Sheet(
+        page,
+        _aliases(place, document),
+        _model(place, document),
+        _trusted(place, document),
+        policy,
+        stated,
+        _harnesses(place, document),
+        tuple(document),
+    )
 
 
 def _document(place: Place, path: Path) -> Table:
@@ -186,6 +222,13 @@ def _trusted(place: Place, document: Table) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _harnesses(place: Place, document: Table) -> dict[str, str]:
+    table = document.get("harness", {})
+    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+        raise place.at("harness").bad("expected a table of texts", 'Write [harness], and below it name = "module:attribute"')
+    return table
+
+
 def _policy(file: str, document: Table, root: Path | None) -> tuple[Policy | None, dict[str, str]]:
     """What the file says of calls, with a name for each rule that tells where it stands."""
     stated = document.get("policy_default")
@@ -214,31 +257,21 @@ def _expanded(folder: str, home: Path | None) -> Path:
     return home / folder[2:] if home and folder.startswith("~/") else Path(folder)
 
 
-def _refuse_redirection(sheet: Sheet, earlier: Iterable[Sheet]) -> None:
-    """A checked-out file must not send a key, or another secret of the environment, to a stranger."""
-    pages = [*_built_in(), *(one.page for one in earlier)]
-    known = {name for page in pages for name in page.providers}
-    for name, fields in sheet.page.providers.items():
-        wrong = [field for field in WHERETO if field in fields]
-        if not wrong or (name not in known and wrong == ["base_url"] and _loopback(str(fields["base_url"]))):
-            continue
-        folder = Path(sheet.page.file).parent
-        raise (
-            Place(sheet.page.file, f"provider {name!r}")
-            .at(wrong[0])
-            .bad(
-                "a file in the working folder may not say where requests and keys go, for it may be somebody else's",
-                f'Move the row to your own config.toml, or write trusted = ["{folder}"] there if you know the file',
-            )
-        )
-    if sheet.trusted:
-        place = Place(sheet.page.file, "").at("trusted")
-        raise place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
+def _untrusted(sheet: Sheet) -> Sheet:
+    """The sheet as one that can only forbid. It must not say who gets a conversation or a key, nor what is read or run."""
+    for key in sheet.keys:
+        if TRUST[key] == "refused":
+            raise _unvouched(Place(sheet.page.file, "").at(key), Path(sheet.page.file).parent)
+    return msgspec.structs.replace(sheet, foreign=True)
 
 
-def _loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) is not None
+def _unvouched(place: Place, folder: Path) -> BadRow:
+    if place.field == "trusted":
+        return place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
+    return place.bad(
+        "a file in the working folder may not say where requests and keys go, for it may have come with a cloned project",
+        f'If you know the file, write trusted = ["{folder}"] in your own config.toml; or move the setting there',
+    )
 
 
 # All files together.
@@ -250,7 +283,7 @@ def _plain() -> Config:
     return _config([])
 
 
-def _config(sheets: list[Sheet]) -> Config:
+def _config(sheets: list[Sheet], *, project: str = "") -> Config:
     rows = _merged([*_built_in(), *(sheet.page for sheet in sheets)])
     aliases = dict(ALIASES)
     for sheet in sheets:
@@ -263,7 +296,16 @@ def _config(sheets: list[Sheet]) -> Config:
         _check(Place(sheet.page.file, "").at("model"), sheet.model, rows=rows, aliases=aliases)
     model = resolve_alias(stated[-1].model, aliases) if stated else ""
     files = tuple(sheet.page.file for sheet in sheets)
-    return Config(rows, MappingProxyType(aliases), model, files, _policies(sheets))
+    return Config(rows, MappingProxyType(aliases), model, files, _policies(sheets), _all_harnesses(sheets), project)
+
+
+def _all_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:
+    """The later file wins; one that is not trusted takes no name from another."""
+    found: dict[str, NamedHarness] = {}
+    for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
+        file, trusted = sheet.page.file, not sheet.foreign
+        found |= {name: NamedHarness(reference, file, trusted) for name, reference in sheet.harnesses.items()}
+    return MappingProxyType(found)
 
 
 def _policies(sheets: list[Sheet]) -> Policy | None:

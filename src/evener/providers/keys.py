@@ -19,7 +19,7 @@ from shlex import quote
 from evener.errors import UsageError
 from evener.providers.config import config_folder
 from evener.providers.rows import Provider, Variable
-from evener.transport.secrets import note_secret
+from evener.transport.secrets import Environment, Secret, note_secret
 
 __all__ = [
     "Key",
@@ -93,6 +93,7 @@ def find_key(provider: Provider, *, environ: Mapping[str, str], file: Path | Non
 
 def find_value(variables: Sequence[str], *, environ: Mapping[str, str], file: Path | None) -> Key | None:
     """The value of the first variable that is set, in the environment before the file. A blank one is not set."""
+    environ = Environment(environ)
     for name in variables:
         if environ.get(name, "").strip():
             source = f"environment variable {name}"
@@ -144,6 +145,7 @@ def check_secret(text: str, source: str) -> str:
     """A key as it can be sent: stripped, one word of plain characters. Its text is never repeated."""
     bare = text.strip()
     if not PLAIN.fullmatch(bare) or len(bare) > MOST_SECRET:
+        del text, bare  # a traceback may be printed with its locals
         raise UsageError(
             f"The value from the {source} cannot be a key: expected one word of plain ASCII characters, at most {MOST_SECRET} "
             "of them, and found spaces, line breaks, control characters, nothing, or too much. Copy it anew."
@@ -167,7 +169,7 @@ def read_keys(file: Path) -> dict[str, str]:
     try:
         _check_file(file, os.fstat(descriptor))
         _check_folder(file.parent)
-        content = os.read(descriptor, MOST_FILE + 1)
+        content = Secret(os.read(descriptor, MOST_FILE + 1))
     finally:
         os.close(descriptor)
     return _parsed(file, content)
@@ -175,11 +177,13 @@ def read_keys(file: Path) -> dict[str, str]:
 
 def store_key(file: Path, variable: str, secret: str) -> None:
     """Keep a value under the name of its variable, in place of an older one. The file is replaced as a whole or not at all."""
+    given = Secret(secret)
+    del secret
     if not VARIABLE.fullmatch(variable):
         raise UsageError(f"{variable!r} is no name of a variable. Write capitals, digits and underscores.")
-    value = check_secret(secret, "input")
+    value = Secret(check_secret(given.reveal(), "input"))
     with _locked(file):
-        _write(file, {**read_keys(file), variable: value})
+        _write(file, {**read_keys(file), variable: value.reveal()})
 
 
 def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
@@ -194,13 +198,14 @@ def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
     return gone
 
 
-def _parsed(file: Path, content: bytes) -> dict[str, str]:
+def _parsed(file: Path, content: Secret[bytes]) -> dict[str, str]:
     """The parser's own message is left out: it could repeat a part of a key."""
     try:
-        stored = tomllib.loads(content.decode()) if len(content) <= MOST_FILE else None
+        stored = tomllib.loads(content.reveal().decode()) if len(content.reveal()) <= MOST_FILE else None
     except (ValueError, RecursionError):
         stored = None
     if stored is None or not all(_usable(name, value) for name, value in stored.items()):
+        del stored
         raise UsageError(
             f'The key file {file} is not understood: expected lines such as NAME = "value", in TOML. '
             "Mend it, or delete it and store the keys again with `evener keys set`."

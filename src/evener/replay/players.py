@@ -17,7 +17,7 @@ from evener.replay.tape import Inbox, Tape
 from evener.store.log import Lease, Note
 from evener.tools.calling import CallSite, digest_of
 from evener.transcript.ask import ToolSpec
-from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall
 from evener.transcript.transcript import Transcript
 
 __all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "recorded_hooks"]
@@ -103,7 +103,9 @@ class RecordedMedia:
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
-    async def fetch(self, url: str) -> tuple[str, str, int]:
+    async def fetch(self, url: str, *blocks: ImageBlock | DocumentBlock) -> tuple[str, str, int]:
+        del blocks
+
         def mine(event: ev.Event) -> bool:
             return isinstance(event, ev.MediaFetched) and event.source == url
 

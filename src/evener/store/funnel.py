@@ -4,9 +4,7 @@ It never stores or shows a secret itself. What a provider sealed is not looked a
 and models wrote; but a block that had to be changed loses its seal, which was made for other words.
 """
 
-import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
@@ -15,7 +13,8 @@ from msgspec import inspect
 
 from evener.errors import BadValue
 from evener.events import Event, decode_event, encode_event, encode_events
-from evener.transport.secrets import REDACTED, SHORTEST, forms_of, known_secrets
+from evener.transport.secret_net import KeptNet, Net
+from evener.transport.secrets import REDACTED, known_secrets
 
 __all__ = ["Funnel", "fields_of", "fixed_fields"]
 
@@ -24,48 +23,7 @@ PROSE = frozenset(
 )
 """Fields that people, models and tools write. Patterns are looked for here only; names, ids and digests stay what they are."""
 
-LEVELS = 3
-WORD = 8
-FEW = 5
-SHORTEST_SAMPLED = 39
-"""From this length on a form covers whole words of the content at a wide enough distance to look at only some of them."""
-
-
-class Net:
-    """The forms of some secrets, ready to be looked for.
-
-    A hit is ruled out first, and cheaply. Each form of more than a few is cut into all its words of 8 bytes; in the content,
-    words are looked at that lie so far apart that no form fits between two of them.
-    """
-
-    __slots__ = ("_needles", "_pattern", "_stride", "_words")
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets if len(secret) >= SHORTEST for form in _nested(secret)}
-        content = sorted(form.encode("utf-8", "surrogatepass") for form in forms)
-        sampled = [form for form in content if len(form) >= SHORTEST_SAMPLED] if len(content) > FEW else []
-        self._needles = tuple(form for form in content if form not in set(sampled))
-        self._words = frozenset(_word(form, start) for form in sampled for start in range(len(form) - WORD + 1))
-        self._stride = (min(map(len, sampled)) - WORD + 1) // WORD if sampled else 1
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
-
-    def may_hold(self, content: bytes) -> bool:
-        """False when no form is in it for certain."""
-        for needle in self._needles:
-            if content.find(needle) >= 0:  # `in` tries a needle of bytes as a number first, which costs more than the search
-                return True
-        if not self._words or len(content) < SHORTEST_SAMPLED:
-            return False
-        words = memoryview(content[: len(content) & -WORD]).cast("Q")
-        return not self._words.isdisjoint(words[:: self._stride])
-
-    def without(self, text: str) -> str:
-        """The text with every form replaced."""
-        return self._pattern.sub(REDACTED, text) if self._pattern else text
-
-
-NOTHING = Net(())
+NOTHING = Net()
 
 
 class Funnel:
@@ -83,8 +41,7 @@ class Funnel:
     ) -> None:
         self._secrets = secrets
         self._patterns = tuple(map(_compiled, patterns))
-        self._seen: Iterable[str] = ()
-        self._net = NOTHING
+        self._nets = KeptNet()
 
     def __repr__(self) -> str:
         return f"<Funnel with {len(self._patterns)} patterns>"
@@ -107,7 +64,7 @@ class Funnel:
         """Events without secrets, and each as JSON. The same objects when there is none."""
         if len(events) == 1:  # nearly always
             alone = encode_event(events[0])
-            if not self._patterns and self._secrets() is self._seen and not self._net.may_hold(alone):
+            if not self._patterns and not self._present().may_hold(alone):
                 return events, [alone]
             cleaned = self.clean(alone)
             return events if cleaned is alone else (decode_event(cleaned),), [cleaned]
@@ -131,13 +88,7 @@ class Funnel:
 
     def _present(self) -> Net:
         """The net for the secrets of this moment."""
-        secrets = self._secrets()
-        if secrets is not self._seen:
-            given = tuple(secrets)
-            if given != self._seen:
-                self._net = Net(given)
-            self._seen = secrets if isinstance(secrets, tuple) else given
-        return self._net
+        return self._nets.of(self._secrets())
 
     def _blob(self, content: bytes, net: Net) -> bytes:
         try:
@@ -247,16 +198,3 @@ def _object(text: str) -> dict[str, object] | None:
         return msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError):
         return None
-
-
-def _nested(secret: str) -> set[str]:
-    """The forms of a secret, also within JSON texts that are strings of JSON texts."""
-    level = found = forms_of(secret)
-    for _ in range(LEVELS):
-        level = {json.dumps(form, ensure_ascii=False)[1:-1] for form in level}
-        found = found | level
-    return found
-
-
-def _word(form: bytes, start: int) -> int:
-    return int.from_bytes(form[start : start + WORD], sys.byteorder)

@@ -12,6 +12,7 @@ import msgspec
 from evener.tools.result import Envelope, ModelRetry
 from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import ResultContent, TextBlock
+from evener.transport.secret_net import known_net
 
 __all__ = ["Blobs", "MemoryBlobs", "read_output_tool", "spill"]
 
@@ -57,6 +58,9 @@ def spill(envelope: Envelope, blobs: Blobs, *, limit: int) -> Envelope:
     if sum(map(len, texts)) <= limit:
         return envelope
     whole = texts[0] if len(texts) == 1 else "\n".join(texts)
+    net = known_net()
+    if net.may_hold(whole.encode("utf-8", "surrogatepass")):
+        whole = net.without(whole)  # before it is cut: a half of a secret is not found any more
     id = blobs.put(whole.encode())
     short = TextBlock(_ends(whole, id, limit))
     content: list[ResultContent] = []

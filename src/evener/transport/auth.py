@@ -33,7 +33,7 @@ def header(name: str, value: str) -> Auth:
         if request.headers != before:  # one endpoint's requests have the same ones
             after = (*(pair for pair in request.headers if pair[0].lower() != lower), (name, value))
             last = (tuple(request.headers), after)  # they may come as a list
-        return Request(request.url, after, request.body, request.method, request.deadlines)
+        return Request(request.url, after, request.body, request.method, request.deadlines, request.reach)
 
     return sign
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, assert_never
 
+import msgspec
+
 from evener.errors import TransportError, UsageError, WireError
 from evener.transport.cassette_file import Answer, Breach, Broken, Exchange, dumped, loaded
 from evener.transport.cassette_match import Compared, compared, difference_lines, nearest
@@ -25,6 +27,7 @@ from evener.transport.cassette_scrub import (
     scrubbed_pieces,
     scrubbed_url,
     secret_pattern,
+    used_in,
 )
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import shared_transport
@@ -102,11 +105,15 @@ class Recorder:
         if strict and any(take.is_open for take in self._takes):
             raise UsageError(f"An answer is still open while {self._path} is closed. Close every response first.")
         self._closed = True
-        learned = frozenset[str]().union(*(credentials(take.request) for take in self._takes))
-        pattern = secret_pattern(self._secrets | learned)
-        exchanges = [take.exchange(pattern) for take in self._takes if take.head or take.error]
+        exchanges = self._exchanges()  # what it knows of secrets stays in its own frame
         if exchanges:
             _write(self._path, dumped(exchanges))
+
+    def _exchanges(self) -> list[Exchange]:
+        """What may be stored."""
+        learned = frozenset[str]().union(*(take.secrets for take in self._takes))
+        pattern = secret_pattern(self._secrets | learned)
+        return [take.exchange(pattern) for take in self._takes if take.head or take.error]
 
     def __enter__(self) -> Self:
         return self
@@ -141,13 +148,7 @@ class Player:
         """The recorded answer, at once. Raises the recorded error, or CassetteMiss when there is no such request."""
         if self._closed:
             raise UsageError(f"The cassette {self._path} was closed. Send before closing it.")
-        pattern = secret_pattern(self._secrets | credentials(request))
-        body = b"".join(scrubbed_pieces((request.body,), pattern))
-        url = scrubbed_url(request.url, pattern)
-        sent = compared(request.method, url, body=body)
-        # A key that is a word of the prompt, too, was perhaps not the key of the recording: then the word stands in it.
-        untouched = (url, body) == (request.url, request.body)
-        plain = sent if untouched else compared(request.method, request.url, body=request.body)
+        sent, plain = self._compared(request)
         left = self._left.get(sent.key) or self._left.get(plain.key)
         if not left:
             raise CassetteMiss(self._missed(sent, plain))
@@ -158,6 +159,18 @@ class Player:
             return _Replay(exchange.answer, exchange.broken, f"exchange {number + 1} of {self._path}")
         assert exchange.broken is not None, "a loaded exchange has an answer or an error"
         raise exchange.broken.error()
+
+    def _compared(self, request: Request) -> tuple[Compared, Compared]:
+        """The request without secrets, and as it is: what it knows of secrets stays in its own frame.
+
+        A key that is a word of the prompt, too, was perhaps not the key of the recording: then the word stands in it.
+        """
+        pattern = secret_pattern(self._secrets | credentials(request) | used_in(request.body))
+        body = b"".join(scrubbed_pieces((request.body,), pattern))
+        url = scrubbed_url(request.url, pattern)
+        sent = compared(request.method, url, body=body)
+        untouched = (url, body) == (request.url, request.body)
+        return sent, sent if untouched else compared(request.method, request.url, body=request.body)
 
     def close(self, *, strict: bool = False) -> None:
         """Answer no more. If `strict`, an exchange that nothing has asked for is an error."""
@@ -199,6 +212,14 @@ class _Take:
         self.error: Breach | None = None
         self.is_open = True
         self.is_whole = False
+
+    @property
+    def secrets(self) -> set[str]:
+        """The credentials of the request, and what else of this process's secrets passed."""
+        said = str(self.error).encode("utf-8", "surrogatepass") if self.error else b""
+        headers = msgspec.json.encode(dict(self.head[1]) if self.head else {})
+        url = self.request.url.encode("utf-8", "surrogatepass")
+        return credentials(self.request) | used_in(self.request.body, b"".join(self.pieces), said, headers, url)
 
     def exchange(self, pattern: re.Pattern[bytes] | None) -> Exchange:
         """What may be stored of it."""

@@ -1,7 +1,7 @@
 """Takes what is secret out of an exchange before it is stored or shown. Pure; lets through only what is known to be harmless.
 
 Headers are kept by a list of names, never by a list of what to drop. A secret is found as it is, as JSON or a URL would write
-it, and inside base64, also where it lies across two pieces of an answer. What an answer spells out over several events is not.
+it, and inside base64, also where it lies across two pieces of an answer, and where an answer spells it out over several events.
 """
 
 import re
@@ -12,7 +12,9 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
+from evener.transport.cassette_spelling import channels, without_spelled
 from evener.transport.exchange import Request
+from evener.transport.secret_net import known_net
 from evener.transport.secrets import REDACTED
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "scrubbed_url",
     "secret_pattern",
     "split_url",
+    "used_in",
 ]
 
 SHORTEST_LEARNED = 8  # characters: a shorter value of a credential header is a dummy, and may be an everyday word
@@ -71,6 +74,13 @@ def credentials(request: Request) -> set[str]:
     found |= {login, login.partition(":")[2]}
     found |= {unquote_plus(value) for name, value in query_parts(query) if CREDENTIAL.search(name)}
     return {secret for secret in found if len(secret) >= SHORTEST_LEARNED}
+
+
+def used_in(*contents: bytes) -> set[str]:
+    """The secrets of this process that are in one of these, or are spelled out there over several events."""
+    net = known_net()
+    spoken = (content for whole in contents for content in (whole, *channels(whole)))
+    return {secret for content in spoken if net.may_hold(content) for secret in net.found_in(content.decode(errors="replace"))}
 
 
 def _text(literal: bytes) -> str:
@@ -131,15 +141,19 @@ def scrubbed(text: str, pattern: re.Pattern[bytes] | None) -> str:
 def scrubbed_pieces(pieces: Sequence[bytes], pattern: re.Pattern[bytes] | None) -> tuple[bytes, ...]:
     """The pieces with each secret of the whole replaced. A cut inside a secret moves to its end; all others stay."""
     whole = b"".join(pieces)
-    spans = [found.span() for found in pattern.finditer(whole)] if pattern is not None else []
+    if pattern is None:
+        return tuple(pieces)
+    spans = [found.span() for found in pattern.finditer(whole)]
+    clean = pattern.sub(REDACTED.encode(), whole) if spans else whole
+    respelled = without_spelled(clean, pattern) if len(pieces) > 1 or b"\n" in clean or clean[:1] == b"[" else clean
+    if respelled is not clean:
+        return (respelled,)  # where it was cut says nothing any more
     if not spans:
         return tuple(pieces)
     cuts, length = [0], 0
     for piece in pieces:
         length += len(piece)
         cuts.append(length)
-    assert pattern is not None
-    clean = pattern.sub(REDACTED.encode(), whole)
     return tuple(clean[start:end] for start, end in pairwise(_moved(cuts, spans)) if end > start)
 
 

@@ -11,10 +11,11 @@ import msgspec
 
 from evener.errors import BadValue, EvenerError
 from evener.transport.connection import Connection, Terms
+from evener.transport.exchange import Reach
 from evener.transport.failures import beside, dial_failure, place_of, proxy_refused, timed_out
 from evener.transport.framing import head_bytes
 from evener.transport.proxies import Proxy
-from evener.transport.sockets import connected
+from evener.transport.sockets import check_numeric, connected
 
 __all__ = ["Route", "dial", "route_of"]
 
@@ -34,6 +35,7 @@ class Route(msgspec.Struct, frozen=True):
     port: int
     secure: bool
     proxy: Proxy | None = None
+    reach: Reach = "anywhere"
 
     @property
     def tunnelled(self) -> bool:
@@ -42,7 +44,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 @lru_cache(64)
-def route_of(base: str, proxy: Proxy | None) -> Route:
+def route_of(base: str, proxy: Proxy | None, reach: Reach = "anywhere") -> Route:
     """The route to an address. Raises BadValue for one that leads nowhere."""
     place = place_of(base)
     scheme, _, authority = base.partition("://")
@@ -52,7 +54,7 @@ def route_of(base: str, proxy: Proxy | None) -> Route:
     port = int(found["port"] or PORTS[scheme]) if found is not None else 0
     if found is None or not 0 < port < 65536 or not _is_address(found["address"] or "::"):
         raise BadValue(f"A request to {place!r} cannot be sent: its address must have a host, and a port from 1 to 65535.")
-    return Route((found["name"] or found["address"]).lower(), port, scheme == "https", proxy)
+    return Route((found["name"] or found["address"]).lower(), port, scheme == "https", proxy, reach)
 
 
 def _is_address(host: str) -> bool:
@@ -95,11 +97,13 @@ async def _reach(route: Route, connection: Connection, terms: Terms, ca_file: st
     """The server, or the proxy before it."""
     loop = asyncio.get_running_loop()
     host, port, secure = route.host, route.port, route.secure
+    if route.reach == "public":
+        check_numeric(host)  # a proxy looks names up itself: what they stand for is not known here
     if route.proxy is not None:
         parts = urlsplit(route.proxy.url)
         host, port, secure = parts.hostname or "", parts.port or 80, parts.scheme == "https"
     context = _trust(ca_file) if secure else None
-    found = await connected(host, port)
+    found = await connected(host, port, reach="anywhere" if route.proxy is not None else route.reach)
     try:
         await loop.create_connection(
             lambda: connection,
@@ -115,19 +119,23 @@ async def _reach(route: Route, connection: Connection, terms: Terms, ca_file: st
 
 async def _tunnel(route: Route, connection: Connection, terms: Terms, ca_file: str | None) -> None:
     """Have the proxy connect us through, and speak TLS with the server itself."""
-    host = f"[{route.host}]" if ":" in route.host else route.host
-    target = f"{host}:{route.port}"
-    headers = [("host", target)]
-    if route.proxy is not None and route.proxy.authorization:
-        headers.append(("proxy-authorization", route.proxy.authorization))
     connection.begin(Terms(beside(terms.place), terms.deadlines, terms.end), "CONNECT")
-    connection.write(head_bytes("CONNECT", target, headers))
+    connection.write(_connect_head(route))
     answer = await connection.head()
     if not 200 <= answer.status < 300:
         raise proxy_refused(answer.status, terms.place)
     if connection.failure is not None:
         raise connection.failure
     await connection.secure(_trust(ca_file), route.host.rstrip("."), within=terms.deadlines.connect + PATIENCE)
+
+
+def _connect_head(route: Route) -> bytes:
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    target = f"{host}:{route.port}"
+    headers = [("host", target)]
+    if route.proxy is not None and route.proxy.authorization:
+        headers.append(("proxy-authorization", route.proxy.authorization))
+    return head_bytes("CONNECT", target, headers)
 
 
 @lru_cache(16)

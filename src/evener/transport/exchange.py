@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from math import isnan
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["Caps", "Deadlines", "Request", "Response", "Transport"]
+__all__ = ["Caps", "Deadlines", "Reach", "Request", "Response", "Transport"]
 
 
 class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,14 +36,21 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     error: int = 256 * 1024
 
 
+Reach = Literal["anywhere", "public"]
+
+
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One HTTP request, credentials included: never shown, logged or stored as it is."""
+    """One HTTP request, credentials included: never shown, logged or stored as it is.
+
+    With the reach "public" a transport sends it only to an address of the public internet, as the name stands for it then.
+    """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     method: str = "POST"
     deadlines: Deadlines = Deadlines()
+    reach: Reach = "anywhere"
 
     def __repr__(self) -> str:
         """Without header values and body: either may hold a secret."""

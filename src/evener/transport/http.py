@@ -10,6 +10,8 @@ from os import environ
 from os.path import isfile
 from typing import Self
 
+import msgspec
+
 from evener import __version__
 from evener.errors import BadValue, WireError
 from evener.transport.connection import Connection, Terms
@@ -21,6 +23,7 @@ from evener.transport.inflate import OFFERED
 from evener.transport.pool import Pool
 from evener.transport.proxies import Proxy, proxy_for, proxy_from
 from evener.transport.response import HttpResponse
+from evener.transport.secrets import Secret
 
 __all__ = ["HttpTransport", "read_all", "shared_transport"]
 
@@ -57,9 +60,10 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
-        base, target, place = _parts(request.url)
-        route = route_of(base, self._proxy_of(base))
-        head = _head(request, route, base, target)
+        target = _parts(request.url)
+        place = target.place
+        route = route_of(target.base, self._proxy_of(target.base), request.reach)
+        head = Secret(_head(request, route, target))  # not as it is: a traceback may be printed with its locals
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
         terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
@@ -76,7 +80,7 @@ class HttpTransport:
         try:
             connection.begin(terms, request.method)
             if len(request.body) <= LARGE:
-                connection.write(head + request.body)
+                connection.write(head.reveal() + request.body)
             else:
                 await _send_in_parts(connection, head, request.body)
             answer = await connection.head()
@@ -131,9 +135,9 @@ async def _turn(pool: Pool, terms: Terms) -> None:
     raise failure  # outside the handler: a timeout says nothing that this does not say
 
 
-async def _send_in_parts(connection: Connection, head: bytes, body: bytes) -> None:
+async def _send_in_parts(connection: Connection, head: Secret[bytes], body: bytes) -> None:
     """Who refuses what is still being sent is sent no more of it."""
-    connection.write(head)
+    connection.write(head.reveal())
     for start in range(0, len(body), LARGE):
         if connection.answer.status >= REFUSED:
             connection.answer.reusable = False
@@ -142,8 +146,29 @@ async def _send_in_parts(connection: Connection, head: bytes, body: bytes) -> No
         await connection.written()
 
 
-def _head(request: Request, route: Route, base: str, target: str) -> bytes:
-    start, is_framed = _opening(request.method, target, tuple(request.headers), route, base)
+class Target(msgspec.Struct, frozen=True):
+    """An address: without its path, which chooses route and proxy; what is asked for there; its name, which may be shown."""
+
+    base: str
+    path: str
+    place: str
+
+    def __repr__(self) -> str:
+        """Without the query, which may hold a key."""
+        return f"Target({self.place})"
+
+
+def _head(request: Request, route: Route, target: Target) -> bytes:
+    try:
+        start, is_framed = _opening(request.method, target, tuple(request.headers), route)
+    except BadValue as error:
+        failure = error
+    else:
+        return _closed_head(request, start, is_framed)
+    raise failure.with_traceback(None) from None  # without the frames that have the headers among their locals
+
+
+def _closed_head(request: Request, start: bytes, is_framed: bool) -> bytes:
     if is_framed:
         _check_framing(request)
     elif request.body or request.method not in ("GET", "HEAD"):
@@ -152,17 +177,18 @@ def _head(request: Request, route: Route, base: str, target: str) -> bytes:
 
 
 @lru_cache(16)
-def _opening(method: str, target: str, given: tuple[tuple[str, str], ...], route: Route, base: str) -> tuple[bytes, bool]:
+def _opening(method: str, target: Target, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
     """What requests have in common, made once: all of the head but its end; and whether it says how long the body is."""
     names = {name.lower() for name, _ in given}
-    headers = [("host", base.partition("://")[2])] if "host" not in names else []
+    headers = [("host", target.base.partition("://")[2])] if "host" not in names else []
     headers += [(name, value) for name, value in USUAL_HEADERS if name not in names]
     headers += given
+    path = target.path
     if route.proxy is not None and not route.tunnelled:  # no tunnel: the proxy reads the request itself
-        target = base + target
+        path = target.base + path
         if route.proxy.authorization:
             headers.append(("proxy-authorization", route.proxy.authorization))
-    return head_bytes(method, target, headers)[:-2], not names.isdisjoint(FRAMING)
+    return head_bytes(method, path, headers)[:-2], not names.isdisjoint(FRAMING)
 
 
 def _check_framing(request: Request) -> None:
@@ -174,8 +200,8 @@ def _check_framing(request: Request) -> None:
 
 
 @lru_cache(64)
-def _parts(url: str) -> tuple[str, str, str]:
-    """The address without its path, which chooses route and proxy; what is asked for there; its name. Raises BadValue."""
+def _parts(url: str) -> Target:
+    """The parts of an address. Raises BadValue."""
     found = URL.fullmatch(url)
     if found is None:
         raise BadValue(
@@ -183,7 +209,8 @@ def _parts(url: str) -> tuple[str, str, str]:
             "only printable ASCII characters. Encode the others, as in %20 for a space and in xn--bcher-kva.example for a host."
         )
     target = (found["target"] or "").partition("#")[0]
-    return f"{found['scheme'].lower()}://{found['host']}", target if target[:1] == "/" else f"/{target}", place_of(url)
+    base = f"{found['scheme'].lower()}://{found['host']}"
+    return Target(base, target if target[:1] == "/" else f"/{target}", place_of(url))
 
 
 async def read_all(response: Response, cap: int) -> bytes:

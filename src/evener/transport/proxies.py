@@ -34,6 +34,7 @@ def proxy_from(text: str) -> Proxy:
     except ValueError:
         host = None
     if scheme not in ("http", "https") or not host:
+        text, parts = "", urlsplit("")  # a traceback may be printed with its locals, and the address may hold a password
         raise BadValue(
             f"A proxy's address must be http://host:port or https://host:port, and this one, a {scheme}:// address, is not. "
             "Correct `proxy` or the variables HTTP_PROXY, HTTPS_PROXY and ALL_PROXY."

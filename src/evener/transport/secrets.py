@@ -6,15 +6,18 @@
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import takewhile
 from threading import Lock
+from typing import Generic, TypeVar
 from urllib.parse import quote, quote_plus
 
 __all__ = [
     "REDACTED",
     "SHORTEST",
+    "Environment",
+    "Secret",
     "credential",
     "fingerprint",
     "forms_of",
@@ -31,14 +34,59 @@ SHORTEST = 6
 BEGINNING = 16
 """Characters: so much of the beginning of a secret is no longer what the keys of a provider have in common."""
 
-MOST_KNOWN = 64
 STAND_IN = re.compile(r"[a-z]+(?:[-_][a-z]+)*")
 LONGEST_STAND_IN = 15
 CREDENTIALS = re.compile(r"(?i).*(?:authorization|key|token|secret)")
 SCHEMES = frozenset({"bearer", "basic", "token", "key"})
 
+T = TypeVar("T", bound=str | bytes)
+
 _lock = Lock()
 _known: tuple[str, ...] = ()
+_noted: set[str] = set()
+
+
+class Secret(Generic[T]):
+    """A text or bytes that show themselves nowhere: not in a repr, not in the locals of a traceback, not in a pickle."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: T) -> None:
+        self._held: T = held
+
+    def reveal(self) -> T:
+        """The secret itself. Keep it in no variable that lives as long as a request."""
+        return self._held
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("A secret is not stored or sent as a value. Look it up where it is needed.")
+
+
+class Environment(Mapping[str, str]):
+    """Environment variables whose values show themselves nowhere: a traceback with locals would print every key of the user."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values: Mapping[str, str] = values
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<Environment of {len(self._values)} variables>"
 
 
 def fingerprint(secret: str) -> str:
@@ -64,22 +112,22 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def note_secret(*secrets: str) -> None:
-    """Remember that this process uses these, so that they are kept out of every store. The last 64 are known.
+    """Remember that this process uses these, so that they are kept out of every store. All of them are known to its end.
 
     Not taken: fewer than 6 characters, and a plain word of up to 15 letters such as `not-needed`. Such a word stands in for
     a key where none is needed, and hiding it would change names and sentences that are no secret.
     """
     global _known
-    recent = _known[-MOST_KNOWN // 2 :]
-    wanted = dict.fromkeys(secret for secret in secrets if secret not in recent and is_secret(secret))
-    if not wanted:
+    if _noted.issuperset(secrets):
         return
     with _lock:
-        _known = (*(secret for secret in _known if secret not in wanted), *wanted)[-MOST_KNOWN:]
+        wanted = tuple(dict.fromkeys(secret for secret in secrets if secret not in _noted and is_secret(secret)))
+        _known += wanted
+        _noted.update(wanted)
 
 
 def known_secrets() -> tuple[str, ...]:
-    """What was noted. The same object until another secret is noted."""
+    """What was noted, in that order. The same object until another secret is noted; then it begins with what it was."""
     return _known
 
 

@@ -14,7 +14,10 @@ from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH
 from threading import Thread
 
-__all__ = ["connected", "has_news"]
+from evener.transport.addresses import PrivateAddress, is_public
+from evener.transport.exchange import Reach
+
+__all__ = ["check_numeric", "connected", "has_news"]
 
 Place = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Place]
@@ -26,10 +29,15 @@ UNSENT = 128 * 1024
 """Bytes that the system takes and keeps back: what it has taken shall mean that something moves."""
 
 
-async def connected(host: str, port: int) -> socket.socket:
-    """Connected to one of the host's addresses, the first that answers. Raises OSError."""
+async def connected(host: str, port: int, *, reach: Reach = "anywhere") -> socket.socket:
+    """Connected to one of the host's addresses, the first that answers. Raises OSError.
+
+    With the reach "public" its other addresses are left out, PrivateAddress if there are no more; the connection is made to
+    an address that was looked at, and the name is not looked up again.
+    """
     loop = asyncio.get_running_loop()
-    left = deque(await _addresses(host, port))
+    found = await _addresses(host, port)
+    left = deque(found if reach == "anywhere" else _public(host, found))
     if len(left) == 1:
         return await _connected(left[0])
     tried: list[asyncio.Task[socket.socket]] = []
@@ -52,6 +60,28 @@ async def connected(host: str, port: int) -> socket.socket:
         for task in tried:
             task.cancel()
             task.add_done_callback(_unwanted)
+
+
+def check_numeric(host: str) -> None:
+    """Refuse a numeric address, in any spelling, that is not public, and the names of this machine. Looks nothing up."""
+    if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
+        raise _private(host, "127.0.0.1")
+    with suppress(socket.gaierror):
+        _public(host, socket.getaddrinfo(host, 80, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+
+
+def _public(host: str, addresses: Sequence[Address]) -> Sequence[Address]:
+    public = [address for address in addresses if is_public(str(address[4][0]))]
+    if addresses and not public:
+        raise _private(host, str(addresses[0][4][0]))
+    return public
+
+
+def _private(host: str, address: str) -> PrivateAddress:
+    return PrivateAddress(
+        f"{host} leads to {address}, which is not in the public internet: it belongs to this machine, a private network, or "
+        "nothing. Nothing was sent. If you mean to fetch media from there, say Harness(..., media_from='anywhere')."
+    )
 
 
 def has_news(found: socket.socket) -> bool:
