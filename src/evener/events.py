@@ -45,6 +45,7 @@ __all__ = [
     "Question",
     "Replied",
     "Resumed",
+    "Rival",
     "Steered",
     "StopCause",
     "Verdict",
@@ -67,6 +68,10 @@ Interrupt = Literal["tool", "output", "step", "limit", "outcome"]
 of a call that was interrupted."""
 
 Verdict = Literal["allow", "reject"]
+
+Rival = Literal["", "holder", "copy"]
+"""Who else may still act on what was under way: nobody, an earlier holder whose death was not seen, or the log that this one
+was copied from, in another store."""
 
 StopCause = Literal[
     "done",  # the model gave its final answer
@@ -136,16 +141,6 @@ class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cost: Decimal = Decimal(0)
     exact: bool = True
     acted: bool = False
-
-
-class Resumed(Fact, frozen=True, tag="resumed"):
-    """Another holder took over the log: whatever was under way is interrupted.
-
-    `nested` is what the runs inside interrupted calls have used by now, as their own logs say: call and use.
-    """
-
-    epoch: int
-    nested: tuple[tuple[str, Nested], ...] = ()
 
 
 class Steered(Fact, frozen=True, tag="steered"):
@@ -287,6 +282,20 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     metadata: str = "{}"
     seconds: float = 0.0
     nested: Nested | None = None  # what runs inside it used
+
+
+class Resumed(Fact, frozen=True, tag="resumed"):
+    """Another holder took over the log: whatever was under way is interrupted.
+
+    `nested` is what the runs inside interrupted calls have used by now, as their own logs say: call and use. With a `rival`
+    a call that was under way may still be: no `write` among them is started again. `results` are those that the branch which
+    started a call has by now.
+    """
+
+    epoch: int
+    nested: tuple[tuple[str, Nested], ...] = ()
+    rival: Rival = ""
+    results: tuple[CallFinished, ...] = ()
 
 
 class CallPaused(Fact, frozen=True, tag="call_paused"):

@@ -199,6 +199,10 @@ class _Story:
             elif type(event) is ev.CallStarted or type(event) is ev.CallFinished:
                 if event.call in places:
                     self._went_on(event, places[event.call])
+            elif type(event) is ev.Resumed:
+                for result in event.results:
+                    if result.call in places:
+                        self._went_on(result, places[result.call])
             elif type(event) is ev.ModelFailed:
                 self.requests.append(Request(asked, error=f"{event.error}: {event.message}"))
 

@@ -55,6 +55,9 @@ __all__ = ["Agent", "Driver"]
 
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
+STALE = 0.5
+"""Seconds after which the start of a call on disk is not enough to begin it: the process may have been stopped since, and the
+log may belong to another holder."""
 NO_COST = Decimal(0)
 T = TypeVar("T")
 
@@ -114,6 +117,9 @@ class Driver:
         self.events: list[ev.Event] = []
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
+        self._recorded = 0.0  # when the last append was begun
+        self.left = False
+        """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
     @property
     def run(self) -> str:
@@ -147,7 +153,9 @@ class Driver:
     async def record(self, *events: ev.Event) -> None:
         """Append events, and know them only then."""
         events = self._clock.dated(events)
+        began = monotonic()
         self._fold(events, await self._log.append(*events))
+        self._recorded = began
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
         """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
@@ -397,7 +405,7 @@ class Driver:
         site = Site(
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
             home.path, home.store, partial(self._hooking.inside, step.call.id),
-            partial(kin_of, self.state, step.call, self._name),
+            partial(kin_of, self.state, step.call, self._name), home.force,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
         token = current_site.set(site)
@@ -428,9 +436,13 @@ class Driver:
     async def _called(self, step: RunTool) -> ev.CallFinished:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
-        caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress, deadline)
-        call = step.runs
+        caller, call = self._agent.caller, step.runs
+        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave)
+        if monotonic() - self._recorded > STALE:
+            await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
+        if done is None and step.final:  # it has not taken effect yet, and may still do so
+            return settled(SettleCall(step.call))
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
             done = await caller.run(call, site)
@@ -445,6 +457,9 @@ class Driver:
 
     def _key(self, call: ToolCall) -> str:
         return key_of(self.state, call, self._name)
+
+    def _leave(self) -> None:
+        self.left = True
 
     def _progress(self, call: str, text: str, fraction: float) -> None:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)

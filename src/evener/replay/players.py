@@ -181,8 +181,9 @@ class RecordedLog:
     async def renew(self) -> None:
         """Nobody else wants it."""
 
-    async def aclose(self) -> None:
+    async def aclose(self, *, left: bool = False) -> None:
         """Nothing is held."""
+        del left
 
 
 def _note(event: ev.Steered | ev.Cancelled) -> Note:

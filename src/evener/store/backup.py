@@ -1,7 +1,8 @@
 """Writes a copy of the store's file while others write: the store as it was at one moment, whole or not at all.
 
 The copy is a file with mode 0600 that opens as a store of its own, with a sidecar beside it as every store has one. It is
-written under another name, synced, and named at the end. A file that is there is never written over. Nobody holds a lease.
+written under another name, synced, and named at the end. A file that is there is never written over. Nobody holds a lease,
+and whoever opens a log of the copy is told that it is one.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from evener.errors import StoreError
 from evener.store.checkpoints import Mark, store_id
+from evener.store.claim import COPY
 from evener.store.faults import told
 from evener.store.folder import PRIVATE_FILE
 from evener.store.sidecar import Sidecar, Stone
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["free_goal", "name_it", "part_of", "remove_part", "write_copy"]
 
-FREED = "UPDATE logs SET holder = '', claim = '', lease_until = 0 WHERE claim <> ''"
+FREED = f"UPDATE logs SET holder = '', claim = '{COPY}', lease_until = 0"
 BESIDE = ("", "-journal", "-wal", "-shm", ".heads", ".lock", ".next")
 
 

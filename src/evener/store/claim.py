@@ -1,7 +1,9 @@
 """Who holds a lease, so that others can tell whether that process still lives. Says `deserted` only when it is sure.
 
-A claim reads `<machine> <pid> <start> <token>`: the machine's running kernel and process space, the process, when it started
-(so that a reused number is not taken for it), and a token that is new each time.
+A claim reads `<machine> <pid> <start> <token> <seconds>`: the machine's running kernel and process space, the process, when it
+started (so that a reused number is not taken for it), a token that is new each time, and how long its lease lasts. Older ones end
+with the token. Behind a claim may stand, after semicolons, those of earlier holders that may still be alive, until the holder has
+written to the log, which then tells; COPY stands there for whoever holds the log that this one is a copy of.
 """
 
 import os
@@ -11,7 +13,11 @@ from functools import cache
 from pathlib import Path
 from secrets import token_hex
 
-__all__ = ["deserted", "new_claim"]
+from evener.events import Rival
+
+__all__ = ["COPY", "claims", "deserted", "new_claim", "rival_of", "seconds_of"]
+
+COPY = "copy"
 
 PROC = Path("/proc")
 BOOT = PROC / "sys/kernel/random/boot_id"
@@ -32,10 +38,30 @@ def new_claim() -> str:
 
 def deserted(claim: str) -> bool:
     """Whether the process that made the claim ran on this machine and is dead for certain."""
-    match claim.split():
-        case [machine, pid, start, _] if machine == _machine() and pid.isdecimal():
+    match claim.partition(";")[0].split():
+        case [machine, pid, start, _, *_] if machine == _machine() and pid.isdecimal():
             return _dead(int(pid), start)
     return False
+
+
+def claims(stored: str) -> list[str]:
+    """Return the holder's claim and those of earlier holders, the newest first."""
+    return stored.split(";") if stored else []
+
+
+def rival_of(earlier: list[str]) -> Rival:
+    """Return who may still act, given the claims of earlier holders that are not known to be dead."""
+    if COPY in earlier:
+        return "copy"
+    return "holder" if earlier else ""
+
+
+def seconds_of(claim: str, otherwise: float) -> float:
+    """Return how long the lease of this claim lasts; what was given for one that does not say."""
+    match claim.partition(";")[0].split():
+        case [_, _, _, _, seconds]:
+            return float(seconds)
+    return otherwise
 
 
 def _dead(pid: int, start: str) -> bool:

@@ -50,13 +50,15 @@ _around: ContextVar[tuple[asyncio.AbstractEventLoop, Shelf]] = ContextVar("evene
 class CallSite(msgspec.Struct, frozen=True):
     """Where a call belongs: its run, its idempotency key, and who hears of its progress (call, text, fraction).
 
-    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit.
+    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit. `leave` is told when a
+    call is given up and its tool goes on all the same.
     """
 
     run: str
     key: str
     report: Callable[[str, str, float], None]
     deadline: float | None = None
+    leave: Callable[[], None] = lambda: None
 
 
 def with_reader(toolbox: Toolbox) -> Toolbox:
@@ -126,7 +128,12 @@ class Caller:
         if _around.get(None) != here:
             _around.set(here)
         context = self._context(call, site)
-        envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
+        try:
+            envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
+        except asyncio.CancelledError:
+            if context.cancelled.outlived:
+                site.leave()
+            raise
         if not _is_short(envelope, tool.output_limit):
             envelope = await self._stowed(envelope, tool.output_limit)
         return _reported(call, envelope, began)
