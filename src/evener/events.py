@@ -46,6 +46,7 @@ __all__ = [
     "Replied",
     "Resumed",
     "Rival",
+    "Spilled",
     "Steered",
     "StopCause",
     "Verdict",
@@ -270,9 +271,20 @@ class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     expires: float = 0.0
 
 
+class Spilled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A text that was too large to be shown whole: the name of the blob that holds it, and its length."""
+
+    id: str
+    characters: int
+
+
 @final
 class CallFinished(Fact, frozen=True, tag="call_finished"):
-    """A call has its result, whatever it is. `retry` says that the model may mend it and try again."""
+    """A call has its result, whatever it is. `retry` says that the model may mend it and try again.
+
+    `metadata` is the tool's own, and nothing of ours is ever read from it. In older logs `rule`, `by_hook` and `spilled` stand
+    there: results of calls that were never started are read so.
+    """
 
     call: str
     ok: bool
@@ -282,6 +294,9 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     metadata: str = "{}"
     seconds: float = 0.0
     nested: Nested | None = None  # what runs inside it used
+    rule: str = ""  # of the policy, if one refused it
+    by_hook: bool = False  # a hook cancelled it
+    spilled: Spilled | None = None
 
 
 class Resumed(Fact, frozen=True, tag="resumed"):

@@ -123,8 +123,8 @@ ALONE = Home()
 class Site(msgspec.Struct, frozen=True):
     """One call of a run. `show` is where the run's events go, None if nobody looks.
 
-    `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call; None where
-    it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one.
+    `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call;
+    None where it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one.
     """
 
     run: str

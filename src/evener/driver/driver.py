@@ -42,7 +42,6 @@ from evener.loop.steps import (
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.state import Rest, Resting
 from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
-from evener.pausing import paused_of
 from evener.store.log import Log
 from evener.tools.calling import Calling, CallSite
 from evener.tools.outputs import OutputShape
@@ -415,13 +414,12 @@ class Driver:
             current_site.reset(token)
         if self._hooking.is_broken(step.call.id):
             return
-        if step.arguments:
-            told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
-            done = replace(done, content=(told, *done.content))
-        paused = paused_of(done)
-        if paused is not None:
-            await surely(self.record(replace(paused, nested=tally.total)))
+        if isinstance(done, ev.CallPaused):
+            await surely(self.record(replace(done, nested=tally.total)))
         else:
+            if step.arguments:
+                told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
+                done = replace(done, content=(told, *done.content))
             done = with_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
             await surely(self.record(done))
@@ -433,7 +431,7 @@ class Driver:
         done, tally = self._agent.caller.given_up(call), self._tallies.pop(call.id, None)
         return with_nested(done, tally.total) if tally and tally.is_used else done
 
-    async def _called(self, step: RunTool) -> ev.CallFinished:
+    async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
         caller, call = self._agent.caller, step.runs

@@ -298,9 +298,7 @@ class Thread:
         if self._driver is not None:
             self._driver.nudge()
 
-    async def _perform(
-        self, opening: Opening, show: Show | None, *, begins: bool = True, force: bool = False
-    ) -> RunResult:
+    async def _perform(self, opening: Opening, show: Show | None, *, begins: bool = True, force: bool = False) -> RunResult:
         if not self._id and not begins:
             raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()

@@ -234,8 +234,10 @@ def _taken_over(state: State, event: ev.Resumed) -> State:
         state = _counted(state, call, nested)
     if event.results:
         known = {result.call: result for result in event.results}
-        calls = [replace(one, status="finished", result=known[one.call.id]) if one.call.id in known else one for one in state.calls]
-        state = replace(state, calls=tuple(calls))
+        calls = tuple(
+            replace(one, status="finished", result=known[one.call.id]) if one.call.id in known else one for one in state.calls
+        )
+        state = replace(state, calls=calls)
     return replace(state, epoch=event.epoch, last=event.at)
 
 

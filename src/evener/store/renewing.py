@@ -1,7 +1,7 @@
 """Renews leases from a thread of its own: a tool that blocks the event loop does not lose the log that it runs on.
 
-One thread serves all logs of a store. It runs while there are logs to renew, holds on to none of them, and never keeps a process
-alive. A process that is stopped renews nothing: its leases run out, and others take over.
+One thread serves all logs of a store. It runs while there are logs to renew, holds on to none of them, and never keeps a
+process alive. A process that is stopped renews nothing: its leases run out, and others take over.
 """
 
 from threading import Event, Lock, Thread

@@ -135,9 +135,9 @@ class SqliteStore:
     """Keeps logs in the file at `path`; without one in the platform's data folder. The file is made when it is first used.
 
     `lease` is how many seconds a holder has until others may take over, unless its process has died; a run renews it from a
-    thread of its own. `busy` is how many seconds we wait while another process writes; `clock` tells the time. `funnel` takes secrets out of what is stored (without one:
-    all that this process has used); `cipher` seals what is left, and the file opens only with the one that it was made with.
-    Close it with `aclose`.
+    thread of its own. `busy` is how many seconds we wait while another process writes; `clock` tells the time. `funnel` takes
+    secrets out of what is stored (without one: all that this process has used); `cipher` seals what is left, and the file opens
+    only with the one that it was made with. Close it with `aclose`.
     """
 
     def __init__(

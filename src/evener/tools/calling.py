@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import StoreError
-from evener.events import CallFinished
+from evener.events import CallFinished, CallPaused
 from evener.tools.context import Progress, ToolContext
 from evener.tools.result import Envelope, Scrub, failed
 from evener.tools.running import run_call, unchanged, verify_call
@@ -73,7 +73,7 @@ class Calling(Protocol):
 
     def digest(self, call: ToolCall) -> str: ...
 
-    async def run(self, call: ToolCall, site: CallSite) -> CallFinished: ...
+    async def run(self, call: ToolCall, site: CallSite) -> CallFinished | CallPaused: ...
 
     async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None: ...
 
@@ -118,8 +118,8 @@ class Caller:
         tool = self._tools.get(call.name)
         return digest_of(call, tool.spec.schema if tool else "")
 
-    async def run(self, call: ToolCall, site: CallSite) -> CallFinished:
-        """Run the call. Whatever the tool does, this is its result."""
+    async def run(self, call: ToolCall, site: CallSite) -> CallFinished | CallPaused:
+        """Run the call. Whatever the tool does, this is its result; or it waits for a decision inside it, and has none yet."""
         tool = self._tools.get(call.name)
         began = perf_counter()
         if tool is None:
@@ -134,6 +134,8 @@ class Caller:
             if context.cancelled.outlived:
                 site.leave()
             raise
+        if envelope.waits is not None:
+            return CallPaused(at=time(), call=call.id, thread=envelope.waits.thread, inner=envelope.waits.inner)
         if not _is_short(envelope, tool.output_limit):
             envelope = await self._stowed(envelope, tool.output_limit)
         return _reported(call, envelope, began)
@@ -235,11 +237,12 @@ def _renamed(envelope: Envelope, name: str, stored: str) -> Envelope:
         replace(block, text=block.text.replace(name, stored)) if isinstance(block, TextBlock) else block
         for block in envelope.content
     )
-    return replace(envelope, content=content, meta=envelope.meta.replace(name, stored))
+    spilled = envelope.spilled and replace(envelope.spilled, id=stored)
+    return replace(envelope, content=content, spilled=spilled)
 
 
 def _reported(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:
     return CallFinished(
         at=time(), call=call.id, ok=envelope.ok, content=envelope.content, outcome=envelope.outcome, retry=envelope.retry,
-        metadata=envelope.meta, seconds=perf_counter() - began,
+        metadata=envelope.meta, seconds=perf_counter() - began, spilled=envelope.spilled,
     )  # fmt: skip
