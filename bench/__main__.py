@@ -1,4 +1,5 @@
-"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `damage`, `control` run long."""
+"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `forks`, `damage`, `control`
+run long."""
 
 import argparse
 import sys
@@ -14,6 +15,7 @@ from bench import (
     control,
     decode,
     encode,
+    forks,
     fuzz,
     hops,
     imports,
@@ -58,17 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions"),
+        choices=("all", *FIGURES, "fuzz", "hops", "kills", "forks", "damage", "control", "threads", "instructions"),
         default="all",
         help="all: decode, encode, imports",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=60.0, help="fuzz: how long")
-    parser.add_argument("--seed", type=int, help="fuzz, threads, kills, damage, control: the same seed gives the same inputs")
+    parser.add_argument("--seed", type=int, help="fuzz, threads, kills, forks, damage, control: same seed, same inputs")
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
     parser.add_argument("--kills", type=int, default=10_000, help="kills: how many processes to kill")
+    parser.add_argument("--pauses", type=int, default=500, help="kills: how many processes to stop beyond their lease")
+    parser.add_argument("--forks", type=int, default=10_000, help="forks: how many forks to make of running threads")
     parser.add_argument("--hops", type=int, default=200, help="threads: how many hops a walk has")
     parser.add_argument("--files", type=int, default=1000, help="damage: how many files to damage")
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")
@@ -84,7 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.what == "instructions":
         return instructions.main()
     if chosen.what == "kills":
-        return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
+        seed = SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
+        return kills.main(chosen.kills, seed, pauses=chosen.pauses)
+    if chosen.what == "forks":
+        return forks.main(chosen.forks, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     if chosen.what == "damage":
         return store_damage.main(chosen.files, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     if chosen.what == "threads":
