@@ -1,11 +1,12 @@
 """Faults that a campaign of forks must find, each put in place by a function. For the tests of the tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from evener.events import Resumed
-from evener.loop import plan, state
+from evener.loop import plan
+from evener.loop import state as folding
 from evener.loop.plan import ToolFacts
-from evener.loop.state import Pending, State
+from evener.loop.state import Pending, State, Waiting
 
 __all__ = ["FAULTS"]
 
@@ -22,17 +23,22 @@ def _own_everything() -> None:
 
 def _keep_approvals() -> None:
     """What was allowed on one branch is allowed on all."""
-    state._is_spent = lambda waiting, started: False
+
+    def is_spent(waiting: Waiting, started: Container[str]) -> bool:
+        del waiting, started
+        return False
+
+    folding._is_spent = is_spent
 
 
 def _trust_silence() -> None:
     """Whoever has not renewed its lease counts as dead."""
-    taken_over = state._taken_over
+    taken_over = folding._taken_over
 
-    def trusting(found: State, event: Resumed) -> State:
-        return taken_over(found, Resumed(at=event.at, epoch=event.epoch, nested=event.nested, results=event.results))
+    def trusting(state: State, event: Resumed) -> State:
+        return taken_over(state, Resumed(at=event.at, epoch=event.epoch, nested=event.nested, results=event.results))
 
-    state._taken_over = trusting
+    folding._taken_over = trusting
 
 
 FAULTS: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {

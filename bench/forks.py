@@ -1,10 +1,10 @@
 """`python -m bench forks`: a running thread is forked at every one of its events, and every fork goes on to its end.
 
 Real processes and a real SQLite file. In each round one process runs a thread and is held in the middle of a call; it is then
-killed, stopped beyond its lease, or left alone. Meanwhile another process forks the thread at each event, resumes each fork, and
-decides what it asks; where the holder is killed or stopped, a successor takes the thread over. Then the first goes on. A ledger
-on disk counts effects by idempotency key. `python -m bench.forks <forks> <seed> <folder>` is one campaign; the command runs one
-for each core.
+killed, stopped beyond its lease, or left alone. Meanwhile another process forks the thread at each event, resumes each fork,
+and decides what it asks; where the holder is killed or stopped, a successor takes the thread over. Then the first goes on. A
+ledger on disk counts effects by idempotency key. `python -m bench.forks <forks> <seed> <folder>` is one campaign; the command
+runs one for each core.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ class Stage(msgspec.Struct, frozen=True):
     def store(self) -> SqliteStore:
         return SqliteStore(self.folder / "store.db", lease=LEASE)
 
-    def keys(self) -> list[str]:
+    def entries(self) -> list[str]:
         """The key of each effect so far."""
         return self.ledger.read_text().split() if self.ledger.exists() else []
 
@@ -141,7 +141,7 @@ def agent(stage: Stage, store: SqliteStore, hold: Callable[[str, int], Coroutine
 
     def took_effect(turn: int, context: ToolContext[object]) -> bool:
         del turn
-        return context.key in stage.keys()
+        return context.key in stage.entries()
 
     kind = stage.kind
     made: Tool = tool(
@@ -333,7 +333,7 @@ async def _violations(stage: Stage, tally: Tally) -> list[str]:
         logs = {one.log: await store.read(one.log, after=one.parent_seq) for one in await store.logs()}
     finally:
         await store.aclose()
-    took = Counter(stage.keys())
+    took = Counter(stage.entries())
     tally.effects += sum(took.values())
     for own in logs.values():
         tally.unknown += sum(isinstance(event, ev.CallFinished) and event.outcome == "unknown" for event in own)

@@ -1,9 +1,9 @@
 """`python -m bench kills`: a process is killed at a random moment, again and again, and what it left goes on to its end.
 
 Real processes, SIGKILL, a real SQLite file. Each conversation, with its forks and rollbacks, is killed one to four times, then
-brought to its end and checked. In a pause a process is stopped at a random moment, beyond its lease, a successor takes over and
-comes to the end, and then the first wakes up. `python -m bench.kills <kills> <pauses> <seed> <folder>` is one such campaign; the
-command runs one for each core.
+brought to its end and checked. In a pause a process is stopped at a random moment, beyond its lease, a successor takes over
+and comes to the end, and then the first wakes up. `python -m bench.kills <kills> <pauses> <seed> <folder>` is one such
+campaign; the command runs one for each core.
 """
 
 import asyncio
@@ -239,7 +239,8 @@ def _watched(
 
     `then` is done in place of the first kill, and gives what others told.
     """
-    told, others, hung, limit = b"", (), False, time.monotonic() + kill_life.SECONDS
+    others: tuple[str, ...] = ()
+    told, hung, limit = b"", False, time.monotonic() + kill_life.SECONDS
     end = limit
     while True:
         if death is not None and death.due(told):
@@ -353,8 +354,11 @@ def main(kills: int, seed: int, *, pauses: int = 0) -> int:
     cores = min(os.cpu_count() or 1, max(kills, pauses, 1))
     begun = time.monotonic()
     folder = Path(tempfile.gettempdir())
-    shares = [[whole // cores + (number < whole % cores) for whole in (kills, pauses)] for number in range(cores)]
-    running = [_start(*share, seed + number, folder) for number, share in enumerate(shares)]
+
+    def share(whole: int, number: int) -> int:
+        return whole // cores + (number < whole % cores)
+
+    running = [_start(share(kills, number), share(pauses, number), seed + number, folder) for number in range(cores)]
     whole = Tally(moments={}, violations=[])
     for one in running:
         said, complaints = one.communicate()
@@ -365,10 +369,11 @@ def main(kills: int, seed: int, *, pauses: int = 0) -> int:
     for text in whole.violations[:20]:
         print(text)
     print(
-        f"seed {seed}: {whole.kills:,} kills and {whole.pauses:,} pauses in {whole.conversations:,} conversations with {whole.branches:,} branches, "
-        f"{time.monotonic() - begun:.0f} s. Of {whole.acknowledged:,} acknowledged events {whole.lost} are lost; {whole.gaps} "
-        f"gaps, {whole.twice} writes started twice, {whole.stuck} threads stuck. In flight were {whole.unknown} writes (their "
-        f"outcome is told as unknown), {whole.checked} that were checked, {whole.repeated} that were repeated. "
+        f"seed {seed}: {whole.kills:,} kills and {whole.pauses:,} pauses in {whole.conversations:,} conversations with "
+        f"{whole.branches:,} branches, {time.monotonic() - begun:.0f} s. Of {whole.acknowledged:,} acknowledged events "
+        f"{whole.lost} are lost; {whole.gaps} gaps, {whole.twice} writes started twice, {whole.stuck} threads stuck. In flight "
+        f"were {whole.unknown} writes (their outcome is told as unknown), {whole.checked} that were checked, {whole.repeated} "
+        "that were repeated. "
         f"{len(whole.violations)} violations."
     )
     print(f"killed after: {json.dumps(whole.moments)}")

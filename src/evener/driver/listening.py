@@ -5,7 +5,7 @@ that nobody disturbs costs no task. One listener belongs to one run.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from types import coroutine
 from typing import TypeVar
@@ -184,7 +184,7 @@ async def _grouped(work: list[Coroutine[object, object, None]]) -> None:
             raise error
 
 
-async def _stopped(tasks: "list[asyncio.Future[None]]") -> None:
+async def _stopped(tasks: "Sequence[asyncio.Future[None]]") -> None:
     """Cancel those that go on, and wait until none does, even when the wait is cancelled."""
     interrupted: asyncio.CancelledError | None = None
     for task in tasks:

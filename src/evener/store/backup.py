@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["free_goal", "name_it", "part_of", "remove_part", "write_copy"]
 
-FREED = f"UPDATE logs SET holder = '', claim = '{COPY}', lease_until = 0"
+FREED = (
+    f"UPDATE logs SET holder = '', claim = '{COPY}', lease_until = 0",
+    "DELETE FROM inbox WHERE kind = 'decide' AND settled = 0",  # it was decided there: the copy asks again
+)
 BESIDE = ("", "-journal", "-wal", "-shm", ".heads", ".lock", ".next")
 
 
@@ -90,7 +93,8 @@ def _settle(copy: "sqlite3.Connection", goal: Path) -> None:
     """One file, in order, with no lease on anything."""
     copy.execute("PRAGMA journal_mode = DELETE")
     copy.execute("PRAGMA synchronous = FULL")
-    copy.execute(FREED)
+    for statement in FREED:
+        copy.execute(statement)
     [(verdict,), *_] = copy.execute("PRAGMA quick_check").fetchall()
     if verdict != "ok":
         raise StoreError(
