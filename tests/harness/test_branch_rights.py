@@ -20,6 +20,7 @@ from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall, ToolResult
 
 AnyStore = MemoryStore | SqliteStore
+DEADLINE = 60.0
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -28,7 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> AnyStore:
 
 
 class Bank:
-    """Tools that count effects by key. `gate` holds an effect back once it has begun."""
+    """Tools that count effects by key. `gate` holds the first effect back once it has begun."""
 
     def __init__(self, *, open_gate: bool = True) -> None:
         self.effects: list[tuple[str, str, int]] = []
@@ -39,8 +40,9 @@ class Bank:
             self.gate.set()
 
     async def act(self, name: str, amount: int, key: str) -> str:
-        self.begun.set()
-        await self.gate.wait()
+        if not self.begun.is_set():
+            self.begun.set()
+            await self.gate.wait()
         self.effects.append((name, key, amount))
         return f"{name} {amount}"
 
@@ -86,7 +88,7 @@ def agent(bank: Bank, name: str, store: AnyStore, **more: object) -> Harness:
 
 
 def run(work: Coroutine[object, object, None]) -> None:
-    asyncio.run(work)
+    asyncio.run(asyncio.wait_for(work, DEADLINE))
 
 
 async def number_of(store: AnyStore, log: str, kind: type[ev.Event]) -> int:
