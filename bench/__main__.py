@@ -1,4 +1,5 @@
-"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `damage`, `control` run long."""
+"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `forks`, `damage`, `control`
+run long."""
 
 import argparse
 import sys
@@ -14,6 +15,7 @@ from bench import (
     control,
     decode,
     encode,
+    forks,
     framing,
     fuzz,
     hops,
@@ -55,11 +57,12 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
     "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
+    "forks": lambda chosen, seed: forks.main(chosen.forks, seed),
     "framing": lambda chosen, seed: framing.main(chosen.seconds, seed),
     "fuzz": lambda chosen, seed: fuzz.main(chosen.seconds, seed, chosen.replay),
     "hops": lambda chosen, _: hops.main(chosen.histories, chosen.walks or 40),
     "instructions": lambda _chosen, _: instructions.main(),
-    "kills": lambda chosen, seed: kills.main(chosen.kills, seed),
+    "kills": lambda chosen, seed: kills.main(chosen.kills, seed, pauses=chosen.pauses),
     "repairs": lambda _chosen, _: repairs.main(),
     "schemas": lambda _chosen, _: schemas.main(),
     "threads": lambda chosen, seed: threads.main(chosen.walks or 4, seed, hops=chosen.hops),
@@ -81,10 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=60.0, help="fuzz, framing: how long")
-    parser.add_argument("--seed", type=int, help="fuzz, threads, kills, damage, control: the same seed gives the same inputs")
+    parser.add_argument(
+        "--seed", type=int, help="fuzz, framing, threads, kills, forks, damage, control: same seed, same inputs"
+    )
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
     parser.add_argument("--kills", type=int, default=10_000, help="kills: how many processes to kill")
+    parser.add_argument("--pauses", type=int, default=500, help="kills: how many processes to stop beyond their lease")
+    parser.add_argument("--forks", type=int, default=10_000, help="forks: how many forks to make of running threads")
     parser.add_argument("--hops", type=int, default=200, help="threads: how many hops a walk has")
     parser.add_argument("--files", type=int, default=1000, help="damage: how many files to damage")
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")

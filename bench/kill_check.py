@@ -30,8 +30,11 @@ def violations(path: Sequence[ev.Event], effects: Sequence[Mark], world: World, 
     ]
 
 
-def interrupted(events: Sequence[ev.Event]) -> list[str]:
-    """The calls that were under way when another holder took over, each as often as that happened."""
+def interrupted(events: Sequence[ev.Event], *, rivalled: bool = False) -> list[str]:
+    """The calls that were under way when another holder took over, each as often as that happened.
+
+    `rivalled`: only where the holder before may have been alive.
+    """
     found: list[str] = []
     running: set[str] = set()
     for event in events:
@@ -40,8 +43,8 @@ def interrupted(events: Sequence[ev.Event]) -> list[str]:
                 running.add(call)
             case ev.CallFinished(call=call):
                 running.discard(call)
-            case ev.Resumed():
-                found += sorted(running)
+            case ev.Resumed(rival=rival):
+                found += sorted(running) if rival or not rivalled else []
                 running.clear()
             case _:
                 pass
@@ -92,9 +95,10 @@ def _results(events: Sequence[ev.Event], world: World) -> Iterator[str]:
                 yield f"the call {call} has {finished[call]} results"
     names = {call: name for turn in world.turns for name, call in turn}
     lost = {call for call in interrupted(events) if TOOLS[names[call]].once}
+    maybe = {call for call in interrupted(events, rivalled=True) if TOOLS[names[call]].effect == "write"}
     unknown = {event.call for event in events if isinstance(event, ev.CallFinished) and event.outcome == "unknown"}
-    if lost != unknown:
-        yield f"in flight were {sorted(lost)}, and unknown are {sorted(unknown)}"
+    if not lost <= unknown <= lost | maybe:
+        yield f"in flight were {sorted(lost)}, perhaps {sorted(maybe)}, and unknown are {sorted(unknown)}"
 
 
 def _starts(events: Sequence[ev.Event], effects: Sequence[Mark]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from os import PathLike
 
 from evener.events import Event, encode_events
 from evener.store.log import Finding, Hits, Lease, Link, Log, Note, Store, Summary
+from evener.store.renewing import SelfRenewing
 
 __all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests"]
 
@@ -53,8 +54,12 @@ class TellingLog:
     async def renew(self) -> None:
         await self._log.renew()
 
-    async def aclose(self) -> None:
-        await self._log.aclose()
+    def keep(self) -> None:
+        if isinstance(self._log, SelfRenewing):
+            self._log.keep()
+
+    async def aclose(self, *, left: bool = False) -> None:
+        await self._log.aclose(left=left)
 
     def told(self, events: Sequence[Event]) -> None:
         self._tell(" ".join((ACKNOWLEDGED, self._log.lease.log, *digests(events))))
@@ -72,8 +77,10 @@ class TellingStore:
         made.told((first,))
         return made
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[Log, list[Event]]:
-        held, events = await self._store.open(log, holder=holder, after=after, patience=patience)
+    async def open(
+        self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
+    ) -> tuple[Log, list[Event]]:
+        held, events = await self._store.open(log, holder=holder, after=after, patience=patience, force=force)
         return TellingLog(held, self._tell), events
 
     async def move_head(self, thread: str, log: str) -> None:

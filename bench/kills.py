@@ -1,8 +1,9 @@
 """`python -m bench kills`: a process is killed at a random moment, again and again, and what it left goes on to its end.
 
 Real processes, SIGKILL, a real SQLite file. Each conversation, with its forks and rollbacks, is killed one to four times, then
-brought to its end and checked. `python -m bench.kills <kills> <seed> <folder>` is one such campaign; the command runs one for
-each core.
+brought to its end and checked. In a pause a process is stopped at a random moment, beyond its lease, a successor takes over
+and comes to the end, and then the first wakes up. `python -m bench.kills <kills> <pauses> <seed> <folder>` is one such
+campaign; the command runs one for each core.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -31,6 +33,8 @@ from bench.kill_world import TOOLS, Mark, Saga, World, marks
 from evener.errors import EvenerError
 from evener.events import Event
 from evener.store import SqliteStore
+from evener.store.faults import StoreBusy
+from evener.store.log import LeaseHeld, LeaseLost
 
 __all__ = ["Tally", "campaign", "main", "run_apart"]
 
@@ -38,13 +42,19 @@ ROOT = Path(__file__).resolve().parents[1]
 MOMENTS = 30
 """About as many lines as one life tells."""
 MOST_DEATHS = 4
+MOST_STUCK = 50
 LATER = (0.0, 0.0, 0.0005, 0.003)
+LEASE = 0.5
+"""Seconds that a holder has which is stopped; where processes are killed, their death is seen at once."""
+BUSY = 75
+"""The exit code of a successor that found the store locked by a process which was stopped while it wrote."""
 
 
 class Tally(msgspec.Struct):
     """What a campaign came to. `moments` counts what had been told last when a process was killed."""
 
     kills: int = 0
+    pauses: int = 0
     conversations: int = 0
     branches: int = 0
     events: int = 0
@@ -81,6 +91,10 @@ class Stuck(Exception):
     """A life that nobody ended did not come to its end."""
 
 
+class Locked(Exception):
+    """The store is locked by a process that was stopped while it wrote."""
+
+
 class Death(msgspec.Struct, frozen=True):
     """When to kill: so long after so many lines, or after the first that begins so. With neither: so long after the start."""
 
@@ -93,11 +107,14 @@ class Death(msgspec.Struct, frozen=True):
         return told.count(b"\n") >= self.lines and (not self.word or f"\n{self.word}".encode() in told)
 
 
-def campaign(kills: int, seed: int, folder: Path) -> Tally:
-    """Kill so often, and check every conversation. Forks: call it in a process with one thread."""
+def campaign(kills: int, pauses: int, seed: int, folder: Path) -> Tally:
+    """Kill and pause so often, and check every conversation. Forks: call it in a process with one thread."""
     tally = Tally(moments={}, violations=[])
     chance = random.Random(seed)
     gc.freeze()
+    while tally.pauses < pauses and tally.stuck < MOST_STUCK:
+        seed = chance.randrange(1 << 40)
+        _pause(Saga(f"saga-{seed}", World.of(seed)), folder, chance, tally)
     while tally.kills < kills:
         saga = Saga.of(chance.randrange(1 << 40))
         _converse(saga, folder, chance, tally)
@@ -124,6 +141,45 @@ def _converse(saga: Saga, folder: Path, chance: random.Random, tally: Tally) -> 
         tally.violations.append(f"{saga.name}: {error}")
 
 
+def _pause(saga: Saga, folder: Path, chance: random.Random, tally: Tally) -> None:
+    """Stop a process in the midst of its run, let another take over, and wake it up again."""
+    path, side = folder / "paused.db", folder / f"{saga.name}.effects"
+    inlet, outlet = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(inlet)
+        _be(saga, path, side, outlet, lease=LEASE)
+    os.close(outlet)
+    death = Death(chance.choice(LATER) * chance.random(), lines=chance.randint(3, MOMENTS))
+    try:
+        told, hung = _watched(child, inlet, death, then=lambda: _succeed(saga, path, side, child, tally))
+        _, status = os.waitpid(child, 0)
+        if hung or status:
+            raise Stuck(f"the first ended with status {status} after {told[-3:]}")
+        _count(saga, path, side, list(told), tally)
+    except (Stuck, EvenerError, AssertionError) as error:
+        tally.stuck += 1
+        tally.violations.append(f"{saga.name}, paused: {error}")
+    finally:
+        os.close(inlet)
+
+
+def _succeed(saga: Saga, path: Path, side: Path, child: int, tally: Tally) -> tuple[str, ...]:
+    """The part of the successor while the first is stopped; what it told."""
+    for _ in range(MOST_STUCK):
+        os.kill(child, signal.SIGSTOP)
+        try:
+            told = _life(saga, path, side, death=None, lease=LEASE).told
+            tally.pauses += 1
+            return told
+        except Locked:
+            pass  # it was stopped while it wrote: it gets a moment to finish that
+        finally:
+            os.kill(child, signal.SIGCONT)
+        time.sleep(0.002)
+    raise Stuck("the store stays locked")
+
+
 def _death(saga: Saga, chance: random.Random) -> Death:
     if chance.random() < 0.25:
         return Death(chance.uniform(0.0, 0.12))
@@ -133,12 +189,12 @@ def _death(saga: Saga, chance: random.Random) -> Death:
     return Death(seconds, lines=chance.randint(1, MOMENTS * len(saga.worlds)))
 
 
-def _life(saga: Saga, path: Path, side: Path, *, death: Death | None) -> Life:
+def _life(saga: Saga, path: Path, side: Path, *, death: Death | None, lease: float = 30.0) -> Life:
     inlet, outlet = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(inlet)
-        _be(saga, path, side, outlet)
+        _be(saga, path, side, outlet, lease=lease)
     os.close(outlet)
     try:
         told, hung = _watched(child, inlet, death)
@@ -147,25 +203,43 @@ def _life(saga: Saga, path: Path, side: Path, *, death: Death | None) -> Life:
         _, status = os.waitpid(child, 0)
     if not hung and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         return Life(told, killed=True)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == BUSY:
+        raise Locked
     if status:
         raise Stuck(f"it ended with status {status} after {told[-3:]}")
     return Life(told, killed=False)
 
 
-def _be(saga: Saga, path: Path, side: Path, outlet: int) -> None:
-    """The child: lives, and is gone without a way back."""
-    code = 1
+def _be(saga: Saga, path: Path, side: Path, outlet: int, *, lease: float) -> None:
+    """The child: lives, and is gone without a way back. Whoever was replaced meanwhile has nothing more to do."""
+    code, tell, end = 1, telling(outlet), time.monotonic() + kill_life.SECONDS / 2
     try:
-        asyncio.run(live(saga, SqliteStore(path), side=side, tell=telling(outlet)))
+        while code:
+            try:
+                asyncio.run(live(saga, SqliteStore(path, lease=lease, busy=lease), side=side, tell=tell))
+                code = 0
+            except LeaseHeld:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(lease / 20)
+    except LeaseLost:
         code = 0
+    except StoreBusy:
+        code = BUSY
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def _watched(child: int, inlet: int, death: Death | None) -> tuple[tuple[str, ...], bool]:
-    """Read what the child tells, and kill it when its time has come, or when it hangs; whether it did."""
+def _watched(
+    child: int, inlet: int, death: Death | None, *, then: Callable[[], tuple[str, ...]] | None = None
+) -> tuple[tuple[str, ...], bool]:
+    """Read what the child tells, and kill it when its time has come, or when it hangs; whether it did.
+
+    `then` is done in place of the first kill, and gives what others told.
+    """
+    others: tuple[str, ...] = ()
     told, hung, limit = b"", False, time.monotonic() + kill_life.SECONDS
     end = limit
     while True:
@@ -173,13 +247,16 @@ def _watched(child: int, inlet: int, death: Death | None) -> tuple[tuple[str, ..
             end, death = time.monotonic() + death.seconds, None
         left = end - time.monotonic()
         ready = left > 0 and select.select([inlet], [], [], left)[0]
-        if not ready:
+        if not ready and then is not None and end != limit:
+            others, then = then(), None
+            end = limit = time.monotonic() + kill_life.SECONDS
+        elif not ready:
             os.kill(child, signal.SIGKILL)  # ours, and not waited for yet: the number is still its own
             hung, end = end == limit, time.monotonic() + kill_life.SECONDS
         elif piece := os.read(inlet, 1 << 16):
             told += piece
         else:
-            return tuple(told.decode().splitlines()), hung
+            return (*told.decode().splitlines(), *others), hung
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -252,9 +329,9 @@ async def _read(saga: Saga, path: Path) -> Book:
         await store.aclose()
 
 
-def run_apart(kills: int, seed: int, folder: Path, *, fault: str = "", seconds: float = 600.0) -> Tally:
+def run_apart(kills: int, seed: int, folder: Path, *, pauses: int = 0, fault: str = "", seconds: float = 600.0) -> Tally:
     """A campaign in a process of its own, with its files in a new folder below this one, and one of the FAULTS if asked for."""
-    running = _start(kills, seed, folder, fault)
+    running = _start(kills, pauses, seed, folder, fault)
     try:
         said, complaints = running.communicate(timeout=seconds)
     finally:
@@ -266,18 +343,22 @@ def run_apart(kills: int, seed: int, folder: Path, *, fault: str = "", seconds: 
     return msgspec.json.decode(said, type=Tally)
 
 
-def _start(kills: int, seed: int, folder: Path, fault: str = "") -> "subprocess.Popen[str]":
-    words = (str(kills), str(seed), str(folder), *([fault] if fault else []))
+def _start(kills: int, pauses: int, seed: int, folder: Path, fault: str = "") -> "subprocess.Popen[str]":
+    words = (str(kills), str(pauses), str(seed), str(folder), *([fault] if fault else []))
     command = [sys.executable, "-W", "error", "-m", "bench.kills", *words]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def main(kills: int, seed: int) -> int:
+def main(kills: int, seed: int, *, pauses: int = 0) -> int:
     """Campaigns on every core, and what they came to; 1 when anything was wrong."""
-    cores = min(os.cpu_count() or 1, kills)
+    cores = min(os.cpu_count() or 1, max(kills, pauses, 1))
     begun = time.monotonic()
     folder = Path(tempfile.gettempdir())
-    running = [_start(kills // cores + (number < kills % cores), seed + number, folder) for number in range(cores)]
+
+    def share(whole: int, number: int) -> int:
+        return whole // cores + (number < whole % cores)
+
+    running = [_start(share(kills, number), share(pauses, number), seed + number, folder) for number in range(cores)]
     whole = Tally(moments={}, violations=[])
     for one in running:
         said, complaints = one.communicate()
@@ -288,10 +369,11 @@ def main(kills: int, seed: int) -> int:
     for text in whole.violations[:20]:
         print(text)
     print(
-        f"seed {seed}: {whole.kills:,} kills in {whole.conversations:,} conversations with {whole.branches:,} branches, "
-        f"{time.monotonic() - begun:.0f} s. Of {whole.acknowledged:,} acknowledged events {whole.lost} are lost; {whole.gaps} "
-        f"gaps, {whole.twice} writes started twice, {whole.stuck} threads stuck. In flight were {whole.unknown} writes (their "
-        f"outcome is told as unknown), {whole.checked} that were checked, {whole.repeated} that were repeated. "
+        f"seed {seed}: {whole.kills:,} kills and {whole.pauses:,} pauses in {whole.conversations:,} conversations with "
+        f"{whole.branches:,} branches, {time.monotonic() - begun:.0f} s. Of {whole.acknowledged:,} acknowledged events "
+        f"{whole.lost} are lost; {whole.gaps} gaps, {whole.twice} writes started twice, {whole.stuck} threads stuck. In flight "
+        f"were {whole.unknown} writes (their outcome is told as unknown), {whole.checked} that were checked, {whole.repeated} "
+        "that were repeated. "
         f"{len(whole.violations)} violations."
     )
     print(f"killed after: {json.dumps(whole.moments)}")
@@ -299,8 +381,8 @@ def main(kills: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    for named in sys.argv[4:]:
+    for named in sys.argv[5:]:
         FAULTS[named]()
-    with tempfile.TemporaryDirectory(prefix="evener-kills-", dir=sys.argv[3]) as place:
-        done = campaign(int(sys.argv[1]), int(sys.argv[2]), Path(place))
+    with tempfile.TemporaryDirectory(prefix="evener-kills-", dir=sys.argv[4]) as place:
+        done = campaign(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(place))
     sys.stdout.write(msgspec.json.encode(done).decode())

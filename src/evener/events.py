@@ -45,6 +45,8 @@ __all__ = [
     "Question",
     "Replied",
     "Resumed",
+    "Rival",
+    "Spilled",
     "Steered",
     "StopCause",
     "Verdict",
@@ -67,6 +69,10 @@ Interrupt = Literal["tool", "output", "step", "limit", "outcome"]
 of a call that was interrupted."""
 
 Verdict = Literal["allow", "reject"]
+
+Rival = Literal["", "holder", "copy"]
+"""Who else may still act on what was under way: nobody, an earlier holder whose death was not seen, or the log that this one
+was copied from, in another store."""
 
 StopCause = Literal[
     "done",  # the model gave its final answer
@@ -136,16 +142,6 @@ class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cost: Decimal = Decimal(0)
     exact: bool = True
     acted: bool = False
-
-
-class Resumed(Fact, frozen=True, tag="resumed"):
-    """Another holder took over the log: whatever was under way is interrupted.
-
-    `nested` is what the runs inside interrupted calls have used by now, as their own logs say: call and use.
-    """
-
-    epoch: int
-    nested: tuple[tuple[str, Nested], ...] = ()
 
 
 class Steered(Fact, frozen=True, tag="steered"):
@@ -275,9 +271,20 @@ class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     expires: float = 0.0
 
 
+class Spilled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A text that was too large to be shown whole: the name of the blob that holds it, and its length."""
+
+    id: str
+    characters: int
+
+
 @final
 class CallFinished(Fact, frozen=True, tag="call_finished"):
-    """A call has its result, whatever it is. `retry` says that the model may mend it and try again."""
+    """A call has its result, whatever it is. `retry` says that the model may mend it and try again.
+
+    `metadata` is the tool's own, and nothing of ours is ever read from it. In older logs `rule`, `by_hook` and `spilled` stand
+    there: results of calls that were never started are read so.
+    """
 
     call: str
     ok: bool
@@ -287,6 +294,23 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     metadata: str = "{}"
     seconds: float = 0.0
     nested: Nested | None = None  # what runs inside it used
+    rule: str = ""  # of the policy, if one refused it
+    by_hook: bool = False  # a hook cancelled it
+    spilled: Spilled | None = None
+
+
+class Resumed(Fact, frozen=True, tag="resumed"):
+    """Another holder took over the log: whatever was under way is interrupted.
+
+    `nested` is what the runs inside interrupted calls have used by now, as their own logs say: call and use. With a `rival`
+    a call that was under way may still be: no `write` among them is started again. `results` are those that the branch which
+    started a call has by now.
+    """
+
+    epoch: int
+    nested: tuple[tuple[str, Nested], ...] = ()
+    rival: Rival = ""
+    results: tuple[CallFinished, ...] = ()
 
 
 class CallPaused(Fact, frozen=True, tag="call_paused"):

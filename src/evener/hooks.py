@@ -24,7 +24,6 @@ from evener.transcript.blocks import ResultContent, TextBlock, ToolCall
 from evener.transcript.message import Message
 
 __all__ = [
-    "BY_HOOK",
     "AddContext",
     "Answer",
     "Cancel",
@@ -44,8 +43,6 @@ HookEvent = Literal[
 EVENTS: tuple[str, ...] = get_args(HookEvent)
 MOST_KNOWN = 10_000
 ABOUT_TOOLS = ("before_tool_call", "after_tool_call")
-BY_HOOK = '{"cancelled_by":"hook"}'
-"""The metadata of the result of a call that a hook cancelled."""
 ABOUT_AGENTS = ("before_subagent_run", "after_subagent_run")
 
 

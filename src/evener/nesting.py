@@ -107,13 +107,15 @@ def _sum(one: Nested, other: Nested) -> Nested:
 class Home(msgspec.Struct, frozen=True):
     """Where a run belongs: how deep it lies, whose it is, where all logs of its tree are, and what it is counted in.
 
-    `path` are the names of the harness at the root and of the agents from there on, as in `shop/buyer/payer`.
+    `path` are the names of the harness at the root and of the agents from there on, as in `shop/buyer/payer`. `force`: logs
+    of the tree are taken from holders that may be alive.
     """
 
     depth: int = 0
     path: str = ""
     store: Store | None = None
     tally: Tally | None = None
+    force: bool = False
 
 
 ALONE = Home()
@@ -122,9 +124,9 @@ ALONE = Home()
 class Site(msgspec.Struct, frozen=True):
     """One call of a run. `show` is where the run's events go, None if nobody looks.
 
-    `path` and `store` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call; None where
-    it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds the run of
-    the call, and so every run inside it.
+    `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call;
+    None where it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds
+    the run of the call, and so every run inside it.
     """
 
     run: str
@@ -139,6 +141,7 @@ class Site(msgspec.Struct, frozen=True):
     hooked: Hooked | None = None
     kin: Callable[[], "Kin"] | None = None
     policy: Policy | None = None
+    force: bool = False
 
 
 class Kin(msgspec.Struct, frozen=True):

@@ -1,23 +1,14 @@
-"""How a run inside a call says that it waits: as the result of that call, which then is none. Pure."""
+"""How a run inside a call says that it waits: in place of the result of that call. Pure."""
 
-import msgspec
-
-from evener.events import CallFinished, CallPaused, InnerQuestion, Question
+from evener.events import InnerQuestion, Question
 from evener.result import Approval
-from evener.tools.result import Envelope
+from evener.tools.result import Envelope, Waits
 
-__all__ = ["paused_of", "waiting"]
-
-MARK = "evener_waits"
-
-
-class _Waits(msgspec.Struct, frozen=True):
-    thread: str
-    inner: tuple[InnerQuestion, ...]
+__all__ = ["waiting"]
 
 
 def waiting(thread: str, approvals: tuple[Approval, ...]) -> Envelope:
-    """What a tool returns whose inner run waits for these."""
+    """Return what a tool returns whose inner run waits for these."""
     inner = tuple(
         InnerQuestion(
             one.thread, one.id, one.interrupt, Question(one.key, one.digest, one.why, one.rule),
@@ -25,16 +16,4 @@ def waiting(thread: str, approvals: tuple[Approval, ...]) -> Envelope:
         )
         for one in approvals
     )  # fmt: skip
-    meta = msgspec.json.encode({MARK: _Waits(thread, inner)}).decode()
-    return Envelope(False, (), meta)
-
-
-def paused_of(done: CallFinished) -> CallPaused | None:
-    """The event for a call that only waits; None for one that has ended."""
-    if MARK not in done.metadata:
-        return None
-    found = msgspec.json.decode(done.metadata, type=dict[str, msgspec.Raw])
-    if MARK not in found:
-        return None
-    waits = msgspec.json.decode(found[MARK], type=_Waits)
-    return CallPaused(at=done.at, call=done.call, thread=waits.thread, inner=waits.inner)
+    return Envelope(False, waits=Waits(thread, inner))

@@ -8,7 +8,6 @@ import msgspec
 from evener import events as ev
 from evener.context.scratchpad import Scratchpad
 from evener.encodings.forms import FINAL_RESULT
-from evener.hooks import BY_HOOK
 from evener.loop.state import State, outcome_key
 from evener.resume_state import ResumeState
 from evener.transcript.blocks import ToolCall
@@ -16,7 +15,11 @@ from evener.transcript.loss import Loss
 from evener.transcript.transcript import Transcript
 from evener.transcript.usage import Usage
 
-__all__ = ["Approval", "Record", "Request", "RunResult", "approvals_of", "result_of"]
+__all__ = ["ONCE_BY_HOOK", "Approval", "Record", "Request", "RunResult", "approvals_of", "result_of"]
+
+
+ONCE_BY_HOOK = '{"cancelled_by":"hook"}'
+"""The metadata with which older logs say that a hook cancelled a call before it was started."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -34,7 +37,8 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def by_hook(self) -> bool:
         """Whether a hook cancelled it."""
-        return self.result is not None and self.result.metadata == BY_HOOK
+        done = self.result
+        return done is not None and (done.by_hook or (not self.starts and done.metadata == ONCE_BY_HOOK))
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -199,6 +203,10 @@ class _Story:
             elif type(event) is ev.CallStarted or type(event) is ev.CallFinished:
                 if event.call in places:
                     self._went_on(event, places[event.call])
+            elif type(event) is ev.Resumed:
+                for result in event.results:
+                    if result.call in places:
+                        self._went_on(result, places[result.call])
             elif type(event) is ev.ModelFailed:
                 self.requests.append(Request(asked, error=f"{event.error}: {event.message}"))
 

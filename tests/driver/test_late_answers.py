@@ -50,8 +50,8 @@ class LateLog:
     async def renew(self) -> None:
         await self._log.renew()
 
-    async def aclose(self) -> None:
-        await self._log.aclose()
+    async def aclose(self, *, left: bool = False) -> None:
+        await self._log.aclose(left=left)
 
 
 class LateStore(MemoryStore):
@@ -64,8 +64,10 @@ class LateStore(MemoryStore):
     async def create(self, log: str, first: ev.Event, *, holder: str) -> Log:  # type: ignore[override]
         return LateLog(await super().create(log, first, holder=holder), self._is_late)
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[Log, list[ev.Event]]:  # type: ignore[override]
-        held, events = await super().open(log, holder=holder, after=after, patience=patience)
+    async def open(  # type: ignore[override]
+        self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
+    ) -> tuple[Log, list[ev.Event]]:
+        held, events = await super().open(log, holder=holder, after=after, patience=patience, force=force)
         return LateLog(held, self._is_late), events
 
     def _is_late(self, events: Sequence[ev.Event]) -> bool:

@@ -46,10 +46,12 @@ class Mortal(MemoryStore):
         self.live()
         return self._mortal(await super().create(log, first, holder=holder))
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[MemoryLog, list[Event]]:
+    async def open(
+        self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
+    ) -> tuple[MemoryLog, list[Event]]:
         for _ in range(self._rng.randrange(12)):
             await asyncio.sleep(0)
-        found, events = await super().open(log, holder=holder, after=after, patience=patience)
+        found, events = await super().open(log, holder=holder, after=after, patience=patience, force=force)
         return self._mortal(found), events
 
     def live(self) -> None:

@@ -61,7 +61,7 @@ def test_the_example_of_the_readme_runs_as_installed(python: Path, tmp_path: Pat
 
 
 def test_the_command_starts_as_installed(python: Path, tmp_path: Path) -> None:
-    command = [python.with_name("evener"), "--version"]
+    command = [str(python.with_name("evener")), "--version"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("evener ")

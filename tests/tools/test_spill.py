@@ -24,9 +24,10 @@ def test_large_output_keeps_head_and_tail_and_says_how_to_read_the_rest() -> Non
     """S0.54."""
     blobs = MemoryBlobs()
     short = spill(envelope_of(ToolOutput(TEXT, {"rows": 1})), blobs, limit=1_000)
-    id = str(short.metadata["spilled"])
+    assert short.spilled is not None
+    id = short.spilled.id
     assert blobs.get(id) == TEXT.encode()
-    assert short.metadata == {"rows": 1, "spilled": id, "characters": len(TEXT)}
+    assert (short.metadata, short.spilled.characters) == ({"rows": 1}, len(TEXT))
     assert short.text.startswith(TEXT[:750])
     assert short.text.endswith(TEXT[-250:])
     assert len(short.text) < 1_400
@@ -151,7 +152,7 @@ async def main():
     )
     assert envelope.ok and len(envelope.text) < 51_000, envelope.text[:300]
     reader = read_output_tool(blobs)
-    call = ToolCall.of("d", "read_output", {"id": envelope.metadata["spilled"], "offset": SIZE - 100_000, "limit": 5})
+    call = ToolCall.of("d", "read_output", {"id": envelope.spilled.id, "offset": SIZE - 100_000, "limit": 5})
     page = await run_call(reader, call, context=ToolContext(call_id="d", deps=None), threads=threads)
     assert page.text.startswith("xxxxx") or KIND == "rows", page.text
     print((peak() - before) / SIZE)

@@ -160,6 +160,7 @@ def _resume(command: argparse.ArgumentParser) -> None:
     command.add_argument("--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute")
     command.add_argument("--store", default="", metavar="FILE", help="where steps are kept; default: the data folder")
     command.add_argument("--schema", default="", metavar="FILE|JSON", help="as for run, if the run had one")
+    command.add_argument("--force", action="store_true", help="take the thread from a process that holds it, dead or alive")
     _allowance(command)
     command.set_defaults(run=_run_resume)
 
@@ -174,6 +175,7 @@ def _run_resume(options: argparse.Namespace) -> int:
         system=options.system,
         tools=tuple(options.tools),
         resume=options.id,
+        force=options.force,
         store=options.store,
         max_cost=options.max_cost,
         max_turns=options.max_turns,

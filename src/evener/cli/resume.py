@@ -43,7 +43,20 @@ async def _resumed(wish: Wish, form: Form) -> int:
     harness = named or await _of_log(wish, given, state, store)
     _check_tools(harness, state)
     thread = harness.thread(given, limits=limits_of(wish, harness))
+    if wish.force:
+        await _warn(given, harness.store)
     return await watched(thread, wish, None, form=form, store=harness.store)
+
+
+async def _warn(thread: str, store: Store) -> None:
+    """Say what it means to take the thread from a process that may be alive."""
+    head = await store.head(thread)
+    if any(one.held for one in await store.logs() if one.log == head):
+        say(
+            f"evener: Warning: another process holds thread {thread}, and it is taken over by force. If that process is alive, "
+            "it can write nothing more, but a tool that it has started goes on. What it may still change is not done again "
+            "here: the model is told that it is not known."
+        )
 
 
 def _named(wish: Wish) -> Harness | None:

@@ -57,6 +57,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = ""
     approval: Approvals = "ask"
     refuse_losses: tuple[str, ...] = ()
+    force: bool = False
 
 
 def run(wish: Wish, *, form: Form) -> int:
@@ -77,7 +78,7 @@ async def _begun(harness: Harness, wish: Wish, prompt: Message | None, limits: L
 
 async def watched(thread: Thread, wish: Wish, prompt: Message | None, *, form: Form, store: Store) -> int:
     """Say the prompt, or go on where there is none, and show it to its stop; the exit code."""
-    stream = thread.resume_stream() if prompt is None else thread.stream(prompt)
+    stream = thread.resume_stream(force=wish.force) if prompt is None else thread.stream(prompt)
     interrupts = Interrupts()
     show = printer(form, structured=bool(wish.schema))
     try:

@@ -44,7 +44,6 @@ from evener.model.media import asking_for
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.state import Rest, Resting
 from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
-from evener.pausing import paused_of
 from evener.policy.rules import OPEN, Policy
 from evener.store.log import Log
 from evener.tools.calling import Calling, CallSite
@@ -59,6 +58,9 @@ __all__ = ["Agent", "Driver"]
 
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
+STALE = 0.5
+"""Seconds after which the start of a call on disk is not enough to begin it: the process may have been stopped since, and the
+log may belong to another holder."""
 NO_COST = Decimal(0)
 T = TypeVar("T")
 
@@ -129,6 +131,9 @@ class Driver:
         self.events: list[ev.Event] = []
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
+        self._recorded = 0.0  # when the last append was begun
+        self.left = False
+        """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
     @property
     def run(self) -> str:
@@ -162,7 +167,9 @@ class Driver:
     async def record(self, *events: ev.Event) -> None:
         """Append events, and know them only then."""
         events = self._clock.dated(events)
+        began = monotonic()
         self._fold(events, await self._log.append(*events))
+        self._recorded = began
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
         """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
@@ -415,7 +422,7 @@ class Driver:
         site = Site(
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
             home.path, home.store, partial(self._hooking.inside, step.call.id),
-            partial(kin_of, self.state, step.call, self._name), self._agent.policy,
+            partial(kin_of, self.state, step.call, self._name), self._agent.policy, home.force,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
         token = current_site.set(site)
@@ -425,13 +432,12 @@ class Driver:
             current_site.reset(token)
         if self._hooking.is_broken(step.call.id):
             return
-        if step.arguments:
-            told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
-            done = replace(done, content=(told, *done.content))
-        paused = paused_of(done)
-        if paused is not None:
-            await surely(self.record(replace(paused, nested=tally.total)))
+        if isinstance(done, ev.CallPaused):
+            await surely(self.record(replace(done, nested=tally.total)))
         else:
+            if step.arguments:
+                told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
+                done = replace(done, content=(told, *done.content))
             done = with_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
             await surely(self.record(done))
@@ -443,12 +449,16 @@ class Driver:
         done, tally = self._agent.caller.given_up(call), self._tallies.pop(call.id, None)
         return with_nested(done, tally.total) if tally and tally.is_used else done
 
-    async def _called(self, step: RunTool) -> ev.CallFinished:
+    async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
-        caller, site = self._agent.caller, CallSite(self.state.run, self._key(step.call), self._progress, deadline)
-        call = step.runs
+        caller, call = self._agent.caller, step.runs
+        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave)
+        if monotonic() - self._recorded > STALE:
+            await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
+        if done is None and step.final:  # it has not taken effect yet, and may still do so
+            return settled(SettleCall(step.call))
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
             done = await caller.run(call, site)
@@ -463,6 +473,9 @@ class Driver:
 
     def _key(self, call: ToolCall) -> str:
         return key_of(self.state, call, self._name)
+
+    def _leave(self) -> None:
+        self.left = True
 
     def _progress(self, call: str, text: str, fraction: float) -> None:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)

@@ -5,7 +5,7 @@ that nobody disturbs costs no task. One listener belongs to one run.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from types import coroutine
 from typing import TypeVar
@@ -170,9 +170,32 @@ def together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, o
 
 
 async def _grouped(work: list[Coroutine[object, object, None]]) -> None:
+    """Not a TaskGroup: that cancels the task of the run when one of several fails, and on some versions does not take it back,
+    so that a lost lease would look like a wish to stop.
+    """
+    tasks = [asyncio.ensure_future(one) for one in work]
+    ended: set[asyncio.Future[None]] = set()
     try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _stopped(tasks)
+    for task in (*ended, *tasks):
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _stopped(tasks: "Sequence[asyncio.Future[None]]") -> None:
+    """Cancel those that go on, and wait until none does, even when the wait is cancelled."""
+    interrupted: asyncio.CancelledError | None = None
+    for task in tasks:
+        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            interrupted = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # seen, so that nobody warns of it
+    if interrupted is not None:
+        raise interrupted

@@ -8,7 +8,6 @@ import msgspec
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import BadValue, EvenerError, ProviderError
-from evener.hooks import BY_HOOK
 from evener.loop.steps import RefuseCall, RunTool, SettleCall
 from evener.model.chain import falls_back
 from evener.model.seam import Answered
@@ -112,16 +111,15 @@ def cancelled(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
     If an earlier start of it was interrupted, that one may have taken effect, whatever a hook says of the next.
     """
     done = refused(RefuseCall(step.call, f"{CANCELLED}{f': {why}' if why else '.'}"))
-    done = msgspec.structs.replace(done, metadata=BY_HOOK)
+    done = msgspec.structs.replace(done, by_hook=True)
     if not (step.again and acts):
         return done
     return msgspec.structs.replace(done, content=(*done.content, TextBlock(UNKNOWN)), outcome="unknown")
 
 
 def refused(step: RefuseCall) -> ev.CallFinished:
-    metadata = msgspec.json.encode({"rule": step.rule} if step.rule else {}).decode()
     return ev.CallFinished(
-        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", metadata=metadata
+        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", rule=step.rule
     )
 
 

@@ -5,11 +5,13 @@ the result of the tool: in the system prompt it would throw away what a provider
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from threading import Lock
 
 from evener import events as ev
 from evener.context.scratchpad import Change, Scratchpad
+from evener.errors import BadDocument
 from evener.tools.context import ToolContext
 from evener.tools.notes import pad_of
 
@@ -63,7 +65,8 @@ class Pad:
                     (self._open.add if tool == NAME else self._open.discard)(call)
                 case ev.CallFinished(call=call) if call in self._open:
                     self._open.remove(call)
-                    self._now = pad_of((event.metadata,), self._now)
+                    with suppress(BadDocument):  # a tool of the user's that once had this name
+                        self._now = pad_of((event.metadata,), self._now)
                 case _:
                     pass
 

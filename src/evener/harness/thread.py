@@ -1,6 +1,6 @@
 """A conversation that outlives its process: runs, resumes, steers and forks one log. Holds the lease only during a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from time import time
 
@@ -31,6 +31,7 @@ from evener.harness.lineage import (
 from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
 from evener.harness.pads import Pad, current_pad
 from evener.harness.running import RunStream, Show, steering
+from evener.harness.takeover import with_results, with_rival
 from evener.loop.limits import Spent
 from evener.loop.state import State, fold
 from evener.model.media import Media
@@ -39,6 +40,7 @@ from evener.nesting import DEEPEST, Home, Site, current_site
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
 from evener.store.log import Log, NoLog, Note, Store
+from evener.store.renewing import SelfRenewing
 from evener.tools.outputs import Accepted
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Reach, Transport
@@ -131,13 +133,17 @@ class Thread:
 
         return RunStream(start, lambda kind, body: here._say(kind, body))
 
-    async def resume(self) -> RunResult:
-        """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit."""
-        return await self._perform(self._opener.resumed, None, begins=False)
+    async def resume(self, *, force: bool = False) -> RunResult:
+        """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit.
 
-    def resume_stream(self) -> RunStream:
+        `force` takes the log from a holder that may be alive: that one can write nothing more, and a `write` that it had
+        started is not started again, whatever `verify` says.
+        """
+        return await self._perform(self._opener.resumed, None, begins=False, force=force)
+
+    def resume_stream(self, *, force: bool = False) -> RunStream:
         """The same, watched."""
-        return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False), self._say)
+        return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False, force=force), self._say)
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
         """Say something to a run that is under way, here or in another process."""
@@ -294,24 +300,28 @@ class Thread:
         if self._driver is not None:
             self._driver.nudge()
 
-    async def _perform(self, opening: Opening, show: Show | None, *, begins: bool = True) -> RunResult:
+    async def _perform(self, opening: Opening, show: Show | None, *, begins: bool = True, force: bool = False) -> RunResult:
         if not self._id and not begins:
             raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()
         if site is not None and site.depth > DEEPEST:
             raise UsageError(f"Runs are nested {site.depth} deep, and {DEEPEST} is the most. Let an agent do it itself.")
-        log, state = await self._open()
+        force = force or (site is not None and site.force)
+        log, state = await self._open(force=force)
         length = log.length
         driver = self._driver = None
         try:
-            beginning = opening(state)
+            if isinstance(log, SelfRenewing):
+                log.keep()
+            beginning = with_rival(opening(state), state, log.lease.rival)
+            beginning = await with_results(beginning, state, store=self._store, setup=self._agent.setup)
             if any(isinstance(event, ev.Prompted) for event in beginning):
                 await drop_cancels(log)
             else:
                 beginning = await with_use(beginning, state, store=self._store, log=self._log)
                 if site is not None:
                     self._own_up(site, await self._store.read(self._log))
-            driver = self._driver = self._driver_of(log, state, beginning, site, show)
+            driver = self._driver = self._driver_of(log, state, beginning, site, show, force=force)
             if site is not None:
                 site.tally.begin(driver.total)  # with what earlier goes used: the call is counted once
             result = await self._with_pad(driver, beginning)
@@ -326,7 +336,7 @@ class Thread:
                 self._answers = driver.answers
                 if site is not None:
                     site.tally.end(driver.total)
-            await surely(log.aclose())
+            await surely(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
 
     def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
         """What a run changed before it went on here, the call changed around it."""
@@ -339,7 +349,7 @@ class Thread:
             self._pad.forget()
 
     def _driver_of(
-        self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None
+        self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None, *, force: bool
     ) -> Driver:
         """A run inside a call belongs to the run of that call: its place says so, and its budget lies within that one's."""
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
@@ -359,7 +369,7 @@ class Thread:
             media=self._media,
             answers=self._answers,
             budget=Budget(self._agent.setup.limits, used, outer=site.budget if site else None),
-            home=Home(site.depth if site else 0, self._path, self._store, site.tally if site else None),
+            home=Home(site.depth if site else 0, self._path, self._store, site.tally if site else None, force=force),
             show=show or (site.show if site else None),
         )
 
@@ -415,11 +425,17 @@ class Thread:
         found = shape.read(result.output_text) if result.ok and result.output_text else None
         return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
 
-    async def _open(self) -> tuple[Log, State]:
+    def _opened(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
+        """Only who wants `force` asks for it: a store of the user's own need not have it."""
+        if force:
+            return self._store.open(log, holder=new_claim(), after=self._length, force=True)
+        return self._store.open(log, holder=new_claim(), after=self._length)
+
+    async def _open(self, *, force: bool) -> tuple[Log, State]:
         """The log, held, and its state. What is known from the last run is not read again."""
         if self._id:
             try:
-                log, new = await self._store.open(await self._here(), holder=new_claim(), after=self._length)
+                log, new = await self._opened(await self._here(), force=force)
                 if self._pad is not None:
                     self._pad.opened(new)
                 return log, fold(new, self._state)

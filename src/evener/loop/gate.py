@@ -82,11 +82,11 @@ def released(pending: Pending, state: State, gate: Gate) -> Step:
     return RunTool(call, bool(pending.key), False, decision.arguments if decision else "", found.rule)
 
 
-def repeated(pending: Pending, state: State, gate: Gate, *, verifying: bool) -> Step:
+def repeated(pending: Pending, state: State, gate: Gate, *, verifying: bool, final: bool = False) -> Step:
     """The step for an interrupted call that may be started again, or asked about: as it was decided, if it still may run."""
     step = released(pending, state, gate)
     if isinstance(step, RunTool):
-        return msgspec.structs.replace(step, again=True, verifying=verifying)
+        return msgspec.structs.replace(step, again=True, verifying=verifying, final=final)
     return SettleCall(pending.call)  # it must not run by now, and may have taken effect
 
 

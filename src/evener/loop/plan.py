@@ -1,7 +1,8 @@
 """What to do next, as a function of the state. Pure: there is no other place that decides, at start, after a crash or later.
 
 cancelled                              Finish
-calls that were interrupted            RunTool again (read, idempotent), RunTool verifying, AskApproval or SettleCall (write)
+calls that were interrupted            RunTool again (read, idempotent), RunTool verifying, AskApproval or SettleCall (write);
+                                       a write whose start may still be under way elsewhere is never run, whatever verify says
 calls that were not started            RunTool: all at once, or the first if one of the batch is sequential
 calls under way                        nothing: they report themselves
 the last request failed                CallModel again, after a while; the next model of the chain; or Finish
@@ -62,6 +63,10 @@ class Setup(msgspec.Struct, frozen=True):
         facts = self.tools.get(tool)
         return facts is not None and facts.effect == "write"
 
+    def may_write(self, tool: str) -> bool:
+        """True if running it changes something, or there is no such tool any more."""
+        return self.tools.get(tool, UNKNOWN).effect == "write"
+
 
 def plan(state: State, setup: Setup, now: float = 0.0, *, full: str = "") -> tuple[Step, ...]:
     """The steps to perform now; several only where they may run at the same time.
@@ -100,7 +105,7 @@ def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
         sequential = sequential or facts.sequential
         if pending.status == "interrupted" and _is_unclear(facts):
             lost.append(pending.call)
-        elif pending.status in ("asked", "interrupted"):
+        elif pending.status in ("asked", "interrupted") and not _is_foreign(pending, facts):
             wanted.append(pending.call)
     over = _over_the_top(state, setup, now) if fresh else None
     if over is not None:
@@ -139,12 +144,17 @@ def _start(pending: Pending, state: State, setup: Setup) -> tuple[Step, ...]:
     facts = setup.tools.get(pending.call.name, UNKNOWN)
     if _is_unclear(facts):
         return (concluded(pending, state, setup.gate),)
-    return (repeated(pending, state, setup.gate, verifying=facts.verifies),)
+    return (repeated(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
 
 
 def _is_unclear(facts: ToolFacts) -> bool:
     """Whether nobody can say what became of an interrupted call, and it must not simply be run again."""
     return facts.effect == "write" and not facts.verifies
+
+
+def _is_foreign(pending: Pending, facts: ToolFacts) -> bool:
+    """True if the call belongs to another branch or holder: it can be found out about here, and not be run."""
+    return pending.abroad and facts.effect == "write"
 
 
 def _spent_tool(state: State, setup: Setup) -> str:

@@ -6,7 +6,7 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
      +--Finished-- respond <--+ Replied without calls
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Literal, assert_never
@@ -38,7 +38,8 @@ class Pending(msgspec.Struct, frozen=True):
     """One call of the last answer, and how far it has come.
 
     `here`: it was started on this branch. `source` is the branch on which it was started before this one was forked off.
-    `nested` is what the runs inside it used, as far as it is counted.
+    `abroad`: that start may still be under way where this branch cannot see it: on the branch it was started on, or with an
+    earlier holder whose death was not seen. `nested` is what the runs inside it used, as far as it is counted.
     """
 
     call: ToolCall
@@ -48,6 +49,7 @@ class Pending(msgspec.Struct, frozen=True):
     inner: tuple[ev.InnerQuestion, ...] = ()
     here: bool = False
     source: str = ""
+    abroad: bool = False
     nested: ev.Nested | None = None
 
 
@@ -80,6 +82,7 @@ class State(msgspec.Struct, frozen=True):
     corrections: int = 0
     spent: Spent = NOTHING
     allowed_from: Spent = NOTHING  # the allowance counts from here
+    granted_from: Spent | None = None  # where it counted from before somebody allowed to go on beyond a limit
     told: frozenset[str] = frozenset()  # keys of notices
     retries: tuple[tuple[str, int], ...] = ()  # per tool, in this run
     repeat: tuple[str, int] = ("", 0)  # the last batch of calls as the model wrote them, how often it came in a row
@@ -197,8 +200,8 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
             return _prompted(state, event)
         case ev.Continued():
             return replace(
-                state, allowed_from=state.spent, failure=None, failures=0, corrections=0, repeat=("", 0), told=frozenset(),
-                retries=(), cancelled=None, finished=None, last=event.at,
+                state, allowed_from=state.spent, granted_from=_granted_from(state), failure=None, failures=0, corrections=0,
+                repeat=("", 0), told=frozenset(), retries=(), cancelled=None, finished=None, last=event.at,
                 questions=tuple(one for one in state.questions if _still_counts(one)),
             )  # fmt: skip
         case ev.Steered() if event.refused:
@@ -210,28 +213,69 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
         case ev.Cancelled():
             return _timed(_unasked(state), event.at, cancelled=event.why)
         case ev.Resumed():
-            state = replace(_interrupted(state), epoch=event.epoch, last=event.at)
-            for call, nested in event.nested:
-                state = _counted(state, call, nested)
-            return state
+            return _taken_over(state, event)
         case ev.Finished():
             return _timed(_unasked(state), event.at, finished=event)
 
 
 def _forked(state: State, event: ev.Opened) -> State:
     """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
-    state = _interrupted(state)
+    state = _parted(state)
     calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
     return replace(
         state, calls=calls, harness=event.harness or state.harness, last=event.at, held=parted(state.held)
     )  # fmt: skip
 
 
-def _interrupted(state: State) -> State:
-    """Whoever worked on it does so no more."""
-    halted = ("started", "paused")
-    calls = tuple(replace(one, status="interrupted", inner=()) if one.status in halted else one for one in state.calls)
-    return replace(_unasked(state), calls=calls)
+def _taken_over(state: State, event: ev.Resumed) -> State:
+    """The same, with another holder."""
+    state = _parted(state) if event.rival == "copy" else _interrupted(state, abroad=bool(event.rival))
+    for call, nested in event.nested:
+        state = _counted(state, call, nested)
+    if event.results:
+        known = {result.call: result for result in event.results}
+        calls = tuple(
+            replace(one, status="finished", result=known[one.call.id]) if one.call.id in known else one for one in state.calls
+        )
+        state = replace(state, calls=calls)
+    return replace(state, epoch=event.epoch, last=event.at)
+
+
+def _parted(state: State) -> State:
+    """The same where the other branch goes on by itself: every call that was started is its own, and so is what was allowed.
+
+    A decision stays that allows nothing, and one about a call that was started: it is the same call when it is repeated.
+    """
+    state = _interrupted(state)
+    calls = tuple(replace(one, abroad=True) if one.status == "interrupted" else one for one in state.calls)
+    started = {one.call.id for one in calls if one.status != "asked"}
+    questions = tuple(one for one in state.questions if not _is_spent(one, started))
+    allowed_from = state.allowed_from if state.granted_from is None else state.granted_from
+    return replace(state, calls=calls, questions=questions, allowed_from=allowed_from, granted_from=None)
+
+
+def _is_spent(waiting: Waiting, started: Container[str]) -> bool:
+    """True if the decision allows something that the branch it was given to will do."""
+    if waiting.decision is None or waiting.decision.verdict != "allow":
+        return False
+    return waiting.interrupt != "tool" or waiting.question.key not in started
+
+
+def _granted_from(state: State) -> Spent | None:
+    """Where the allowance counts from without what somebody allowed beyond a limit. Who resumes a run grants it by that."""
+    if state.finished is not None or state.cancelled is not None:
+        return None
+    return state.allowed_from if state.granted_from is None else state.granted_from
+
+
+def _interrupted(state: State, *, abroad: bool = False) -> State:
+    """Mark the calls under way as interrupted. `abroad`: whoever started them may still go on with them."""
+    calls: list[Pending] = []
+    for one in state.calls:
+        if one.status in ("started", "paused"):
+            one = replace(one, status="interrupted", inner=(), abroad=one.abroad or abroad)
+        calls.append(one)
+    return replace(_unasked(state), calls=tuple(calls))
 
 
 def _unasked(state: State) -> State:
@@ -332,8 +376,9 @@ def _replied(state: State, event: ev.Replied) -> State:
 
 
 def _started(state: State, event: ev.CallStarted) -> State:
-    """A new start: what was asked and decided about an earlier one does not count for it."""
-    state = _marked(state, event, "started", key=event.key, inner=(), here=True)
+    """A new start: what was asked and decided about an earlier one does not count for it. To ask `verify` starts nothing."""
+    own = {} if event.verifying else {"here": True, "abroad": False}
+    state = _marked(state, event, "started", key=event.key, inner=(), **own)
     if not state.questions:
         return state
     past = outcome_key(event.call)

@@ -42,8 +42,9 @@ class FetchMedia(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
 
-    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect. `arguments`: the JSON text of
-    those that somebody put in place of the model's. `rule`: of the policy, if one allowed it.
+    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect. `final`: it is not run whatever
+    that says, for the interrupted start may still take effect. `arguments`: the JSON text of those that somebody put in place
+    of the model's. `rule`: of the policy, if one allowed it.
     """
 
     call: ToolCall
@@ -51,6 +52,7 @@ class RunTool(msgspec.Struct, frozen=True):
     verifying: bool = False
     arguments: str = ""
     rule: str = ""
+    final: bool = False
 
     @property
     def runs(self) -> ToolCall:

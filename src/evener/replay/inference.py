@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.budget import Budget
-from evener.hooks import BY_HOOK
 from evener.loop.limits import Limits, Spent
 from evener.loop.plan import LONGEST_WAIT, ToolFacts
 from evener.loop.state import State, apply
 from evener.replay.tape import Inbox, begins
+from evener.result import ONCE_BY_HOOK
 from evener.transcript.usage import Usage
 
 __all__ = ["Moment", "budget_of", "chain_of", "facts_of", "fetches_of", "limits_of", "moments"]
@@ -280,7 +280,7 @@ def facts_of(found: Sequence[Moment]) -> dict[str, ToolFacts]:
                 again = facts.get(tool, ToolFacts())
                 if verifies or not _is_decided(moment, id):
                     facts[tool] = replace(again, effect="write" if verifies else "idempotent", verifies=verifies)
-            case ev.CallFinished(call=id, metadata=metadata) if metadata == BY_HOOK and _status(moment, id) == "interrupted":
+            case ev.CallFinished(call=id) if _by_hook(moment.event) and _status(moment, id) == "interrupted":
                 tool = next(one.call.name for one in moment.state.calls if one.call.id == id)
                 effect: ev.Effect = "read" if moment.event.outcome == "failed" else "idempotent"
                 facts[tool] = replace(facts.get(tool, ToolFacts()), effect=effect)
@@ -290,6 +290,11 @@ def facts_of(found: Sequence[Moment]) -> dict[str, ToolFacts]:
                         facts[name] = replace(facts.get(name, ToolFacts()), retries=used - 1)
     single = _sequential(found)
     return {name: replace(one, sequential=name in single) for name, one in facts.items()}
+
+
+def _by_hook(event: ev.CallFinished) -> bool:
+    """True if a hook cancelled a call that was not under way, so that its metadata is not a tool's."""
+    return event.by_hook or event.metadata == ONCE_BY_HOOK
 
 
 def _status(moment: Moment, call: str) -> str:

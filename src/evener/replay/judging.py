@@ -106,6 +106,9 @@ def _text(event: ev.CallFinished) -> str:
 
 
 def _rule(event: ev.CallFinished) -> str:
-    found = msgspec.json.decode(event.metadata, type=dict[str, object]) if '"rule"' in event.metadata else {}
-    rule = found.get("rule", "")
-    return rule if isinstance(rule, str) else ""
+    """The rule that refused a call. In older logs it stands in the metadata, which is a tool's own where a tool has run."""
+    if event.rule or '"rule"' not in event.metadata:
+        return event.rule
+    rule, text = msgspec.json.decode(event.metadata, type=dict[str, object]).get("rule"), _text(event)
+    refused = not event.ok and text.startswith((f"{DENIED} by the rule {rule!r}", "ApprovalRejected", "ApprovalStale"))
+    return rule if refused and isinstance(rule, str) else ""

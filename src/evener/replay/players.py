@@ -12,7 +12,6 @@ from evener.hooks import Answer, Cancel, Hook, Hooks, Moment
 from evener.loop.limits import Spent
 from evener.loop.state import State
 from evener.nesting import current_site
-from evener.pausing import MARK
 from evener.replay.tape import Inbox, Tape
 from evener.store.log import Lease, Note
 from evener.tools.calling import CallSite, digest_of
@@ -34,7 +33,7 @@ class RecordedCaller:
     def digest(self, call: ToolCall) -> str:
         return digest_of(call, self._schemas.get(call.name, ""))
 
-    async def run(self, call: ToolCall, site: CallSite) -> ev.CallFinished:
+    async def run(self, call: ToolCall, site: CallSite) -> ev.CallFinished | ev.CallPaused:
         """The result, once it is its turn."""
         del site
 
@@ -91,10 +90,9 @@ def _count(nested: ev.Nested | None) -> None:
         site.tally.act()
 
 
-def _paused(event: ev.CallPaused) -> ev.CallFinished:
+def _paused(event: ev.CallPaused) -> ev.CallPaused:
     _count(event.nested)
-    meta = msgspec.json.encode({MARK: {"thread": event.thread, "inner": event.inner}}).decode()
-    return ev.CallFinished(at=event.at, call=event.call, ok=False, metadata=meta)
+    return replace(event, nested=None)
 
 
 class RecordedMedia:
@@ -183,8 +181,9 @@ class RecordedLog:
     async def renew(self) -> None:
         """Nobody else wants it."""
 
-    async def aclose(self) -> None:
+    async def aclose(self, *, left: bool = False) -> None:
         """Nothing is held."""
+        del left
 
 
 def _note(event: ev.Steered | ev.Cancelled) -> Note:

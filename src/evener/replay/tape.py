@@ -6,11 +6,13 @@ It is also the driver's clock: events get the times and ids that they were recor
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
 from evener.replay.difference import Difference, compared, kind_of
+from evener.result import ONCE_BY_HOOK
 
 __all__ = ["Ended", "Inbox", "Strayed", "Tape", "begins"]
 
@@ -136,6 +138,8 @@ class Tape:
                 return replace(event, at=recorded.at, message=recorded.message, refused=recorded.refused)
             case ev.CallStarted(), ev.CallStarted():
                 return replace(event, at=recorded.at, key=event.key if self.keyed else recorded.key)
+            case ev.CallFinished(), ev.CallFinished(metadata=metadata) if metadata in _older(event):
+                return replace(event, at=recorded.at, metadata=metadata, rule="", by_hook=False)
             case ev.Replied(), ev.Replied() if not self.knows_shape:
                 return replace(event, at=recorded.at, output=recorded.output, ended=recorded.ended)
             case _:
@@ -185,6 +189,12 @@ class Tape:
             self.nudge()
             return event
         return None
+
+
+def _older(event: ev.CallFinished) -> tuple[str, ...]:
+    """The metadata that said in older logs what has a field of its own by now."""
+    ruled = (msgspec.json.encode({"rule": event.rule}).decode(),) if event.rule else ()
+    return (*ruled, ONCE_BY_HOOK) if event.by_hook else ruled
 
 
 def _nobody() -> None:

@@ -1,7 +1,8 @@
 """Writes a copy of the store's file while others write: the store as it was at one moment, whole or not at all.
 
 The copy is a file with mode 0600 that opens as a store of its own, with a sidecar beside it as every store has one. It is
-written under another name, synced, and named at the end. A file that is there is never written over. Nobody holds a lease.
+written under another name, synced, and named at the end. A file that is there is never written over. Nobody holds a lease,
+and whoever opens a log of the copy is told that it is one.
 """
 
 import os
@@ -13,6 +14,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from evener.errors import StoreError
+from evener.store.claim import COPY
 from evener.store.connection import disconnect
 from evener.store.faults import told
 from evener.store.folder import PRIVATE_FILE
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["free_goal", "name_it", "part_of", "remove_part", "write_copy"]
 
-FREED = "UPDATE logs SET holder = '', claim = '', lease_until = 0 WHERE claim <> ''"
+FREED = (
+    f"UPDATE logs SET holder = '', claim = '{COPY}', lease_until = 0",
+    "DELETE FROM inbox WHERE kind = 'decide' AND settled = 0",  # it was decided there: the copy asks again
+)
 BESIDE = ("", "-journal", "-wal", "-shm", ".heads", ".lock", ".next")
 
 
@@ -93,7 +98,8 @@ def _settle(copy: "sqlite3.Connection", goal: Path) -> None:
     """One file, in order, with no lease on anything."""
     copy.execute("PRAGMA journal_mode = DELETE")
     copy.execute("PRAGMA synchronous = FULL")
-    copy.execute(FREED)
+    for statement in FREED:
+        copy.execute(statement)
     [(verdict,), *_] = copy.execute("PRAGMA quick_check").fetchall()
     if verdict != "ok":
         raise StoreError(

@@ -64,8 +64,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 def blanked(event: ev.Event) -> ev.Event:
     """The event without its content."""
     match event:
-        case ev.Opened() | ev.Continued() | ev.Resumed() | ev.CallStarted():
+        case ev.Opened() | ev.Continued() | ev.CallStarted():
             return event
+        case ev.Resumed():
+            return replace(event, results=tuple(map(_result, event.results)))
         case ev.Imported():
             return replace(event, messages=tuple(map(_message, event.messages)))
         case ev.Prompted() | ev.Steered():
@@ -75,7 +77,7 @@ def blanked(event: ev.Event) -> ev.Event:
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _of_approval(event)
         case ev.CallFinished():
-            return replace(event, content=tuple(map(_content, event.content)), metadata="{}")
+            return _result(event)
         case ev.CallPaused():
             return replace(event, inner=tuple(map(_inner, event.inner)))
         case ev.MediaFetched() | ev.Cancelled() | ev.Finished():
@@ -119,6 +121,10 @@ def _of_approval(event: ev.ApprovalAsked | ev.ApprovalDecided) -> ev.Event:
             result = None if event.result is None else ERASED
             return replace(decided, arguments=NO_ARGUMENTS if event.arguments else "", result=result)
     assert_never(event)
+
+
+def _result(event: ev.CallFinished) -> ev.CallFinished:
+    return replace(event, content=tuple(map(_content, event.content)), metadata="{}")
 
 
 def _inner(question: ev.InnerQuestion) -> ev.InnerQuestion:

@@ -1,7 +1,9 @@
 """Who holds a lease, so that others can tell whether that process still lives. Says `deserted` only when it is sure.
 
-A claim reads `<machine> <pid> <start> <token>`: the machine's running kernel and process space, the process, when it started
-(so that a reused number is not taken for it), and a token that is new each time.
+A claim reads `<machine> <pid> <start> <token> <seconds>`: the machine's running kernel and process space, the process, when it
+started (so that a reused number is not taken for it), a token that is new each time, and how long its lease lasts. Older ones
+end with the token. Behind a claim may stand, after semicolons, those of earlier holders that may still be alive, until the
+holder has written to the log, which then tells. COPY stands there for whoever holds the log that this one is a copy of.
 """
 
 import os
@@ -11,7 +13,11 @@ from functools import cache
 from pathlib import Path
 from secrets import token_hex
 
-__all__ = ["deserted", "forget", "give_back", "new_claim"]
+from evener.events import Rival
+
+__all__ = ["COPY", "claims", "deserted", "forget", "give_back", "may_act", "new_claim", "rival_of", "seconds_of"]
+
+COPY = "copy"
 
 PROC = Path("/proc")
 BOOT = PROC / "sys/kernel/random/boot_id"
@@ -20,8 +26,11 @@ UNKNOWN = "-"
 DEAD_STATES = frozenset("ZXx")
 AFTER_NAME = 2  # in /proc/<pid>/stat the fields are counted from 1; after the name in brackets comes the third
 START_FIELD = 22
-_given_back: set[str] = set()
-"""Claims of this process that it holds no more, though the store may not say so yet: a full disk takes no note of that."""
+_given_back: dict[str, bool] = {}
+"""Claims of this process that it holds no more, though the store may not say so yet: a full disk takes no note of that.
+
+True: something that was begun under the claim goes on.
+"""
 
 
 def new_claim() -> str:
@@ -32,24 +41,52 @@ def new_claim() -> str:
     return f"{ours} {token_hex(8)}"
 
 
-def give_back(claim: str) -> None:
-    """Hold the claim no more, whatever the store says."""
-    _given_back.add(claim)
+def give_back(claim: str, *, left: bool) -> None:
+    """Hold the claim no more, whatever the store says. `left`: something that was begun under it goes on."""
+    _given_back[claim] = left
 
 
 def forget(claim: str) -> None:
     """The store has noted that the claim was given back."""
-    _given_back.discard(claim)
+    _given_back.pop(claim, None)
 
 
 def deserted(claim: str) -> bool:
     """True if this process gave the claim back, or the process that made it ran on this machine and is dead for certain."""
-    if claim in _given_back:
-        return True
+    first = claim.partition(";")[0]
+    return first in _given_back or _is_dead(first)
+
+
+def may_act(claim: str) -> bool:
+    """True if what was begun under an earlier claim may still go on."""
+    return _given_back[claim] if claim in _given_back else not _is_dead(claim)
+
+
+def _is_dead(claim: str) -> bool:
     match claim.split():
-        case [machine, pid, start, _] if machine == _machine() and pid.isdecimal():
+        case [machine, pid, start, _, *_] if machine == _machine() and pid.isdecimal():
             return _dead(int(pid), start)
     return False
+
+
+def claims(stored: str) -> list[str]:
+    """Return the holder's claim and those of earlier holders, the newest first."""
+    return stored.split(";") if stored else []
+
+
+def rival_of(earlier: list[str]) -> Rival:
+    """Return who may still act, given the claims of earlier holders that are not known to be dead."""
+    if COPY in earlier:
+        return "copy"
+    return "holder" if earlier else ""
+
+
+def seconds_of(claim: str, otherwise: float) -> float:
+    """Return how long the lease of this claim lasts; what was given for one that does not say."""
+    match claim.partition(";")[0].split():
+        case [_, _, _, _, seconds]:
+            return float(seconds)
+    return otherwise
 
 
 def _dead(pid: int, start: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from evener.events import VERSION, Event, Opened
+from evener.events import VERSION, Event, Opened, Rival
 from evener.store import refusals
 from evener.store.chain import digest_of, link, origin_of
 from evener.store.checkpoints import EVERY
@@ -38,12 +38,13 @@ class Kept:
     """All there is of one log. `base` is how many events of its path lie before its own, `length` counts along the path.
 
     `unsettled` has the open notes by number, `keys` every key ever used. `marks` has the chain after each `EVERY` events and
-    where the next line begins, as far as that was reckoned; `digests` has those of erased events.
+    where the next line begins, as far as that was reckoned; `digests` has those of erased events. `rival` is who may still act
+    on what was under way before the present holder, until that one has written.
     """
 
     __slots__ = (
         "base", "began", "changed", "digests", "epoch", "erased", "harness", "holder", "keys", "length", "lines", "log",
-        "marks", "parent", "thread", "unsettled", "until",
+        "marks", "parent", "rival", "thread", "unsettled", "until",
     )  # fmt: skip
 
     def __init__(self, log: str, first: Event, parent: "Kept | None" = None) -> None:
@@ -54,6 +55,7 @@ class Kept:
         self.lines = bytearray()
         self.began = self.changed = first.at
         self.epoch, self.holder, self.until = 0, "", 0.0
+        self.rival: Rival = ""
         self.erased: float | None = None
         self.keys: set[str] = set()
         self.unsettled: dict[int, Note] = {}

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from evener.errors import StoreError
-from evener.events import Event
+from evener.events import Event, Rival
 
 __all__ = [
     "Damaged",
@@ -56,11 +56,17 @@ class Erased(StoreError):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to append to one log. Each holder has a higher epoch than the one before; a stale one can write nothing."""
+    """The right to append to one log. Each holder has a higher epoch than the one before; a stale one can write nothing.
+
+    `rival` is who may still act on what was under way when the log was opened: an earlier `holder` that did not give its lease
+    back and whose death was not seen, or whose tools went on; or the log that this one is a `copy` of. It stays until
+    something is appended.
+    """
 
     log: str
     epoch: int
     holder: str
+    rival: Rival = ""
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,8 +165,8 @@ class Log(Protocol):
         """Keep the lease. LeaseLost when somebody took over."""
         ...
 
-    async def aclose(self) -> None:
-        """Give the lease back."""
+    async def aclose(self, *, left: bool = False) -> None:
+        """Give the lease back. `left`: something that was begun under it goes on, and the next holder is told."""
         ...
 
 
@@ -174,10 +180,14 @@ class Store(Protocol):
         """
         ...
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[Log, list[Event]]:
+    async def open(
+        self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
+    ) -> tuple[Log, list[Event]]:
         """Take the log over, and the events of its path after number `after`.
 
-        LeaseHeld when somebody who is alive holds it for longer than `patience`, in seconds.
+        LeaseHeld when somebody who may be alive holds it for longer than `patience`, in seconds; with `force` it is taken all
+        the same. A lease that runs out later than its own length from now was made by a clock that was ahead, and is cut to
+        that length.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from math import inf
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -33,7 +34,8 @@ class MemoryLog:
         self._kept = kept
         self._lease = lease
         self._closed = False
-        self._give_back = finalize(self, store._free, kept, lease.epoch)
+        self._stays = False
+        self._give_back = finalize(self, store._free, kept, lease.epoch, left=True)
         self._give_back.atexit = False
 
     @property
@@ -78,10 +80,19 @@ class MemoryLog:
             self._check()
             self._extend((), ())
 
-    async def aclose(self) -> None:
-        """Give the lease back."""
-        self._closed = True
-        self._give_back()
+    def keep(self) -> None:
+        """Hold the lease until the log is closed: whoever else could take it lives and dies with this process."""
+        with self._store._lock:
+            self._check()
+            self._stays = True
+            self._extend((), ())
+
+    async def aclose(self, *, left: bool = False) -> None:
+        """Give the lease back. `left`: something that was begun under it goes on."""
+        if not self._closed:
+            self._closed = True
+            self._give_back.detach()
+            self._store._free(self._kept, self._lease.epoch, left=left)
 
     def _check(self) -> None:
         if self._closed:
@@ -92,11 +103,12 @@ class MemoryLog:
 
     def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
         kept, store = self._kept, self._store
-        kept.until = store._clock() + store._seconds
+        kept.until = inf if self._stays else store._clock() + store._seconds
         for payload in payloads:
             kept.lines += payload
             kept.lines += b"\n"
         if events:
+            kept.rival = ""
             kept.length += len(events)
             kept.changed = events[-1].at
 
@@ -132,11 +144,13 @@ class MemoryStore:
             self._logs[log] = kept
         return made
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[MemoryLog, list[Event]]:
+    async def open(
+        self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
+    ) -> tuple[MemoryLog, list[Event]]:
         """Take the log over, and its events after number `after`."""
 
         async def attempt() -> MemoryLog:
-            return self._take(log, holder)
+            return self._take(log, holder, force=force)
 
         held = await persist(attempt, patience)
         return held, await self.read(log, after=after)
@@ -337,19 +351,22 @@ class MemoryStore:
     def _thread_of(self, log: str) -> str:
         return self._logs[log].thread if log in self._logs else ""
 
-    def _take(self, log: str, holder: str) -> MemoryLog:
+    def _take(self, log: str, holder: str, *, force: bool) -> MemoryLog:
         with self._lock:
-            kept = self._whole(log)
-            left = kept.until - self._clock()
-            if left > 0:
-                raise refusals.held(log, kept.holder, left)
+            kept, now = self._whole(log), self._clock()
+            if kept.until < inf:
+                kept.until = min(kept.until, now + self._seconds)  # else it was taken while the clock was ahead
+            if kept.until > now and not force:
+                raise refusals.held(log, kept.holder, min(kept.until - now, self._seconds))
             kept.epoch += 1
-            kept.holder, kept.until = holder, self._clock() + self._seconds
-            return MemoryLog(self, kept, Lease(log, kept.epoch, holder))
+            kept.rival = kept.rival or ("holder" if kept.holder else "")
+            kept.holder, kept.until = holder, now + self._seconds
+            return MemoryLog(self, kept, Lease(log, kept.epoch, holder, kept.rival))
 
-    def _free(self, kept: Kept, epoch: int) -> None:
+    def _free(self, kept: Kept, epoch: int, *, left: bool) -> None:
         with self._lock:
             if kept.epoch == epoch:
+                kept.rival = kept.rival or ("holder" if left else "")
                 kept.holder, kept.until = "", 0.0
 
     def _parent(self, first: Event) -> Kept | None:

@@ -62,7 +62,7 @@ def _kept(branch: Branch, records: list[Record], parent: Kept | None) -> Kept:
     kept.began, kept.changed, kept.erased, kept.length = branch.began, branch.changed, branch.erased, branch.length
     kept.lines = bytearray(b"".join([record.payload + b"\n" for record in records]))
     kept.digests = {record.seq: record.digest for record in records if record.erased is not None}
-    kept.epoch = 1
+    kept.epoch, kept.rival = 1, "copy"
     return kept
 
 

@@ -10,6 +10,7 @@ from evener.store.blobs import Shelf
 from evener.store.catalog import label_of
 from evener.store.chain import digest_of, origin_of, stone_of
 from evener.store.checkpoints import Mark, store_id
+from evener.store.claim import COPY
 from evener.store.guard import Guard
 from evener.store.moving import Blob, Branch, Cargo, Chains, Record, Whole, holds_a_secret
 from evener.store.sidecar import Stone
@@ -98,7 +99,7 @@ def _stored(branch: Branch, guard: Guard) -> Callable[[int, bytes], bytes]:
 def _begun(connection: "sqlite3.Connection", thread: str, branch: Branch, title: str | bytes, guard: Guard) -> int:
     made = connection.execute(
         "INSERT INTO logs (log, thread, harness, parent, parent_seq, parent_hash, began, changed, length, head, epoch, holder,"
-        " claim, lease_until, base, title, erased) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, '', '', 0, ?, ?, ?)",
+        f" claim, lease_until, base, title, erased) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, '', '{COPY}', 0, ?, ?, ?)",
         (
             branch.log, thread, guard.funnel.text(branch.harness), branch.parent, branch.base, branch.parent_hash, branch.began,
             branch.changed, branch.length, origin_of(branch.log), branch.base, title, branch.erased,

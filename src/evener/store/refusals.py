@@ -37,7 +37,7 @@ def already_there(log: str) -> StoreError:
 def held(log: str, holder: str, seconds: float) -> LeaseHeld:
     return LeaseHeld(
         f"The log {log!r} is being written by {holder!r}, whose lease runs for {seconds:.0f} more seconds unless renewed. "
-        "Wait for it (give `patience`), stop that run, or fork the thread."
+        "Wait for it (give `patience`), stop that run, or fork the thread. With `force` it is taken over all the same."
     )
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from evener.events import VERSION, Event, Opened, decode_event, encode_event
+from evener.events import VERSION, Event, Opened, Rival, decode_event, encode_event
 from evener.store import checkpoints, refusals
 from evener.store.chain import RULE, digest_of, link, origin_of
 from evener.store.checkpoints import Mark
-from evener.store.claim import deserted
+from evener.store.claim import claims, deserted, may_act, rival_of, seconds_of
 from evener.store.guard import Guard
+from evener.store.log import LeaseHeld
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,11 +57,13 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A log as its holder knows it: its name, its number in the file, and the holder's epoch."""
+    """A log as its holder knows it: its name, its number in the file, the holder's epoch and claim, and who may still act."""
 
     log: str
     number: int
     epoch: int
+    mark: str = ""
+    rival: Rival = ""
 
 
 class Grown(msgspec.Struct, frozen=True):
@@ -97,33 +100,45 @@ def create(connection: "sqlite3.Connection", log: str, first: Event, claim: Clai
             base, origin_of(log), claim.holder, claim.mark, claim.until, base, title,
         ),
     )  # fmt: skip
-    held = Held(log, int(made.lastrowid or 0), 1)
+    held = Held(log, int(made.lastrowid or 0), 1, claim.mark)
     return held, append(connection, held, [row], claim.until, guard)
 
 
-def take(connection: "sqlite3.Connection", log: str, claim: Claim) -> tuple[Held, int]:
-    """Take the log over, unless somebody who may be alive holds it; it, and its length."""
+def take(connection: "sqlite3.Connection", log: str, claim: Claim, *, force: bool = False) -> tuple[Held, int] | LeaseHeld:
+    """Take the log over, unless somebody who may be alive holds it; it, and its length.
+
+    A lease that runs longer than it lasts is cut: then the refusal is returned, so that it does not undo that.
+    """
     number, length, epoch, holder, mark, until, erased = log_of(
         connection, log, "number, length, epoch, holder, claim, lease_until, erased"
     )
     if erased is not None:
         raise refusals.erased(log, erased)
-    if mark and until > claim.now and not deserted(mark):
-        raise refusals.held(log, holder, until - claim.now)
+    if mark and until > claim.now and not force and not deserted(mark):
+        longest = seconds_of(mark, claim.until - claim.now)
+        if until - claim.now <= longest:
+            raise refusals.held(log, holder, until - claim.now)
+        connection.execute("UPDATE logs SET lease_until = ? WHERE number = ?", (claim.now + longest, number))
+        return refusals.held(log, holder, longest)
+    earlier = [one for one in claims(mark) if may_act(one)]
     connection.execute(
         "UPDATE logs SET epoch = ?, holder = ?, claim = ?, lease_until = ? WHERE number = ?",
-        (epoch + 1, claim.holder, claim.mark, claim.until, number),
+        (epoch + 1, claim.holder, ";".join((claim.mark, *earlier)), claim.until, number),
     )
-    return Held(log, number, epoch + 1), length
+    return Held(log, number, epoch + 1, claim.mark, rival_of(earlier)), length
 
 
-def release(connection: "sqlite3.Connection", log: str, mark: str) -> Mark | None:
-    """Give a lease back, if the claim still stands; the checkpoint that this makes, if the log has grown since the last."""
-    found = connection.execute("SELECT number, length, head FROM logs WHERE log = ? AND claim = ?", (log, mark)).fetchone()
-    if found is None:
+def release(connection: "sqlite3.Connection", log: str, mark: str, *, left: bool = False) -> Mark | None:
+    """Give a lease back, if the claim still stands; the checkpoint that this makes, if the log has grown since the last.
+
+    `left`: what was begun under it goes on, so that the claim stays for the next holder to see.
+    """
+    found = connection.execute("SELECT number, length, head, claim FROM logs WHERE log = ?", (log,)).fetchone()
+    if found is None or claims(found[3])[:1] != [mark]:
         return None
-    number, length, head = found
-    connection.execute("UPDATE logs SET holder = '', claim = '', lease_until = 0 WHERE number = ?", (number,))
+    number, length, head, stored = found
+    kept = claims(stored)[0 if left else 1 :]
+    connection.execute("UPDATE logs SET holder = '', claim = ?, lease_until = 0 WHERE number = ?", (";".join(kept), number))
     return checkpoints.put(connection, number, seq=length, chain=head)
 
 
@@ -141,8 +156,8 @@ def append(connection: "sqlite3.Connection", held: Held, rows: Sequence[Row], un
     connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", links)
     length = before + len(links)
     connection.execute(
-        "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ? WHERE number = ? AND epoch = ?",
-        (length, head, rows[-1].at, until, held.number, held.epoch),
+        "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?",
+        (length, head, rows[-1].at, until, held.mark, held.number, held.epoch),
     )
     if not checkpoints.due(before, length):
         return Grown(length)

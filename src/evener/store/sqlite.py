@@ -29,11 +29,12 @@ from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.interlock import Interlock
 from evener.store.lane import Lane, Perform, freely, in_turn, reads
-from evener.store.log import Damaged, Finding, Hits, Lease, Link, Note, Summary
+from evener.store.log import Damaged, Finding, Hits, Lease, LeaseHeld, Link, Note, Summary
 from evener.store.moving import Cargo, Record, Whole
 from evener.store.patience import persist
 from evener.store.presence import Presence
 from evener.store.remains import Remains
+from evener.store.renewing import Renewer
 from evener.store.rows import Claim, Grown, Held, rows_of
 from evener.store.search_index import SearchIndex, part_of
 from evener.store.sidecar import Sidecar
@@ -57,12 +58,11 @@ class SqliteLog:
     def __init__(self, store: "SqliteStore", held: Held, claim: Claim, length: int) -> None:
         self._store = store
         self._held = held
-        self._mark = claim.mark
-        self._release = _release(store._sidecar, held.log, claim.mark)
-        self._dropped = finalize(self, _give_back, store._writer, self._release, claim.mark)
+        self._dropped = finalize(self, _give_back, store._writer, store._sidecar, held.log, claim.mark, left=True)
         self._dropped.atexit = False  # by then the process is as good as dead, and others can tell
-        self._lease = Lease(held.log, held.epoch, claim.holder)
+        self._lease = Lease(held.log, held.epoch, claim.holder, held.rival)
         self._length = length
+        self._until = claim.until
         self._closed = False
 
     @property
@@ -79,7 +79,8 @@ class SqliteLog:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
         store = self._store
         kept, added = rows_of(events, store._guard)
-        await self._write(partial(rows.append, held=self._held, rows=added, until=store._expiry(), guard=store._guard))
+        until = store._expiry()
+        await self._write(partial(rows.append, held=self._held, rows=added, until=until, guard=store._guard), until)
         return kept
 
     async def notes(self) -> Sequence[Note]:
@@ -90,21 +91,36 @@ class SqliteLog:
         """Append events and mark the note as settled, in one step."""
         store = self._store
         kept, added = rows_of(events, store._guard)
-        settled = partial(inbox.settle, held=self._held, number=number, added=added, until=store._expiry(), guard=store._guard)
-        await self._write(settled)
+        until = store._expiry()
+        settled = partial(inbox.settle, held=self._held, number=number, added=added, until=until, guard=store._guard)
+        await self._write(settled, until)
         return kept
+
+    def keep(self) -> None:
+        """Renew the lease from a thread of the store's, until the log is closed or lost."""
+        self._store._renewer.add(self)
+
+    def renew_soon(self, when_less_than: float) -> None:
+        """Have the lease renewed if fewer seconds than this are left of it, without waiting for that."""
+        store = self._store
+        if self._closed or self._until - store._clock() >= when_less_than:
+            return
+        until = store._expiry()
+        store._writer.send(partial(rows.renew, held=self._held, until=until), partial(self._grown, until=until))
 
     async def renew(self) -> None:
         """Keep the lease."""
-        await self._write(partial(rows.renew, held=self._held, until=self._store._expiry()))
+        until = self._store._expiry()
+        await self._write(partial(rows.renew, held=self._held, until=until), until)
 
-    async def aclose(self) -> None:
-        """Give the lease back."""
+    async def aclose(self, *, left: bool = False) -> None:
+        """Give the lease back. `left`: something that was begun under it goes on."""
         if not self._closed:
             self._closed = True
             self._dropped.detach()
-            give_back(self._mark)
-            job, after = self._release
+            self._store._renewer.discard(self)
+            give_back(self._held.mark, left=left)
+            job, after = _release(self._store._sidecar, self._held.log, self._held.mark, left=left)
             try:
                 await self._store._writer.run(job, after)
             except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
@@ -115,23 +131,24 @@ class SqliteLog:
             self._closed = True
             self._dropped()
 
-    async def _write(self, job: "Callable[[sqlite3.Connection], Grown]") -> None:
+    async def _write(self, job: "Callable[[sqlite3.Connection], Grown]", until: float) -> None:
         if self._closed:
             raise refusals.given_back(self._held.log)
-        await self._store._writer.run(job, self._grown)
+        await self._store._writer.run(job, partial(self._grown, until=until))
 
-    def _grown(self, grown: Grown) -> None:
+    def _grown(self, grown: Grown, until: float) -> None:
         self._length = grown.length
+        self._until = until
         self._store._sidecar.mark(grown.mark)
 
 
 class SqliteStore:
     """Keeps logs in the file at `path`; without one in the platform's data folder. The file is made when it is first used.
 
-    `lease` is how many seconds a holder has until others may take over, unless its process has died; `busy` how many seconds
-    we wait while another process writes; `clock` tells the time. `funnel` takes secrets out of what is stored (without one:
-    all that this process has used); `cipher` seals what is left, and the file opens only with the one that it was made with.
-    Close it with `aclose`.
+    `lease` is how many seconds a holder has until others may take over, unless its process has died; a run renews it from a
+    thread of its own. `busy` is how many seconds we wait while another process writes; `clock` tells the time. `funnel` takes
+    secrets out of what is stored (without one: all that this process has used); `cipher` seals what is left, and the file opens
+    only with the one that it was made with. Close it with `aclose`.
     """
 
     def __init__(
@@ -162,7 +179,8 @@ class SqliteStore:
         self._clock = clock
         self._guard = Guard(funnel or Funnel(), cipher)
         self._open: WeakSet[SqliteLog] = WeakSet()
-        finalize(self, _end, self._indexer, self._writer, self._reader)
+        self._renewer = Renewer(lease)
+        finalize(self, _end, self._renewer, self._indexer, self._writer, self._reader)
 
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
         """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
@@ -173,21 +191,23 @@ class SqliteStore:
                 lambda made: self._sidecar.mark(made[1].mark),
             )
         except BaseException:
-            _give_back(self._writer, _release(self._sidecar, log, claim.mark), claim.mark)
+            _give_back(self._writer, self._sidecar, log, claim.mark)
             raise
         return self._hold(held, claim, grown.length)
 
-    async def open(self, log: str, *, holder: str, after: int = 0, patience: float = 0.0) -> tuple[SqliteLog, list[Event]]:
+    async def open(
+        self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
+    ) -> tuple[SqliteLog, list[Event]]:
         """Take the log over, and its events after number `after`.
 
-        At once when its holder's process has died, else when the lease is over.
+        At once when its holder's process has died, or with `force`; else when the lease is over.
         """
         claim = self._claim(holder)
         try:
-            held, length = await persist(lambda: self._take(log, claim), patience)
+            held, length = await persist(lambda: self._take(log, claim, force=force), patience)
             events = await self._read_up_to(length, log, after)
         except BaseException:
-            _give_back(self._writer, _release(self._sidecar, log, claim.mark), claim.mark)
+            _give_back(self._writer, self._sidecar, log, claim.mark)
             raise
         return self._hold(held, claim, length), events
 
@@ -309,6 +329,7 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         """Give all leases back, do what waits, and let go of the file."""
+        self._renewer.stop()
         for log in list(self._open):
             log._drop()
         await self._indexer.end()
@@ -336,9 +357,12 @@ class SqliteStore:
         finally:
             await lane.end()
 
-    async def _take(self, log: str, claim: Claim) -> tuple[Held, int]:
+    async def _take(self, log: str, claim: Claim, *, force: bool) -> tuple[Held, int]:
         now = msgspec.structs.replace(claim, now=self._clock(), until=self._expiry())
-        return await self._writer.run(partial(rows.take, log=log, claim=now))
+        taken = await self._writer.run(partial(rows.take, log=log, claim=now, force=force))
+        if isinstance(taken, LeaseHeld):
+            raise taken
+        return taken
 
     async def _read_up_to(self, length: int, log: str, after: int) -> list[Event]:
         """The events of a log that we hold: as many as the writer knows of. Whoever goes on from fewer does things twice."""
@@ -351,7 +375,7 @@ class SqliteStore:
         return events
 
     def _claim(self, holder: str) -> Claim:
-        return Claim(holder, new_claim(), self._clock(), self._expiry())
+        return Claim(holder, f"{new_claim()} {self._seconds:g}", self._clock(), self._expiry())
 
     def _hold(self, held: Held, claim: Claim, length: int) -> SqliteLog:
         log = SqliteLog(self, held, claim, length)
@@ -372,23 +396,24 @@ def _grow_on(lane: Lane, index: SearchIndex) -> None:
     lane.send(index.grow, again)
 
 
-def _release(sidecar: Sidecar, log: str, mark: str) -> Release:
+def _release(sidecar: Sidecar, log: str, mark: str, *, left: bool) -> Release:
     """Return the job that gives a lease back, and what is to be done after it."""
 
     def after(made: Mark | None) -> None:
         forget(mark)
         sidecar.mark(made)
 
-    return partial(rows.release, log=log, mark=mark), after
+    return partial(rows.release, log=log, mark=mark, left=left), after
 
 
-def _give_back(writer: Lane, release: Release, mark: str) -> None:
+def _give_back(writer: Lane, sidecar: Sidecar, log: str, mark: str, *, left: bool = False) -> None:
     """Give a lease back: at once for this process, for others when the store has noted it."""
-    give_back(mark)
-    writer.send(*release)
+    give_back(mark, left=left)
+    writer.send(*_release(sidecar, log, mark, left=left))
 
 
-def _end(*lanes: Lane) -> None:
+def _end(renewer: Renewer, *lanes: Lane) -> None:
     """When the store is dropped without being closed, and when the interpreter ends."""
+    renewer.stop()
     for lane in lanes:
         lane.stop()

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import StoreError
-from evener.events import CallFinished
+from evener.events import CallFinished, CallPaused
 from evener.tools.context import Progress, ToolContext
 from evener.tools.result import Envelope, Scrub, failed
 from evener.tools.running import run_call, unchanged, verify_call
@@ -50,13 +50,15 @@ _around: ContextVar[tuple[asyncio.AbstractEventLoop, Shelf]] = ContextVar("evene
 class CallSite(msgspec.Struct, frozen=True):
     """Where a call belongs: its run, its idempotency key, and who hears of its progress (call, text, fraction).
 
-    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit.
+    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit. `leave` is told when a
+    call is given up and its tool goes on all the same.
     """
 
     run: str
     key: str
     report: Callable[[str, str, float], None]
     deadline: float | None = None
+    leave: Callable[[], None] = lambda: None
 
 
 def with_reader(toolbox: Toolbox) -> Toolbox:
@@ -71,7 +73,7 @@ class Calling(Protocol):
 
     def digest(self, call: ToolCall) -> str: ...
 
-    async def run(self, call: ToolCall, site: CallSite) -> CallFinished: ...
+    async def run(self, call: ToolCall, site: CallSite) -> CallFinished | CallPaused: ...
 
     async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None: ...
 
@@ -116,8 +118,8 @@ class Caller:
         tool = self._tools.get(call.name)
         return digest_of(call, tool.spec.schema if tool else "")
 
-    async def run(self, call: ToolCall, site: CallSite) -> CallFinished:
-        """Run the call. Whatever the tool does, this is its result."""
+    async def run(self, call: ToolCall, site: CallSite) -> CallFinished | CallPaused:
+        """Run the call. Whatever the tool does, this is its result; or it waits for a decision inside it, and has none yet."""
         tool = self._tools.get(call.name)
         began = perf_counter()
         if tool is None:
@@ -126,7 +128,14 @@ class Caller:
         if _around.get(None) != here:
             _around.set(here)
         context = self._context(call, site)
-        envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
+        try:
+            envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
+        except asyncio.CancelledError:
+            if context.cancelled.outlived:
+                site.leave()
+            raise
+        if envelope.waits is not None:
+            return CallPaused(at=time(), call=call.id, thread=envelope.waits.thread, inner=envelope.waits.inner)
         if not _is_short(envelope, tool.output_limit):
             envelope = await self._stowed(envelope, tool.output_limit)
         return _reported(call, envelope, began)
@@ -228,11 +237,12 @@ def _renamed(envelope: Envelope, name: str, stored: str) -> Envelope:
         replace(block, text=block.text.replace(name, stored)) if isinstance(block, TextBlock) else block
         for block in envelope.content
     )
-    return replace(envelope, content=content, meta=envelope.meta.replace(name, stored))
+    spilled = envelope.spilled and replace(envelope.spilled, id=stored)
+    return replace(envelope, content=content, spilled=spilled)
 
 
 def _reported(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:
     return CallFinished(
         at=time(), call=call.id, ok=envelope.ok, content=envelope.content, outcome=envelope.outcome, retry=envelope.retry,
-        metadata=envelope.meta, seconds=perf_counter() - began,
+        metadata=envelope.meta, seconds=perf_counter() - began, spilled=envelope.spilled,
     )  # fmt: skip

@@ -32,6 +32,8 @@ class Cancellation:
     """Set once, seen everywhere: by threads that look or wait, and by coroutines that await it."""
 
     def __init__(self) -> None:
+        self.outlived = False
+        """True if the call was given up and its tool went on."""
         self._set = False
         self._event: threading.Event | None = None  # made for the first thread that waits: most calls have none
         self._lock = threading.Lock()

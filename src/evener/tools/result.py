@@ -15,11 +15,23 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from evener.errors import BadValue
+from evener.events import InnerQuestion, Spilled
 from evener.tools.models import is_model_value, model_dump
 from evener.transcript.blocks import CONTENTS, DocumentBlock, ImageBlock, Inline, ResultContent, TextBlock, ToolResult
 from evener.transcript.checks import check_choice, check_object, check_type, json_object, json_text
 
-__all__ = ["Envelope", "ModelRetry", "Outcome", "Scrub", "ToolOutput", "envelope_of", "failed", "raised", "scrubbed"]
+__all__ = [
+    "Envelope",
+    "ModelRetry",
+    "Outcome",
+    "Scrub",
+    "ToolOutput",
+    "Waits",
+    "envelope_of",
+    "failed",
+    "raised",
+    "scrubbed",
+]
 
 Outcome = Literal["done", "failed", "unknown"]
 """`unknown`: the call was given up, and whether it took effect cannot be said."""
@@ -49,10 +61,18 @@ class ToolOutput(msgspec.Struct, frozen=True):
     metadata: Mapping[str, object] = {}
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """What a run inside a call waits for: the thread that it is decided in, and the questions."""
+
+    thread: str
+    inner: tuple[InnerQuestion, ...]
+
+
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The result of one call. `retry`: the model can do better, and it counts toward the tool's retries.
 
     `meta` is the JSON text of an object for the program; it does not go to the model. A str as content is one text block.
+    `spilled` says where the whole of a shortened text lies. With `waits` the call has no result yet: a run inside it waits.
     """
 
     ok: bool
@@ -60,6 +80,8 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     meta: str = "{}"
     retry: bool = False
     outcome: Outcome = "done"
+    spilled: Spilled | None = None
+    waits: Waits | None = None
 
     def __post_init__(self) -> None:
         if type(self.ok) is not bool:

@@ -195,7 +195,9 @@ async def _in_thread(work: Callable[[], object], bounds: _Bounds) -> Ended:
 
 def _given_up(job: Job, bounds: _Bounds) -> bool:
     bounds.cancelled.set()
-    return bounds.threads.give_up(job)
+    begun = bounds.threads.give_up(job)
+    bounds.cancelled.outlived = job.abandoned
+    return begun
 
 
 async def _settled(ended: "asyncio.Future[Ended | None]", bounds: _Bounds) -> Ended | None:
@@ -268,6 +270,7 @@ async def _stopped(task: "asyncio.Task[object]", bounds: _Bounds) -> None:
         await asyncio.wait((task,), timeout=bounds.grace)
     finally:
         if not task.done():
+            bounds.cancelled.outlived = True
             bounds.threads.keep_stray(task)
         elif not task.cancelled():
             task.exception()

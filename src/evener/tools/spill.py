@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
+from evener.events import Spilled
 from evener.tools.result import Envelope, ModelRetry
 from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import ResultContent, TextBlock
@@ -69,8 +70,7 @@ def spill(envelope: Envelope, blobs: Blobs, *, limit: int) -> Envelope:
             content.append(block)
         elif short not in content:
             content.append(short)
-    meta = {**envelope.metadata, "spilled": id, "characters": len(whole)}
-    return msgspec.structs.replace(envelope, content=tuple(content), meta=msgspec.json.encode(meta).decode())
+    return msgspec.structs.replace(envelope, content=tuple(content), spilled=Spilled(id, len(whole)))
 
 
 def _ends(text: str, id: str, limit: int) -> str:

@@ -2,6 +2,7 @@
 
 import re
 
+from evener.events import CallFinished
 from evener.store import MemoryStore
 from evener.store.funnel import Funnel
 from evener.tools import Toolbox, tool
@@ -25,9 +26,11 @@ def test_what_is_spilled_is_found_again_under_the_name_that_is_told() -> None:
         caller = Caller(Toolbox([print_environment]), threads=Threads(), shelf=store)
         site = CallSite("r", "k", lambda *_: None)
         finished = await caller.run(ToolCall.of("c", "print_environment", {}), site)
+        assert isinstance(finished, CallFinished)
+        assert finished.spilled is not None
         [block] = finished.content
         assert isinstance(block, TextBlock)
-        [name] = set(re.findall(r"[0-9a-f]{64}", block.text + finished.metadata))
+        [name] = {*re.findall(r"[0-9a-f]{64}", block.text), finished.spilled.id}
         assert b"KEY=[secret]" in await store.get_blob(name)
 
     run(scenario())
