@@ -7,6 +7,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -295,5 +296,5 @@ def refusals(row: str, model: str, encoded: Encoded) -> list[Violation]:
     known = DIALECTS.get(wire, ())
     dialect = next((name for name in (row, row.removesuffix("-chat"), rows().provider(row).vendor) if name in known), "")
     dialect = {"google": "developer", "google-vertex": "vertex"}.get(row, dialect)
-    bound = {"ws_1": "rs_1", "msg_1": "rs_1"}
-    return check_request(wire, body, model=model, dialect=dialect, betas=betas, bound=bound)
+    bonds: dict[str, Any] = {"bound": {"ws_1": "rs_1", "msg_1": "rs_1"}} if wire == "openai_responses" else {}
+    return check_request(wire, body, model=model, dialect=dialect, betas=betas, **bonds)
