@@ -314,8 +314,8 @@ def _decision(random: Random) -> Decision:
 
 @kind
 async def expired(random: Random, store: Store) -> tuple[str, Harness]:
-    lines = [calls(ToolCall.of("c0", "pay", {"x": "a"}), ToolCall.of("c1", "look", {"x": "b"})), "done"]
-    model, paying = ScriptedModel(lines), tools(random, approval=True)
+    said = calls(ToolCall.of("c0", "pay", {"x": "a"}), ToolCall.of("c1", "look", {"x": "b"}))
+    model, paying = ScriptedModel([said, "done"]), tools(random, approval=True)
     hasty = harness(random, store, model, tools=paying, decide_within=0.001)
     one = harness(random, store, model, tools=paying)
     result = await hasty.run("go")

@@ -243,7 +243,8 @@ def _raw(schema: str | Mapping[str, object], where: str) -> tuple[Arguments, str
     kind = shape.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise UsageError(f"{where}: the arguments of a tool are an object. Set its type to 'object'.")
-    narrow = closed({**shape, "type": "object"})
+    whole = '"$ref":"#"' in json_text(shape, where)  # what refers to the root may be more than an object
+    narrow = closed(shape if whole else {**shape, "type": "object"})
     text = text if narrow == shape else json_text(narrow, where)
     validator = Validator(narrow, where=where)
     return Arguments(validator, one=_same, unenforced=validator.unenforced), text

@@ -39,6 +39,7 @@ PATH = "/v1beta/models/{model}:generateContent"
 STREAM_PATH = "/v1beta/models/{model}:streamGenerateContent"
 EVENTS = "?alt=sse"
 NOTHING_SAID = b'{"role":"user","parts":[{"text":""}]}'
+CONTINUE = b'{"role":"user","parts":[{"text":"Continue."}]}'
 NESTED = (
     *("generationConfig", "generationConfig.thinkingConfig"),
     *("toolConfig", "toolConfig.functionCallingConfig"),
@@ -69,7 +70,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     losses = [*fixed.losses[circulated], *fixed.uncached[bool(marked)]]
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body = joined(fixed.heads[circulated], _contents(fragments, losses), b"]}")
+    body = joined(fixed.heads[circulated], _contents(fragments, quirks, losses), b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
@@ -150,7 +151,7 @@ def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
         yield loss_of("dropped", "state.store", "this wire keeps nothing")
 
 
-def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
+def _contents(fragments: Sequence[Fragment], quirks: Quirks, losses: list[Loss]) -> list[bytes]:
     """The contents: there is at least one, and the first is the user's (sheet 2)."""
     contents = [fragment.data for fragment in fragments if fragment.data]
     if not contents or _is_begun_by_model(fragments):
@@ -158,6 +159,10 @@ def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
             loss_of("added", "message", "a conversation must begin with the user; an empty text stands for it", name="user")
         )
         contents.insert(0, NOTHING_SAID)
+    last = next((fragment for fragment in reversed(fragments) if fragment.data), None)
+    if not quirks.prefill and last is not None and "assistant_last" in last.traits:
+        losses.append(loss_of("added", "message", "the history may not end with the model", name="user"))
+        contents.append(CONTINUE)
     return contents
 
 
