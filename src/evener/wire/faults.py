@@ -213,7 +213,8 @@ def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
     request = read.request_id or ""
     if isinstance(read.error, _Error):
         said = read.error
-        return Complaint(said.words(), said.codes(), status, request, said.wait())
+        words, codes = said.words(), said.codes()
+        return Complaint(words, codes, status, request, said.wait()) if words or codes else None
     detail = read.detail
     if isinstance(detail, list):
         detail = "; ".join(f"{'.'.join(map(str, flaw.loc))}: {flaw.msg}" for flaw in detail)

@@ -4,10 +4,24 @@ from typing import Literal
 
 import msgspec
 
+from evener.wire.lenient import Carrying
 from evener.wire.openai_chat.counts import Counts
 from evener.wire.reading import Items
 
-__all__ = ["ODD", "Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening", "read_words"]
+__all__ = [
+    "CARRYING",
+    "NOTHING_SAID",
+    "Call",
+    "Choice",
+    "Chunk",
+    "Function",
+    "Message",
+    "form_of",
+    "is_there",
+    "read_chunk",
+    "read_opening",
+    "read_words",
+]
 
 Object = dict[str, msgspec.Raw] | None
 Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
@@ -110,8 +124,23 @@ class Words(msgspec.Struct, gc=False):
     prompt_filter_results: None = None
 
 
-ODD = Counts()
-"""Stands for token counts of a form that nobody knows."""
+CARRYING: Carrying = {
+    Function: ("name", "arguments"),
+    Custom: ("name", "input"),
+    Call: ("index", "id", "function", "custom"),
+    Message: ("content", "tool_calls", "function_call"),
+    Choice: ("index", "delta", "message", "finish_reason"),
+    Opening: ("choices",),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[Opening]:  # noqa: ARG001 - other wires look at the event
+    """The form of every chunk."""
+    return Opening
+
+
+NOTHING_SAID = Message()
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_opening = msgspec.json.Decoder(Opening).decode
 read_words = msgspec.json.Decoder(Words).decode

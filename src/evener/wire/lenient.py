@@ -1,0 +1,195 @@
+"""Reads JSON whose lesser fields are of another form than we know: takes them out and hands them on as notices. Pure.
+
+Only what a typed reader has refused comes here, so the usual answer pays nothing. A wire says which fields carry the answer
+(text, calls, why it stopped, and what tells one thing from another): those must be of their form, all others need not be.
+What is taken out is kept verbatim in a notice under its path. A lone half of a surrogate pair becomes U+FFFD, and a number
+that JSON does not have (NaN, Infinity) becomes null.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript.delta import Notice
+from evener.wire.text import dumps, fields
+
+__all__ = ["BROKEN", "Carrying", "Count", "Place", "mend", "parse_some", "read_some"]
+
+T = TypeVar("T")
+BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoders raise on bytes that are not what they should be."""
+
+Carrying = Mapping[type, tuple[str, ...]]
+"""By form, the fields that carry the answer: where one of them is of another form, the answer cannot be read."""
+
+Count = (
+    Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | Annotated[float, msgspec.Meta(ge=0, le=1 << 53)] | None
+)
+"""A token count. Anything else that stands in its place counts nothing."""
+
+Place = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
+"""A whole number that can be stored."""
+
+ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
+)
+"""Every escape in a JSON text, a pair as one; the group is a half without the other."""
+NO_NUMBERS = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?(?:NaN|Infinity)\b)', re.DOTALL)
+NOTHING: Carrying = {}
+
+
+def mend(text: bytes, form_of: Callable[[bytes], Any], carrying: Carrying) -> tuple[bytes, list[Notice]]:
+    """The JSON without what does not fit its form, and a notice for each part of it that was taken out.
+
+    Raises `msgspec.MsgspecError` where a carrying field does not fit.
+    """
+    notices: list[Notice] = []
+    text = _repaired(text, notices)
+    found = _Mending(carrying, notices).fit(msgspec.Raw(text.strip()), form_of(text), "", carried=True)
+    return bytes(found or text), notices
+
+
+def parse_some(body: bytes, form: type[T], what: str, carrying: Carrying, found: list[Any]) -> T:
+    """A typed document without what does not fit, which is added to `found`; or a WireError that says what was expected."""
+    read = _reader(form).decode
+    try:
+        value: T = read(body)
+    except BROKEN as error:
+        try:
+            mended, notices = mend(body, lambda _: form, carrying)
+            value = read(mended)
+        except BROKEN:
+            start = body[:60].decode(errors="replace")
+            raise WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.") from None
+        found += notices
+    return value
+
+
+def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[Any], carrying: Carrying = NOTHING) -> T:
+    """What can be read of an object; what cannot is added to `found` as notices under this path.
+
+    Raises `msgspec.MsgspecError` where a carrying field does not fit.
+    """
+    mending = _Mending(carrying, [])
+    fit = mending.fit(msgspec.Raw(bytes(raw)), form, where, carried=False)
+    found += mending.notices
+    if fit is None:
+        found.append(Notice(where, bytes(raw).decode(errors="replace") or "null"))
+        return form()
+    value: T = _reader(form).decode(fit)
+    return value
+
+
+def _repaired(text: bytes, notices: list[Notice]) -> bytes:
+    """The text with a sign for each half of a surrogate pair, and null for what is no number in JSON."""
+    halves = numbers = 0
+
+    def half(match: re.Match[bytes]) -> bytes:
+        nonlocal halves
+        halves += match[1] is not None
+        return match[0] if match[1] is None else b"\\ufffd"
+
+    def number(match: re.Match[bytes]) -> bytes:
+        nonlocal numbers
+        numbers += match[1] is not None
+        return match[0] if match[1] is None else b"null"
+
+    if b"\\u" in text:
+        text = ESCAPES.sub(half, text)
+    if b"NaN" in text or b"Infinity" in text:
+        text = NO_NUMBERS.sub(number, text)
+    for name, count in (("lone surrogate", halves), ("not a number", numbers)):
+        if count:
+            notices.append(Notice(name, f'{{"replaced":{count}}}'))
+    return text
+
+
+class _Mending:
+    """One text while it is mended."""
+
+    def __init__(self, carrying: Carrying, notices: list[Notice]) -> None:
+        self.carrying = carrying
+        self.notices = notices
+
+    def fit(self, raw: msgspec.Raw, form: Any, where: str, *, carried: bool) -> msgspec.Raw | None:
+        """The JSON as far as it fits the form; None when nothing of it does."""
+        why = _misfit(raw, form)
+        if why is None:
+            return raw
+        found = self._part(raw, form, where, carried=carried)
+        if found is None and carried:
+            raise msgspec.ValidationError(str(why))
+        return found
+
+    def _part(self, raw: msgspec.Raw, form: Any, where: str, *, carried: bool) -> msgspec.Raw | None:
+        start = bytes(raw)[:1]
+        for one in _forms(form):
+            if start == b"{" and isinstance(one, type) and issubclass(one, msgspec.Struct) and _is_tagged(raw, one):
+                return self._object(raw, one, where)
+            if start == b"[" and get_origin(one) is list:
+                return self._list(raw, one, where, carried=carried)
+        return None
+
+    def _object(self, raw: msgspec.Raw, form: type[msgspec.Struct], where: str) -> msgspec.Raw | None:
+        own = fields(raw)
+        carrying = self.carrying.get(form, ())
+        for name, hint in _hints(form).items():
+            if name in own:
+                path = f"{where}.{name}" if where else name
+                fit = self.fit(own[name], hint, path, carried=name in carrying)
+                if fit is None:
+                    self.notices.append(Notice(path, bytes(own.pop(name)).decode()))
+                else:
+                    own[name] = fit
+        found = msgspec.Raw(dumps(own))
+        return found if _misfit(found, form) is None else None
+
+    def _list(self, raw: msgspec.Raw, form: Any, where: str, *, carried: bool) -> msgspec.Raw | None:
+        (kind,) = get_args(form)
+        kept = []
+        for item in msgspec.json.decode(raw, type=list[msgspec.Raw]):
+            fit = self.fit(item, kind, where, carried=carried)
+            if fit is None:
+                self.notices.append(Notice(where, bytes(item).decode()))
+            else:
+                kept.append(fit)
+        found = msgspec.Raw(dumps(kept))
+        return found if _misfit(found, form) is None else None
+
+
+def _misfit(raw: msgspec.Raw, form: Any) -> Exception | None:
+    try:
+        _reader(form).decode(raw)
+    except BROKEN as error:
+        return error
+    return None
+
+
+@cache
+def _reader(form: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(form)
+
+
+@cache
+def _hints(form: type[msgspec.Struct]) -> dict[str, Any]:
+    return {name: hint for name, hint in get_type_hints(form, include_extras=True).items() if name in form.__struct_fields__}
+
+
+@cache
+def _forms(form: Any) -> tuple[Any, ...]:
+    """The forms of which a value may have one."""
+    if get_origin(form) is Annotated:
+        return _forms(get_args(form)[0])
+    if get_origin(form) in (Union, UnionType):
+        return tuple(inner for one in get_args(form) for inner in _forms(one))
+    return (form,)
+
+
+def _is_tagged(raw: msgspec.Raw, form: type[msgspec.Struct]) -> bool:
+    tag = form.__struct_config__.tag
+    return tag is None or bytes(fields(raw).get("type", msgspec.Raw(b""))) == dumps(tag)
