@@ -146,7 +146,7 @@ def test_any_refusal_is_a_provider_error(wire: str, data: st.DataObject, status:
 @pytest.mark.parametrize("depth", [100_000, 1_000_000])
 def test_a_large_or_deep_document_is_refused_soon(wire: str, depth: int) -> None:
     codec = CODECS[wire]
-    began = time.perf_counter()
+    began = time.process_time()
     for body in (b"[" * depth, b'{"a":' * depth, b'{"content":' + b"[" * depth, b'"' + b"\\ud800" * depth, b"9" * depth):
         with pytest.raises(EvenerError):
             codec.decode(body, QUIRKS)
@@ -155,7 +155,7 @@ def test_a_large_or_deep_document_is_refused_soon(wire: str, depth: int) -> None
         assert isinstance(codec.fault(400, {}, body), ProviderError)
         (failed,) = deltas_of(wire, [b"data: ", body, b"\n\n"])
         assert isinstance(failed, Failed)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("wire", CODECS)

@@ -18,7 +18,7 @@ from evener.errors import WireError
 from evener.transcript.delta import Notice
 from evener.wire.text import dumps, fields
 
-__all__ = ["BROKEN", "Carrying", "Count", "Place", "mend", "parse_some", "read_some"]
+__all__ = ["BROKEN", "Carrying", "Count", "Place", "has_text", "mend", "pair_halves", "parse_some", "read_some"]
 
 T = TypeVar("T")
 BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -35,12 +35,17 @@ Count = (
 Place = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
 """A whole number that can be stored."""
 
-ESCAPES = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
+HALVES = re.compile(
+    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F]))*+)((?:\\u[dD][89a-fA-F][0-9a-fA-F]{2})++)?", re.DOTALL
 )
-"""Every escape in a JSON text, a pair as one; the group is a half without the other."""
+"""JSON text up to the next escapes of surrogates, and these."""
 NO_NUMBERS = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?(?:NaN|Infinity)\b)', re.DOTALL)
+REPLACEMENT = "\ufffd"
 NOTHING: Carrying = {}
+TELLING = frozenset(
+    {"answer", "completion", "content", "generated_text", "message", "output", "output_text", "response", "text"}
+)
+"""Names under which servers put what a model said."""
 
 
 def mend(text: bytes, form_of: Callable[[bytes], Any], carrying: Carrying) -> tuple[bytes, list[Notice]]:
@@ -49,8 +54,11 @@ def mend(text: bytes, form_of: Callable[[bytes], Any], carrying: Carrying) -> tu
     Raises `msgspec.MsgspecError` where a carrying field does not fit.
     """
     notices: list[Notice] = []
+    text = text.strip()
+    if text[:1] not in (b"{", b"["):
+        raise msgspec.ValidationError("no JSON object")
     text = _repaired(text, notices)
-    found = _Mending(carrying, notices).fit(msgspec.Raw(text.strip()), form_of(text), "", carried=True)
+    found = _Mending(carrying, notices).fit(msgspec.Raw(text), form_of(text), "", carried=True)
     return bytes(found or text), notices
 
 
@@ -85,14 +93,39 @@ def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[A
     return value
 
 
+def has_text(frame: bytes) -> bool:
+    """True if an answer holds a text where nobody looks for it."""
+    try:
+        return _tells(msgspec.json.decode(frame))
+    except BROKEN:
+        return False
+
+
+def _tells(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_tells, value))
+    if not isinstance(value, dict):
+        return False
+    return any((isinstance(one, str) and bool(one) and name in TELLING) or _tells(one) for name, one in value.items())
+
+
+def pair_halves(text: str) -> str:
+    """JSON text with a sign for each escape that is half of a surrogate pair."""
+    return _repaired(text.encode(), []).decode()
+
+
 def _repaired(text: bytes, notices: list[Notice]) -> bytes:
     """The text with a sign for each half of a surrogate pair, and null for what is no number in JSON."""
     halves = numbers = 0
 
-    def half(match: re.Match[bytes]) -> bytes:
+    def paired(match: re.Match[bytes]) -> bytes:
         nonlocal halves
-        halves += match[1] is not None
-        return match[0] if match[1] is None else b"\\ufffd"
+        if match[2] is None:
+            return match[0]
+        units = match[2].decode("unicode_escape").encode("utf-16-le", "surrogatepass")
+        found = units.decode("utf-16-le", "replace")
+        halves += found.count(REPLACEMENT)
+        return match[1] + found.encode()
 
     def number(match: re.Match[bytes]) -> bytes:
         nonlocal numbers
@@ -100,7 +133,7 @@ def _repaired(text: bytes, notices: list[Notice]) -> bytes:
         return match[0] if match[1] is None else b"null"
 
     if b"\\u" in text:
-        text = ESCAPES.sub(half, text)
+        text = HALVES.sub(paired, text)
     if b"NaN" in text or b"Infinity" in text:
         text = NO_NUMBERS.sub(number, text)
     for name, count in (("lone surrogate", halves), ("not a number", numbers)):

@@ -24,7 +24,7 @@ from evener.transcript.delta import (
     TextDelta,
 )
 from evener.wire.eventstream import EventStreamReader
-from evener.wire.lenient import BROKEN
+from evener.wire.lenient import BROKEN, has_text
 from evener.wire.sse import SseReader
 
 __all__ = ["FRAMINGS", "NO_ANSWER", "NO_REASON", "OPEN_CALL", "Events", "StreamDecoder", "not_ours", "read_frames", "settle"]
@@ -143,15 +143,17 @@ def read_frames(events: Events, frames: list[bytes], left: Iterator[bytes], foun
                 continue
             try:
                 mended, notices = events.mend(frame)
-                found += notices
-                if events.read(iter((mended,)), found):
-                    return True
+                over = events.read(iter((mended,)), found)
             except BROKEN:
                 raise not_ours(error, frame, what) from None
+            place = len(found) - over  # before the last one, after all others of the event
+            found[place:place] = notices
+            if over:
+                return True
 
 
 def settle(events: Events, found: list[Delta], unread: list[bytes]) -> None:
-    """Decide whether an answer that has stopped counts. One that says nothing hands on the events it was not read from."""
+    """Decide whether an answer that has stopped counts. One that says nothing hands on the events that hold text."""
     last = found[-1]
     if type(last) is not Stopped:
         return
@@ -159,7 +161,7 @@ def settle(events: Events, found: list[Delta], unread: list[bytes]) -> None:
     if missing:
         found[-1] = Failed(TruncatedStream(f"The answer ended without {missing}. The turn does not count; ask again."))
     elif last.reason == "done":
-        found[-1:] = [*(Notice("nothing said", frame.decode(errors="replace")) for frame in unread if frame.strip() != END), last]
+        found[-1:] = [*(Notice("text elsewhere", frame.decode()) for frame in unread if has_text(frame)), last]
 
 
 def not_ours(error: Exception, frame: bytes, what: str) -> WireError:

@@ -272,7 +272,7 @@ class _Turn(msgspec.Struct, gc=False):
                 found.append(d.Failed(WireError(TWO_MESSAGES)))
                 return True
             message, self.begun = event.message, True
-            found.append(d.Started(message.id, message.model))
+            found.insert(0, d.Started(message.id, message.model))
             self.count(message.usage, found)
         elif type(event) is Finished:
             finish = event.delta
@@ -372,7 +372,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     if message.type != "message":
         raise WireError(f"Expected an Anthropic message, but the answer is of type {message.type!r}. Check the base URL.")
     turn = _Turn()
-    found.append(d.Started(message.id, message.model))
+    found.insert(0, d.Started(message.id, message.model))
     try:
         for index, raw in enumerate(message.content):
             turn.begin_any(index, raw, found)

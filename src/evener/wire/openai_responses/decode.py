@@ -398,7 +398,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     if not response.object.startswith("response") and (response.object or response.output is None):
         raise WireError(f"Expected a response, but the answer is a {response.object!r}. Check the base URL.")
     turn = _Turn()
-    found.append(d.Started(response.id or "", response.model or ""))
+    found.insert(0, d.Started(response.id or "", response.model or ""))
     try:
         for number, raw in enumerate(response.output or ()):
             turn.complete(number, raw, found)
