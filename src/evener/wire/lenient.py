@@ -110,32 +110,39 @@ def _tells(value: object) -> bool:
 
 
 def pair_halves(text: str) -> str:
-    """JSON text with a sign for each escape that is half of a surrogate pair."""
-    return _repaired(text.encode(), []).decode()
+    """JSON text with U+FFFD for each escape that is half of a surrogate pair."""
+    return _paired(text.encode())[0].decode()
 
 
-def _repaired(text: bytes, notices: list[Notice]) -> bytes:
-    """The text with a sign for each half of a surrogate pair, and null for what is no number in JSON."""
-    halves = numbers = 0
+def _paired(text: bytes) -> tuple[bytes, int]:
+    """The text without lone halves of surrogate pairs, and how many there were."""
+    halves = 0
 
-    def paired(match: re.Match[bytes]) -> bytes:
+    def told(match: re.Match[bytes]) -> bytes:
         nonlocal halves
         if match[2] is None:
             return match[0]
         units = match[2].decode("unicode_escape").encode("utf-16-le", "surrogatepass")
         found = units.decode("utf-16-le", "replace")
-        halves += found.count(REPLACEMENT)
-        return match[1] + found.encode()
+        lone = found.count(REPLACEMENT)
+        halves += lone
+        return match[1] + found.encode() if lone else match[0]
 
-    def number(match: re.Match[bytes]) -> bytes:
-        nonlocal numbers
-        numbers += match[1] is not None
-        return match[0] if match[1] is None else b"null"
+    return (HALVES.sub(told, text), halves) if b"\\u" in text else (text, 0)
 
-    if b"\\u" in text:
-        text = HALVES.sub(paired, text)
-    if b"NaN" in text or b"Infinity" in text:
-        text = NO_NUMBERS.sub(number, text)
+
+def _numbered(text: bytes) -> tuple[bytes, int]:
+    """The text with null for what is no number in JSON, and how many there were."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text, 0
+    count = sum(match[1] is not None for match in NO_NUMBERS.finditer(text))
+    return NO_NUMBERS.sub(lambda match: match[0] if match[1] is None else b"null", text), count
+
+
+def _repaired(text: bytes, notices: list[Notice]) -> bytes:
+    """The text as JSON, with a notice of what had to be replaced in it."""
+    text, halves = _paired(text)
+    text, numbers = _numbered(text)
     for name, count in (("lone surrogate", halves), ("not a number", numbers)):
         if count:
             notices.append(Notice(name, f'{{"replaced":{count}}}'))
