@@ -1,4 +1,4 @@
-"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `damage`, `control` run long."""
+"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `swaps`, `threads`, `kills`, `damage`, `control` run long."""
 
 import argparse
 import sys
@@ -22,6 +22,7 @@ from bench import (
     peers,
     store,
     store_damage,
+    swaps,
     threads,
 )
 from bench.table import Figure, failed, printed
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions"),
+        choices=("all", *FIGURES, "fuzz", "hops", "swaps", "kills", "damage", "control", "threads", "instructions"),
         default="all",
         help="all: decode, encode, imports",
     )
@@ -81,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fuzz.main(chosen.seconds, seed, chosen.replay)
     if chosen.what == "hops":
         return hops.main(chosen.histories, chosen.walks or 40)
+    if chosen.what == "swaps":
+        return swaps.main()
     if chosen.what == "instructions":
         return instructions.main()
     if chosen.what == "kills":

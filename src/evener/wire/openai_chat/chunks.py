@@ -19,10 +19,12 @@ __all__ = [
     "form_of",
     "is_there",
     "read_chunk",
+    "read_custom",
     "read_opening",
     "read_words",
 ]
 
+NULL = msgspec.Raw(b"null")
 Object = dict[str, msgspec.Raw] | None
 Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
 """Something that is there or not: null costs nothing, and no form of it is an error."""
@@ -48,7 +50,7 @@ class Call(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
-    custom: Custom | None = None
+    custom: msgspec.Raw = NULL  # looked into where there is no function
 
 
 class Message(msgspec.Struct, gc=False):
@@ -126,8 +128,7 @@ class Words(msgspec.Struct, gc=False):
 
 CARRYING: Carrying = {
     Function: ("name", "arguments"),
-    Custom: ("name", "input"),
-    Call: ("index", "id", "function", "custom"),
+    Call: ("index", "id", "function"),
     Message: ("content", "tool_calls", "function_call"),
     Choice: ("index", "delta", "message", "finish_reason"),
     Opening: ("choices",),
@@ -141,6 +142,7 @@ def form_of(frame: bytes) -> type[Opening]:  # noqa: ARG001 - other wires look a
 
 
 NOTHING_SAID = Message()
+read_custom = msgspec.json.Decoder(Custom).decode
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_opening = msgspec.json.Decoder(Opening).decode
 read_words = msgspec.json.Decoder(Words).decode

@@ -2,7 +2,7 @@
 
 Rules (sheet 6): the first choice counts. Token counts may come with any chunk, also after the last word. A turn is complete
 when a finish reason was seen, with [DONE] after it or without; one that ends without a reason is truncated, whatever its end
-mark says (where a row never gives reasons, the token counts and the end mark tell). An error may stand in a chunk after a 200.
+mark says (where a row never gives reasons, a chunk without choices and the end mark tell). An error may stand in a chunk after a 200.
 A chunk of a form nobody knows is a notice.
 """
 
@@ -215,6 +215,7 @@ class _Events(msgspec.Struct, gc=False):
             found.append(_failed(frame))
             return True
         if chunk.usage or chunk.choices is not None:
+            self.counted = self.answered  # what comes after all choices comes last
             return False
         kind = read_opening(frame).object or ""
         if kind.startswith("chat.completion") or "choices" in fields(frame):
@@ -239,7 +240,6 @@ class _Events(msgspec.Struct, gc=False):
 
     def _counted(self, counts: Counts, frame: bytes, found: list[d.Delta]) -> None:
         """The counts of a chunk. Where nothing is known of them, they may be empty: then they say nothing."""
-        self.counted = True
         if counts == UNCOUNTED:
             self._count(dumps(fields(fields(frame)["usage"])), found)
         else:

@@ -14,7 +14,7 @@ from evener.transcript import delta as d
 from evener.transcript.delta import ReasoningDelta, TextDelta
 from evener.transcript.reply import StopReason
 from evener.wire.names import made_id
-from evener.wire.openai_chat.chunks import Call, Function, Message, is_there
+from evener.wire.openai_chat.chunks import Call, Function, Message, is_there, read_custom
 from evener.wire.openai_chat.citations import citation
 from evener.wire.openai_chat.details import Details
 from evener.wire.openai_chat.hosted import hosted_block
@@ -70,6 +70,7 @@ class Turn(msgspec.Struct, gc=False):
     _details: Details | None = None
     _speech: Speech | None = None
     _executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
+    _refusals: list[str] = []
 
     def add(self, said: Message, found: list[d.Delta], whole: bool) -> None:
         """Take a message in, or a delta of one."""
@@ -112,7 +113,7 @@ class Turn(msgspec.Struct, gc=False):
     @property
     def silent(self) -> bool:
         """True while nothing was said."""
-        return not (self._kinds or self.calls or self._executed or self._speech or self.place >= CONTENT)
+        return not (self._kinds or self.calls or self._executed or self._speech or self._refusals or self.place >= CONTENT)
 
     def end(self) -> list[d.Delta]:
         """All that is certain only now, and why it ended."""
@@ -120,6 +121,8 @@ class Turn(msgspec.Struct, gc=False):
         if self._tags:
             for kind, piece in self._tags.close():
                 self._piece(kind, piece, found)
+        if self._refusals:
+            self._refuse("".join(self._refusals), found)
         if self._speech:
             sort, sound = self._speech.sound()
             if sound:
@@ -133,6 +136,14 @@ class Turn(msgspec.Struct, gc=False):
         native = self.native if self.native != self.finish else ""
         found.append(d.Stopped(self._why(), self.finish, native))
         return found
+
+    def _refuse(self, words: str, found: list[d.Delta]) -> None:
+        """A refusal is the answer, or it is none: beside content or calls it is a notice."""
+        if self.calls or "text" in self._kinds.values():
+            found.append(d.Notice("refusal", dumps(words).decode()))
+        else:
+            self._kinds[REFUSED] = "text"
+            found.append(d.TextDelta(REFUSED, words))
 
     def _why(self) -> StopReason:
         known = STOPS.get(self.finish, "other")
@@ -218,7 +229,9 @@ class Turn(msgspec.Struct, gc=False):
                 found.append(d.ArgumentsDelta(known.slot, function.arguments))
                 return
         name, arguments = function.name or "", function.arguments
-        custom = call.custom if not name and call.custom and (call.custom.name or call.custom.input) else None
+        custom = read_custom(call.custom) if not name and is_there(call.custom) else None
+        if custom and not (custom.name or custom.input):
+            custom = None
         if custom:
             name, arguments = custom.name or "", custom.input
         opened = self._find(call, name, number)
@@ -253,8 +266,7 @@ class Turn(msgspec.Struct, gc=False):
 
     def _add_rare(self, said: Message, found: list[d.Delta]) -> None:
         if said.refusal:
-            self._kinds[REFUSED] = "text"
-            found.append(d.TextDelta(REFUSED, said.refusal))
+            self._refusals.append(said.refusal)
         for raw in said.annotations or ():
             cited = citation(raw, found)
             if cited is not None:

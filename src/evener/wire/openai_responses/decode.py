@@ -418,9 +418,9 @@ def _raise_for(response: Response, body: bytes, found: list[d.Delta]) -> None:
 
 
 def _is_failed(response: Response, found: list[d.Delta]) -> bool:
-    """True if the answer is an error. What stands for one in an answer that ended well must complain about something."""
+    """True if the answer is an error. What stands for one in an answer that has another state must complain of something."""
     error = response.error
-    if response.status not in ("completed", "incomplete") or error in NONE:
+    if response.status in (None, "failed") or error in NONE:
         return response.status == "failed" or error not in NONE
     if bytes(error)[:1] == b"{" and complaint_of(dumps({"error": error})):
         return True
