@@ -167,14 +167,15 @@ def _endings(names: str) -> Iterator[str]:
         yield ".".join(parts[place:])
 
 
-def _places(value: Any, here: Path = ()) -> Iterator[tuple[Path, Any]]:
+def every_field(value: Any, here: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every field in a document, and what stands there."""
     if isinstance(value, dict):
         for name, one in value.items():
             yield (*here, name), one
-            yield from _places(one, (*here, name))
+            yield from every_field(one, (*here, name))
     elif isinstance(value, list):
         for number, one in enumerate(value):
-            yield from _places(one, (*here, number))
+            yield from every_field(one, (*here, number))
 
 
 def _put(event: Any, path: Path, value: object) -> None:
@@ -191,7 +192,7 @@ def swaps(recording: Recording) -> Iterator[tuple[str, object, list[tuple[int, P
     places: dict[tuple[str, str], list[tuple[int, Path]]] = {}
     kinds: dict[tuple[str, str], set[type]] = {}
     for number, event in enumerate(recording.events):
-        for path, value in _places(event):
+        for path, value in every_field(event):
             if not carries(recording.wire, path, event):
                 name = ".".join(part for part in path if isinstance(part, str))
                 key = (str(event.get("type", "")), name)

@@ -266,6 +266,7 @@ class _Turn(msgspec.Struct, gc=False):
         if "name" in inner:
             call = _calls.decode(dumps(inner))
             if self.half:
+                self.half.spoilt = True
                 raise msgspec.ValidationError("another call has not ended")
             kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args", *HALF)}
             self.half = Partial(self._next(""), {}, kept | ({} if call.id else {"id": NOBODYS}))
@@ -273,6 +274,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.CallStarted(self.index, call.id or made_id(self.id or call.name, self.index), call.name))
         half = self.half
         if half is None:
+            self.half = Partial(-1, {}, {}, spoilt=True)
             raise msgspec.ValidationError("a piece of no call")
         half.beside.update({name: value.copy() for name, value in own.items()})
         if half.add(inner):

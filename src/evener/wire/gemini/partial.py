@@ -5,6 +5,7 @@ any other value stands as it came. The call is complete with the first part that
 """
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -15,7 +16,6 @@ from evener.wire.text import dumps, fields
 __all__ = ["Partial"]
 
 STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d{1,4})\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""")
-VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 NULL = msgspec.Raw(b"null")
 
 
@@ -45,14 +45,17 @@ class Partial(msgspec.Struct):
     _root: dict[str, Any] = {}
     _open: set[str] = set()
     _whole: msgspec.Raw = NULL
+    spoilt: bool = False  # a piece of it could not be read: it never ends
 
     def add(self, inner: dict[str, msgspec.Raw]) -> bool:
         """Take a part of the call in; True when it is the last. Raises `msgspec.ValidationError` on what is none."""
+        spoilt, self.spoilt = self.spoilt, True
         for raw in msgspec.json.decode(inner.get("partialArgs", NULL), type=Items | None) or ():
             self._put(_pieces.decode(raw))
         if inner.get("args", NULL) != NULL:
             self._whole = inner["args"].copy()
-        return bytes(inner.get("willContinue", NULL)) != b"true"
+        self.spoilt = spoilt
+        return not spoilt and bytes(inner.get("willContinue", NULL)) != b"true"
 
     def arguments(self) -> str:
         """The JSON text of all arguments."""
@@ -62,7 +65,7 @@ class Partial(msgspec.Struct):
         value = piece.value()
         *steps, last = _steps(piece.jsonPath)
         holder: Any = self._root
-        for step, after in zip(steps, [*steps[1:], last], strict=True):
+        for step, after in pairwise((*steps, last)):
             holder = _child(holder, step, [] if isinstance(after, int) else {})
         before = _child(holder, last, None)
         text = piece.jsonPath in self._open and isinstance(before, str) and isinstance(value, str)
