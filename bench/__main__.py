@@ -1,4 +1,4 @@
-"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `swaps`, `threads`, `kills`, `damage`, `control` run long."""
+"""The commands: `python -m bench` prints figures; the others (`peers`, `fuzz`, `hops`, `swaps`, `kills` and so on) run long."""
 
 import argparse
 import sys

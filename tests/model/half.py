@@ -101,7 +101,14 @@ def responses(kind: str) -> Streamed:
             ["Hm."],
         ),
         "call": (
-            {"type": "function_call", "id": "f1", "status": "in_progress", "call_id": CALL[0], "name": CALL[1], "arguments": ""},
+            {
+                "type": "function_call",
+                "id": "f1",
+                "status": "in_progress",
+                "call_id": CALL[0],
+                "name": CALL[1],
+                "arguments": "",
+            },
             {"status": "completed", "arguments": CALL[2]},
             "function_call_arguments",
             [CALL[2][:5], CALL[2][5:]],
@@ -148,7 +155,12 @@ STREAMS = {"anthropic_messages": anthropic, "openai_responses": responses, "open
 def body(wire: str, kind: str, *, stopped: object = None) -> Json:
     """The same answer as one document. Without `stopped` it says why it stopped, else that stands in its place."""
     wanted = _wanted(kind)
-    why: dict[str, str] = {"openai_chat": "stop", "anthropic_messages": "end_turn", "gemini": "STOP", "openai_responses": "completed"}
+    why: dict[str, str] = {
+        "openai_chat": "stop",
+        "anthropic_messages": "end_turn",
+        "gemini": "STOP",
+        "openai_responses": "completed",
+    }
     reason = stopped if stopped is not None else why[wire]
     reason = None if reason == "null" else reason
     match wire:
@@ -157,7 +169,9 @@ def body(wire: str, kind: str, *, stopped: object = None) -> Json:
             if "reasoning" in wanted:
                 message["reasoning_content"] = "Hm."
             if "call" in wanted:
-                message["tool_calls"] = [{"id": CALL[0], "type": "function", "function": {"name": CALL[1], "arguments": CALL[2]}}]
+                message["tool_calls"] = [
+                    {"id": CALL[0], "type": "function", "function": {"name": CALL[1], "arguments": CALL[2]}}
+                ]
             if "hosted" in wanted:
                 message["executed_tools"] = [{"index": 0}]
             document: Json = {"id": "m1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": reason}]}
@@ -169,7 +183,13 @@ def body(wire: str, kind: str, *, stopped: object = None) -> Json:
                 "call": {"type": "tool_use", "id": CALL[0], "name": CALL[1], "input": json.loads(CALL[2])},
                 "hosted": {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
             }
-            document = {"type": "message", "id": "m1", "model": "m", "content": [blocks[one] for one in wanted], "stop_reason": reason}
+            document = {
+                "type": "message",
+                "id": "m1",
+                "model": "m",
+                "content": [blocks[one] for one in wanted],
+                "stop_reason": reason,
+            }
             holder, name = document, "stop_reason"
         case "gemini":
             chunks = [one["candidates"][0]["content"]["parts"][0] for one in gemini(kind).said]

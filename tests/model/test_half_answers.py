@@ -71,12 +71,16 @@ def test_a_whole_answer_that_does_not_say_why_it_stopped_does_not_count(wire: st
 
 def test_servers_that_leave_out_what_nobody_needs_are_understood() -> None:
     stream = STREAMS["openai_chat"]("text")
-    late: tuple[Json, ...] = ({"id": "m1", "choices": [], "usage": {"prompt_tokens": 1}}, {"choices": [{"index": 0, "delta": {}}]})
-    for events in (
+    late: tuple[Json, ...] = (
+        {"id": "m1", "choices": [], "usage": {"prompt_tokens": 1}},
+        {"choices": [{"index": 0, "delta": {}}]},
+    )
+    served: list[tuple[Json | str, ...]] = [
         (*stream.said, *stream.stop),
         (*stream.said, *stream.stop, *late, "[DONE]"),
         (*stream.said, *late, *stream.stop),
-    ):
+    ]
+    for events in served:
         assert isinstance(deltas("openai_chat", events)[-1], Stopped)
     first, *rest = STREAMS["gemini"]("call").said
     first["candidates"][0]["finishReason"] = "STOP"  # call and reason in one chunk

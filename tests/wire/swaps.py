@@ -87,7 +87,7 @@ class Recording:
     events: tuple[Any, ...]
     streamed: bool
 
-    def bytes(self, events: Iterable[Any]) -> bytes:
+    def written(self, events: Iterable[Any]) -> bytes:
         """These events as they would have been sent."""
         if not self.streamed:
             return "".join(json.dumps(event) for event in events).encode()
@@ -127,7 +127,7 @@ def recordings(wire: str) -> tuple[Recording, ...]:
             continue
         events = tuple(_events(one.sse)) if one.sse is not None else (one.response,)
         recording = Recording(wire, one.id, _quirks(one), events, one.sse is not None)
-        if isinstance(said(recording, recording.bytes(events)), tuple):
+        if isinstance(said(recording, recording.written(events)), tuple):
             found.append(recording)
     return tuple(found)
 
@@ -214,12 +214,12 @@ def swapped(recording: Recording, value: object, places: list[tuple[int, Path]])
         events[number] = deepcopy(events[number])
     for number, path in reversed(places):
         _put(events[number], path, value)
-    return recording.bytes(events)
+    return recording.written(events)
 
 
 def problems(recording: Recording, chosen: Callable[[int], bool] = lambda _: True) -> Iterator[str]:
     """What does not survive, of the swaps that are chosen by number. Yields an empty text for each that does."""
-    expected = said(recording, recording.bytes(recording.events))
+    expected = said(recording, recording.written(recording.events))
     for number, (name, value, places) in enumerate(swaps(recording)):
         if chosen(number):
             found = said(recording, swapped(recording, value, places))
@@ -236,7 +236,7 @@ def stops(wire: str, event: Any) -> bool:
         return False
     match wire:
         case "anthropic_messages":
-            return event["type"] == "message_delta"
+            return bool(event["type"] == "message_delta")
         case "openai_chat":
             told = any(choice.get("finish_reason") for choice in event.get("choices") or ())
             return told or (not event.get("choices") and bool(event.get("usage")))
@@ -254,7 +254,7 @@ def cuts(recording: Recording) -> list[int]:
 
 def counted(recording: Recording, cut: int) -> str:
     """What is wrong with a stream that is cut there and closed by its end mark alone: nothing of it may count."""
-    data = recording.bytes(recording.events[:cut]) + DONE[recording.wire].encode()
+    data = recording.written(recording.events[:cut]) + DONE[recording.wire].encode()
     deltas = recording.read(data)
     assert isinstance(deltas, list)
     last = deltas[-1]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from evener import errors as e
-from evener.transcript import ToolCall
 from evener.transcript import delta as d
 from evener.wire import CODECS, Quirks, assemble
 from tests.model.half import STREAMS, data
@@ -48,7 +47,10 @@ def shown(place: int, text: str, number: int = 0) -> Json:
 
 
 def completed(*items: Json) -> Json:
-    return {"type": "response.completed", "response": {"id": "r", "object": "response", "status": "completed", "output": list(items)}}
+    return {
+        "type": "response.completed",
+        "response": {"id": "r", "object": "response", "status": "completed", "output": list(items)},
+    }
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,9 @@ def test_a_second_response_in_one_stream_is_an_error() -> None:
     stream = STREAMS["openai_responses"]("text")
     other = {"type": "response.created", "response": {"id": "other"}}
     assert type(failure("openai_responses", data((*stream.said, other, *stream.whole)))) is e.WireError
-    assert assemble(deltas("openai_responses", data((stream.said[0], *stream.whole)))).text == "Hello"  # the same one, told twice
+    assert (
+        assemble(deltas("openai_responses", data((stream.said[0], *stream.whole)))).text == "Hello"
+    )  # the same one, told twice
 
 
 def test_two_blocks_of_one_number_are_an_error() -> None:
@@ -160,7 +164,11 @@ def test_pieces_end_with_the_part_that_does_not_go_on_and_the_next_call_begins()
     second = {"functionCall": {"id": "d", "name": "look", "args": {"at": 2}}}
     ended = piece("$.sum", {"numberValue": 3}, more=False, last=True)
     reply = assemble(deltas("gemini", data((part(first), part(second), part(BEGIN), part(ended), STOP))))
-    assert [(one.name, json.loads(one.raw)) for one in reply.calls] == [("pay", {"sum": 1}), ("look", {"at": 2}), ("pay", {"sum": 3})]
+    assert [(one.name, json.loads(one.raw)) for one in reply.calls] == [
+        ("pay", {"sum": 1}),
+        ("look", {"at": 2}),
+        ("pay", {"sum": 3}),
+    ]
 
 
 @pytest.mark.parametrize("count", range(len(PIECES) + 1))

@@ -182,7 +182,8 @@ def test_empty_counts_say_nothing() -> None:
 
 def test_the_end_mark_may_have_spaces_around_it() -> None:
     decoder = CODECS["openai_chat"].decoder(Quirks())
-    found = decoder.feed(b'data: {"id":"i","choices":[{"delta":{"content":"yes"},"finish_reason":"stop"}]}\n\ndata:  [DONE]  \n\n')
+    chunk = b'{"id":"i","choices":[{"delta":{"content":"yes"},"finish_reason":"stop"}]}'
+    found = decoder.feed(b"data: " + chunk + b"\n\ndata:  [DONE]  \n\n")
 
     assert found[-1] == d.Stopped("done", "stop")
     assert decoder.close() == []

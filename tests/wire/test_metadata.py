@@ -98,7 +98,8 @@ def test_ids_models_and_dates_may_be_anything(wire: str, odd: object) -> None:
 
 @wires
 @pytest.mark.parametrize(
-    ("spelled", "read"), [(r"\ud83d", "\ufffd"), (r"\ude00\ud83d", "\ufffd\ufffd"), (r"\ud83d\ude00", "\U0001f600"), (r"\\ud83d", r"\ud83d")]
+    ("spelled", "read"),
+    [(r"\ud83d", "\ufffd"), (r"\ude00\ud83d", "\ufffd\ufffd"), (r"\ud83d\ude00", "\U0001f600"), (r"\\ud83d", r"\ud83d")],
 )
 def test_a_lone_half_of_a_surrogate_pair_is_replaced(wire: str, spelled: str, read: str) -> None:
     for reply in (
@@ -116,8 +117,15 @@ def test_a_lone_half_beside_the_text_or_in_arguments_costs_nothing(wire: str) ->
     document = json.dumps({**body(wire, "all"), "service_tier": "HALF", "usage": {"x": "HALF"}}).replace('"HALF"', half)
     survives(whole(wire, document.encode()))
     odd = json.loads(CALL[2]) | {"note": "HALF"}
-    for written, given in ((json.dumps(json.dumps(odd)), json.dumps(CALL[2])), (json.dumps(odd), json.dumps(json.loads(CALL[2])))):
-        text = json.dumps(body(wire, "call")).replace(given, written).replace("HALF", r"\ud83d" if written[0] == "{" else r"\\ud83d")
+    for written, given in (
+        (json.dumps(json.dumps(odd)), json.dumps(CALL[2])),
+        (json.dumps(odd), json.dumps(json.loads(CALL[2]))),
+    ):
+        text = (
+            json.dumps(body(wire, "call"))
+            .replace(given, written)
+            .replace("HALF", r"\ud83d" if written[0] == "{" else r"\\ud83d")
+        )
         (call,) = whole(wire, text.encode()).calls
         assert json.loads(call.raw)["amount"] == 1
         assert "\\ud83d" not in call.raw
@@ -125,7 +133,9 @@ def test_a_lone_half_beside_the_text_or_in_arguments_costs_nothing(wire: str) ->
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_number_in_json_is_null(number: str) -> None:
-    document = json.dumps(body("openai_chat", "all")).replace('"index": 0, "message"', f'"logprobs": {{"x": {number}}}, "message"')
+    document = json.dumps(body("openai_chat", "all")).replace(
+        '"index": 0, "message"', f'"logprobs": {{"x": {number}}}, "message"'
+    )
     assert number in document
     reply = whole("openai_chat", document.encode())
     survives(reply)
@@ -138,7 +148,9 @@ CITED = {"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}
 FILE = {"type": "file", "file": {"hash": "h", "name": "n", "content": [{"type": "text", "text": "x"}]}}
 
 
-@pytest.mark.parametrize("odd", [FILE, {"type": "file", "file": 7}, 7, "x", None, [], {"type": ["x"]}, {"url_citation": None}], ids=str)
+@pytest.mark.parametrize(
+    "odd", [FILE, {"type": "file", "file": 7}, 7, "x", None, [], {"type": ["x"]}, {"url_citation": None}], ids=str
+)
 def test_annotations_of_another_shape_are_notices_beside_those_that_are_known(odd: object) -> None:
     document = body("openai_chat", "all")
     document["choices"][0]["message"]["annotations"] = [CITED, odd]
@@ -163,8 +175,8 @@ BESIDE: dict[str, list[Json]] = {
         {"id": 7}, {"name": None}, {"thinking": 7},
     ],
     "openai_responses": [
-        {"annotations": 7}, {"annotations": [7, None, {"url": 7, "start_index": 1.5}]}, {"logprobs": 7}, {"logprobs": {"x": []}},
-        {"refusal": 7},
+        {"annotations": 7}, {"annotations": [7, None, {"url": 7, "start_index": 1.5}]}, {"refusal": 7},
+        {"logprobs": 7}, {"logprobs": {"x": []}},
     ],
     "gemini": [{"thoughtSignature": 7}, {"partMetadata": 7}, {"videoMetadata": "x"}],
 }  # fmt: skip
@@ -183,7 +195,9 @@ def test_what_stands_beside_a_text_may_have_any_form(wire: str, odd: Json) -> No
             next(one for one in stream.said if one.get("index") == 1)["content_block"] |= odd
         case "openai_responses":
             document["output"][1]["content"][0] |= odd
-            next(one for one in stream.said if one["type"].endswith("done") and one["output_index"] == 1)["item"]["content"][0] |= odd
+            next(one for one in stream.said if one["type"].endswith("done") and one["output_index"] == 1)["item"]["content"][
+                0
+            ] |= odd
         case _:
             document["candidates"][0]["content"]["parts"][1] |= odd
             stream.said[1]["candidates"][0]["content"]["parts"][0] |= odd
@@ -192,7 +206,17 @@ def test_what_stands_beside_a_text_may_have_any_form(wire: str, odd: Json) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["safetyRatings", "groundingMetadata", "citationMetadata", "urlContextMetadata", "logprobsResult", "avgLogprobs", "finishMessage", "tokenCount"]
+    "name",
+    [
+        "safetyRatings",
+        "groundingMetadata",
+        "citationMetadata",
+        "urlContextMetadata",
+        "logprobsResult",
+        "avgLogprobs",
+        "finishMessage",
+        "tokenCount",
+    ],
 )
 @pytest.mark.parametrize("odd", [7, "x", [7], {"groundingChunks": 7, "citations": [7]}, True], ids=str)
 def test_what_stands_beside_a_candidate_may_have_any_form(name: str, odd: object) -> None:
@@ -215,11 +239,14 @@ def test_what_stands_beside_a_choice_may_have_any_form(name: str, odd: object) -
 @pytest.mark.parametrize("odd", [7, "x", [], {}, {"x": 1}, True], ids=str)
 def test_what_is_no_error_of_an_answer_that_was_completed_is_a_notice(odd: object) -> None:
     kind = "response" if isinstance(odd, str) else odd
-    reply = whole("openai_responses", {**body("openai_responses", "all"), "error": odd, "incomplete_details": odd, "object": kind})
+    reply = whole(
+        "openai_responses", {**body("openai_responses", "all"), "error": odd, "incomplete_details": odd, "object": kind}
+    )
     survives(reply)
     assert "error" in names(reply)
+    real = {"code": "rate_limit_exceeded", "message": "Slow."}
     with pytest.raises(e.RateLimited):
-        whole("openai_responses", {**body("openai_responses", "all"), "error": {"code": "rate_limit_exceeded", "message": "Slow."}})
+        whole("openai_responses", {**body("openai_responses", "all"), "error": real})
 
 
 # An answer that says nothing.

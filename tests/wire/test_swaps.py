@@ -1,6 +1,6 @@
-"""Recorded answers with lesser fields of another type, and recorded streams cut short: a fixed sample of `python -m bench swaps`.
+"""Recorded answers with lesser fields of another type, and recorded streams cut short.
 
-The list of the fields that carry an answer is `swaps.CARRYING`.
+A fixed sample of `python -m bench swaps`. The list of the fields that carry an answer is `swaps.CARRYING`.
 """
 
 import pytest
@@ -38,8 +38,10 @@ def test_a_stream_that_its_end_mark_closes_before_it_says_why_it_stopped_does_no
 def test_a_field_that_carries_is_seen_to_carry() -> None:
     """The twin: where text, calls or stop are swapped, something is lost, and the check says so."""
     for wire in CODECS:
-        recording = next(one for one in swaps.recordings(wire) if not one.streamed and swaps.said(one, one.bytes(one.events))[0])
-        carrying = [path for path, _ in swaps.every_field(recording.events[0]) if swaps.carries(wire, path, recording.events[0])]
-        expected = swaps.said(recording, recording.bytes(recording.events))
+        whole = [one for one in swaps.recordings(wire) if not one.streamed]
+        recording = next(one for one in whole if swaps.said(one, one.written(one.events))[0])
+        event = recording.events[0]
+        carrying = [path for path, _ in swaps.every_field(event) if swaps.carries(wire, path, event)]
+        expected = swaps.said(recording, recording.written(recording.events))
         lost = [path for path in carrying if swaps.said(recording, swaps.swapped(recording, 7, [(0, path)])) != expected]
         assert len(lost) >= 3

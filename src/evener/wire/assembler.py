@@ -133,8 +133,12 @@ def _block(part: _Part) -> Block:
         made = ImageBlock if part.name.startswith("image/") else DocumentBlock
         return made(Inline(text), part.name, seal=part.seal)
     if not part.ended:
-        raise TruncatedStream(f"The call of {part.name} was not closed, so it must not run. The turn does not count; ask again.")
-    return ToolCall(part.call_id, part.name, pair_halves(text) if "\\ud" in text or "\\uD" in text else text or "{}", part.seal)
+        raise TruncatedStream(
+            f"The call of {part.name} was not closed, so it must not run. The turn does not count; ask again."
+        )
+    if "\\ud" in text or "\\uD" in text:
+        text = pair_halves(text)
+    return ToolCall(part.call_id, part.name, text or "{}", part.seal)
 
 
 def assemble(deltas: Iterable[d.Delta]) -> Reply:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -27,17 +27,13 @@ BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Carrying = Mapping[type, tuple[str, ...]]
 """By form, the fields that carry the answer: where one of them is of another form, the answer cannot be read."""
 
-Count = (
-    Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | Annotated[float, msgspec.Meta(ge=0, le=1 << 53)] | None
-)
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | Annotated[float, msgspec.Meta(ge=0, le=1 << 53)] | None
 """A token count. Anything else that stands in its place counts nothing."""
 
 Place = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)] | None
 """A whole number that can be stored."""
 
-HALVES = re.compile(
-    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F]))*+)((?:\\u[dD][89a-fA-F][0-9a-fA-F]{2})++)?", re.DOTALL
-)
+HALVES = re.compile(rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F]))*+)((?:\\u[dD][89a-fA-F][0-9a-fA-F]{2})++)?", re.DOTALL)
 """JSON text up to the next escapes of surrogates, and these."""
 NO_NUMBERS = re.compile(rb'"(?:[^"\\]|\\.)*+"|(-?(?:NaN|Infinity)\b)', re.DOTALL)
 REPLACEMENT = "\ufffd"
@@ -64,7 +60,7 @@ def mend(text: bytes, form_of: Callable[[bytes], Any], carrying: Carrying) -> tu
 
 def parse_some(body: bytes, form: type[T], what: str, carrying: Carrying, found: list[Any]) -> T:
     """A typed document without what does not fit, which is added to `found`; or a WireError that says what was expected."""
-    read = _reader(form).decode
+    read = _reader(cast(Any, form)).decode
     try:
         value: T = read(body)
     except BROKEN as error:
@@ -89,7 +85,7 @@ def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[A
     if fit is None:
         found.append(Notice(where, bytes(raw).decode(errors="replace") or "null"))
         return form()
-    value: T = _reader(form).decode(fit)
+    value: T = _reader(cast(Any, form)).decode(fit)
     return value
 
 

@@ -20,8 +20,8 @@ from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.gemini.grounding import citations
 from evener.wire.gemini.hosted import HOSTED, hosted_block
-from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, sealed_text
 from evener.wire.gemini.partial import Partial
+from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, sealed_text
 from evener.wire.lenient import BROKEN, Carrying, Count, mend
 from evener.wire.names import made_id
 from evener.wire.quirks import Quirks

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from evener.wire.reading import Items
-from evener.wire.text import dumps, fields
+from evener.wire.text import dumps
 
 __all__ = ["Partial"]
 

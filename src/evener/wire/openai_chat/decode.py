@@ -2,8 +2,8 @@
 
 Rules (sheet 6): the first choice counts. Token counts may come with any chunk, also after the last word. A turn is complete
 when a finish reason was seen, with [DONE] after it or without; one that ends without a reason is truncated, whatever its end
-mark says (where a row never gives reasons, a chunk without choices and the end mark tell). An error may stand in a chunk after a 200.
-A chunk of a form nobody knows is a notice.
+mark says (where a row never gives reasons, a chunk without choices and the end mark tell). An error may stand in a chunk after
+a 200. A chunk of a form nobody knows is a notice.
 """
 
 from collections.abc import Iterator
@@ -102,9 +102,7 @@ class _Events(msgspec.Struct, gc=False):
             try:
                 chunk = None if frame == END else read_chunk(frame) if self.started else self._open(frame, found)
             except msgspec.DecodeError:
-                if frame.strip() != END:
-                    raise
-                chunk = None
+                chunk = _end_in(frame)
             if chunk is None:
                 found += self.closed() if self.answered else [d.Failed(TruncatedStream(NO_ANSWER))]
                 return True
@@ -174,11 +172,7 @@ class _Events(msgspec.Struct, gc=False):
             if choice.index:
                 found.append(d.Notice("another choice", frame.decode()))
                 continue
-            said, other = (choice.message, choice.delta) if self.whole else (choice.delta, choice.message)
-            if said is None:
-                said = other
-            elif other is not None and turn.silent and other != NOTHING_SAID:
-                self.beside = _distinct([*self.beside, other])
+            said = choice.delta if choice.message is None else self._either(choice.message, choice.delta)
             if said is not None:
                 turn.add(said, found, self.whole)
             if choice.finish_reason:
@@ -190,6 +184,15 @@ class _Events(msgspec.Struct, gc=False):
         if self.plain and turn.kind == "text":
             self.words = turn.place
         return False
+
+    def _either(self, message: Message, delta: Message | None) -> Message:
+        """The one of the two that belongs here; the other one is kept until it is known whether anything was said."""
+        if delta is None:
+            return message
+        said, other = (message, delta) if self.whole else (delta, message)
+        if other != NOTHING_SAID and self.turn.silent:
+            self.beside = _distinct([*self.beside, other])
+        return said
 
     def _beside_choice(self, choice: Choice, found: list[d.Delta]) -> bool:
         """What else a choice may hold; True when it is an error."""
@@ -255,6 +258,13 @@ class _Events(msgspec.Struct, gc=False):
 def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
     plain = not (whole or quirks.think_tags or quirks.answer_fields or quirks.usage_path)
     return _Events(quirks, Turn(Tags() if quirks.think_tags else None), whole, plain)
+
+
+def _end_in(frame: bytes) -> Chunk | None:
+    """None, where what cannot be read is an end mark with spaces around it."""
+    if frame.strip() != END:
+        raise
+    return None
 
 
 def _distinct(said: list[Message]) -> list[Message]:

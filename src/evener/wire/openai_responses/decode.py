@@ -5,7 +5,7 @@ truth in `output_item.done` (also what a clone did not stream); usage stands in 
 terminal event is truncated, as is one that leaves a call open. An item counts once, by its place or by its id.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import msgspec
