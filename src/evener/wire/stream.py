@@ -109,15 +109,19 @@ class StreamDecoder(msgspec.Struct, gc=False):
 
     def _read(self, frames: list[bytes], found: list[Delta]) -> None:
         left = iter(frames)
-        self._over = read_frames(self._events, frames, left, found)
-        if not self._said:
+        try:
+            over = self._events.read(left, found)
+        except BROKEN as error:
+            over = _read_on(self._events, frames, left, found, error, EVENT)
+        if over or not self._said:
             self._listen(frames[: len(frames) - length_hint(left)], found)
-        if self._over:
-            self._settle(found)
+            self._over = over
+            if over:
+                self._settle(found)
 
     def _listen(self, frames: list[bytes], found: list[Delta]) -> None:
         """Keep what has come as long as nothing was read in it."""
-        self._said = not SAYING.isdisjoint(map(type, found))
+        self._said = self._said or not SAYING.isdisjoint(map(type, found))
         if not self._said:
             self._unread += frames[: UNREAD - len(self._unread)]
 
@@ -129,18 +133,22 @@ class StreamDecoder(msgspec.Struct, gc=False):
         found.append(Failed(error))
 
 
-def read_frames(events: Events, frames: list[bytes], left: Iterator[bytes], found: list[Delta], what: str = EVENT) -> bool:
-    """Read events, each a second time without its lesser fields where it could not be decoded; True at the last one.
+def read_frames(events: Events, frames: list[bytes], found: list[Delta], what: str) -> bool:
+    """Read the events of an answer that is here as a whole; True at the last one."""
+    left = iter(frames)
+    try:
+        return events.read(left, found)
+    except BROKEN as error:
+        return _read_on(events, frames, left, found, error, what)
 
-    `left` is the list's own iterator: what it still holds afterwards was not read.
-    """
+
+def _read_on(
+    events: Events, frames: list[bytes], left: Iterator[bytes], found: list[Delta], error: Exception, what: str
+) -> bool:
+    """Read an event again that could not be decoded, without its lesser fields, and then those that are left."""
     while True:
-        try:
-            return events.read(left, found)
-        except BROKEN as error:
-            frame = frames[-1 - length_hint(left)]
-            if frame.strip() == END and not isinstance(error, UnicodeDecodeError):
-                continue
+        frame = frames[-1 - length_hint(left)]
+        if frame.strip() != END or isinstance(error, UnicodeDecodeError):
             try:
                 mended, notices = events.mend(frame)
                 over = events.read(iter((mended,)), found)
@@ -150,6 +158,10 @@ def read_frames(events: Events, frames: list[bytes], left: Iterator[bytes], foun
             found[place:place] = notices
             if over:
                 return True
+        try:
+            return events.read(left, found)
+        except BROKEN as another:
+            error = another
 
 
 def settle(events: Events, found: list[Delta], unread: list[bytes]) -> None:

@@ -323,7 +323,7 @@ def _whole(body: bytes) -> list[d.Delta]:
         frames = [bytes(raw) for raw in as_list(msgspec.Raw(body.strip()))]
     except BROKEN as error:
         raise not_ours(error, body, ANSWER) from None
-    if read_frames(events, frames, iter(frames), found, ANSWER):
+    if read_frames(events, frames, found, ANSWER):
         return found
     if not events.begun:
         raise WireError("Expected an answer of this wire, but it has neither candidates nor counts. Check the base URL.")

@@ -61,7 +61,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
     found: list[d.Delta] = []
     events = _events(quirks, whole=True)
     frames = [body]
-    if not read_frames(events, frames, iter(frames), found, "a chat completion"):
+    if not read_frames(events, frames, found, "a chat completion"):
         found += events.closed()
     if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
         start = body[:60].decode(errors="replace")
