@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from evener.errors import WireError
-from evener.transcript.delta import Notice
+from evener.transcript.delta import Delta, Notice
 from evener.wire.text import dumps, fields
 
 __all__ = ["BROKEN", "Carrying", "Count", "Place", "has_text", "mend", "pair_halves", "parse_some", "read_some"]
@@ -44,7 +44,7 @@ TELLING = frozenset(
 """Names under which servers put what a model said."""
 
 
-def mend(text: bytes, form_of: Callable[[bytes], Any], carrying: Carrying) -> tuple[bytes, list[Notice]]:
+def mend(text: bytes, form_of: Callable[[bytes], object], carrying: Carrying) -> tuple[bytes, list[Notice]]:
     """The JSON without what does not fit its form, and a notice for each part of it that was taken out.
 
     Raises `msgspec.MsgspecError` where a carrying field does not fit.
@@ -58,11 +58,11 @@ def mend(text: bytes, form_of: Callable[[bytes], Any], carrying: Carrying) -> tu
     return bytes(found or text), notices
 
 
-def parse_some(body: bytes, form: type[T], what: str, carrying: Carrying, found: list[Any]) -> T:
+def parse_some(body: bytes, form: type[T], what: str, carrying: Carrying, found: list[Delta]) -> T:
     """A typed document without what does not fit, which is added to `found`; or a WireError that says what was expected."""
-    read = _reader(cast(Any, form)).decode
+    read = _reader(cast("object", form)).decode
     try:
-        value: T = read(body)
+        value = read(body)
     except BROKEN as error:
         try:
             mended, notices = mend(body, lambda _: form, carrying)
@@ -71,10 +71,10 @@ def parse_some(body: bytes, form: type[T], what: str, carrying: Carrying, found:
             start = body[:60].decode(errors="replace")
             raise WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.") from None
         found += notices
-    return value
+    return cast("T", value)
 
 
-def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[Any], carrying: Carrying = NOTHING) -> T:
+def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[Delta], carrying: Carrying = NOTHING) -> T:
     """What can be read of an object; what cannot is added to `found` as notices under this path.
 
     Raises `msgspec.MsgspecError` where a carrying field does not fit.
@@ -85,8 +85,7 @@ def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[A
     if fit is None:
         found.append(Notice(where, bytes(raw).decode(errors="replace") or "null"))
         return form()
-    value: T = _reader(cast(Any, form)).decode(fit)
-    return value
+    return cast("T", _reader(cast("object", form)).decode(fit))
 
 
 def has_text(frame: bytes) -> bool:
@@ -152,7 +151,7 @@ class _Mending:
         self.carrying = carrying
         self.notices = notices
 
-    def fit(self, raw: msgspec.Raw, form: Any, where: str, *, carried: bool) -> msgspec.Raw | None:
+    def fit(self, raw: msgspec.Raw, form: object, where: str, *, carried: bool) -> msgspec.Raw | None:
         """The JSON as far as it fits the form; None when nothing of it does."""
         why = _misfit(raw, form)
         if why is None:
@@ -162,7 +161,7 @@ class _Mending:
             raise msgspec.ValidationError(str(why))
         return found
 
-    def _part(self, raw: msgspec.Raw, form: Any, where: str, *, carried: bool) -> msgspec.Raw | None:
+    def _part(self, raw: msgspec.Raw, form: object, where: str, *, carried: bool) -> msgspec.Raw | None:
         start = bytes(raw)[:1]
         for one in _forms(form):
             if start == b"{" and isinstance(one, type) and issubclass(one, msgspec.Struct) and _is_tagged(raw, one):
@@ -185,7 +184,7 @@ class _Mending:
         found = msgspec.Raw(dumps(own))
         return found if _misfit(found, form) is None else None
 
-    def _list(self, raw: msgspec.Raw, form: Any, where: str, *, carried: bool) -> msgspec.Raw | None:
+    def _list(self, raw: msgspec.Raw, form: object, where: str, *, carried: bool) -> msgspec.Raw | None:
         (kind,) = get_args(form)
         kept = []
         for item in msgspec.json.decode(raw, type=list[msgspec.Raw]):
@@ -198,7 +197,7 @@ class _Mending:
         return found if _misfit(found, form) is None else None
 
 
-def _misfit(raw: msgspec.Raw, form: Any) -> Exception | None:
+def _misfit(raw: msgspec.Raw, form: object) -> Exception | None:
     try:
         _reader(form).decode(raw)
     except BROKEN as error:
@@ -207,17 +206,17 @@ def _misfit(raw: msgspec.Raw, form: Any) -> Exception | None:
 
 
 @cache
-def _reader(form: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(form)
+def _reader(form: object) -> msgspec.json.Decoder[object]:
+    return msgspec.json.Decoder(cast("type[object]", form))
 
 
 @cache
-def _hints(form: type[msgspec.Struct]) -> dict[str, Any]:
+def _hints(form: type[msgspec.Struct]) -> dict[str, object]:
     return {name: hint for name, hint in get_type_hints(form, include_extras=True).items() if name in form.__struct_fields__}
 
 
 @cache
-def _forms(form: Any) -> tuple[Any, ...]:
+def _forms(form: object) -> tuple[object, ...]:
     """The forms of which a value may have one."""
     if get_origin(form) is Annotated:
         return _forms(get_args(form)[0])

@@ -6,7 +6,6 @@ any other value stands as it came. The call is complete with the first part that
 
 import re
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 
@@ -42,7 +41,7 @@ class Partial(msgspec.Struct):
     index: int
     beside: dict[str, msgspec.Raw]
     kept: dict[str, msgspec.Raw]
-    _root: dict[str, Any] = {}
+    _root: dict[str, object] = {}
     _open: set[str] = set()
     _whole: msgspec.Raw = NULL
     spoilt: bool = False  # a piece of it could not be read: it never ends
@@ -64,12 +63,12 @@ class Partial(msgspec.Struct):
     def _put(self, piece: _Piece) -> None:
         value = piece.value()
         *steps, last = _steps(piece.jsonPath)
-        holder: Any = self._root
+        holder: object = self._root
         for step, after in pairwise((*steps, last)):
             holder = _child(holder, step, [] if isinstance(after, int) else {})
         before = _child(holder, last, None)
         text = piece.jsonPath in self._open and isinstance(before, str) and isinstance(value, str)
-        holder[last] = f"{before}{value}" if text else value
+        _put(holder, last, f"{before}{value}" if text else value)
         if piece.willContinue:
             self._open.add(piece.jsonPath)
         else:
@@ -89,13 +88,21 @@ def _steps(path: str) -> list[str | int]:
     return steps
 
 
-def _child(holder: Any, step: str | int, new: object) -> Any:
+def _child(holder: object, step: str | int, new: object) -> object:
     """What stands there; a new one where nothing does."""
     if isinstance(step, int) and isinstance(holder, list):
         holder += [None] * (step + 1 - len(holder))
-        if holder[step] is None:
-            holder[step] = new
-        return holder[step]
-    if isinstance(step, str) and isinstance(holder, dict):
-        return holder.setdefault(step, new)
-    raise msgspec.ValidationError("an argument is both a list and an object")
+        found: object = holder[step]
+    elif isinstance(step, str) and isinstance(holder, dict):
+        found = holder.get(step)
+    else:
+        raise msgspec.ValidationError("an argument is both a list and an object")
+    if found is None:
+        _put(holder, step, new)
+        return new
+    return found
+
+
+def _put(holder: object, step: str | int, value: object) -> None:
+    if isinstance(holder, dict) or (isinstance(holder, list) and isinstance(step, int)):
+        holder[step] = value
