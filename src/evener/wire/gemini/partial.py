@@ -104,5 +104,7 @@ def _child(holder: object, step: str | int, new: object) -> object:
 
 
 def _put(holder: object, step: str | int, value: object) -> None:
-    if isinstance(holder, dict) or (isinstance(holder, list) and isinstance(step, int)):
+    if isinstance(holder, dict):
+        holder[step] = value
+    if isinstance(holder, list) and isinstance(step, int):
         holder[step] = value
