@@ -306,6 +306,20 @@ def test_fields_that_carry_the_answer_must_be_what_they_are() -> None:
             whole(wire, {**body(wire, "text"), **change})
 
 
+@wires
+def test_bytes_that_are_no_text_are_our_error_wherever_they_stand(wire: str) -> None:
+    document = json.dumps({**body(wire, "all"), "error": {"x": "HERE"}, "usage": {"x": "HERE"}}).encode()
+    for place in (b"Hm.", b"HERE", b"Hel", b"completed", CALL[1].encode()):
+        try:
+            survives(whole(wire, document.replace(place, b"\xff")))
+        except (e.EvenerError, AssertionError):
+            continue
+    details = body("openai_chat", "text")
+    details["choices"][0]["message"]["reasoning_details"] = [{"type": "x", "data": "HERE"}]
+    with pytest.raises(e.WireError):
+        whole("openai_chat", json.dumps(details).encode().replace(b"HERE", b"\xff"))
+
+
 def test_the_usual_answer_needs_no_second_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     def mend(*_: object) -> None:
         raise AssertionError("a usual answer was mended")

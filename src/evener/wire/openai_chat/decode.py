@@ -16,7 +16,7 @@ from evener.transcript.delta import TextDelta
 from evener.transcript.reply import Reply
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
-from evener.wire.lenient import mend, read_some
+from evener.wire.lenient import BROKEN, mend, read_some
 from evener.wire.openai_chat.chunks import (
     CARRYING,
     NOTHING_SAID,
@@ -34,12 +34,13 @@ from evener.wire.openai_chat.tags import Tags
 from evener.wire.openai_chat.turn import Turn
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, read_frames, settle
+from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, not_ours, read_frames, settle
 from evener.wire.text import dumps, fields
 
 __all__ = ["decode", "decoder"]
 
 END = b"[DONE]"
+ANSWER = "a chat completion"
 UNCOUNTED = Counts()
 NOWHERE = -1
 
@@ -61,8 +62,11 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
     found: list[d.Delta] = []
     events = _events(quirks, whole=True)
     frames = [body]
-    if not read_frames(events, frames, found, "a chat completion"):
-        found += events.closed()
+    try:
+        if not read_frames(events, frames, found, ANSWER):
+            found += events.closed()
+    except BROKEN as error:
+        raise not_ours(error, body, ANSWER) from None
     if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
         start = body[:60].decode(errors="replace")
         raise WireError(

@@ -424,7 +424,7 @@ def _is_failed(response: Response, found: list[d.Delta]) -> bool:
         return response.status == "failed" or error not in NONE
     if bytes(error)[:1] == b"{" and complaint_of(dumps({"error": error})):
         return True
-    found.append(d.Notice("error", bytes(error).decode()))
+    found.append(d.Notice("error", bytes(error).decode(errors="replace")))
     return False
 
 
