@@ -1,6 +1,7 @@
 """A paid answer is never lost for what stands beside it: text, calls and stop survive, the odd field is a notice."""
 
 import json
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -310,10 +311,8 @@ def test_fields_that_carry_the_answer_must_be_what_they_are() -> None:
 def test_bytes_that_are_no_text_are_our_error_wherever_they_stand(wire: str) -> None:
     document = json.dumps({**body(wire, "all"), "error": {"x": "HERE"}, "usage": {"x": "HERE"}}).encode()
     for place in (b"Hm.", b"HERE", b"Hel", b"completed", CALL[1].encode()):
-        try:
-            survives(whole(wire, document.replace(place, b"\xff")))
-        except (e.EvenerError, AssertionError):
-            continue
+        with suppress(e.EvenerError):
+            whole(wire, document.replace(place, b"\xff"))
     details = body("openai_chat", "text")
     details["choices"][0]["message"]["reasoning_details"] = [{"type": "x", "data": "HERE"}]
     with pytest.raises(e.WireError):
