@@ -1,5 +1,4 @@
-"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `forks`, `damage`, `control`
-run long."""
+"""The commands: `python -m bench` prints figures; the others (`peers`, `fuzz`, `hops`, `swaps`, `kills` and so on) run long."""
 
 import argparse
 import sys
@@ -27,6 +26,7 @@ from bench import (
     schemas,
     store,
     store_damage,
+    swaps,
     threads,
 )
 from bench.table import Figure, failed, printed
@@ -65,6 +65,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "kills": lambda chosen, seed: kills.main(chosen.kills, seed, pauses=chosen.pauses),
     "repairs": lambda _chosen, _: repairs.main(),
     "schemas": lambda _chosen, _: schemas.main(),
+    "swaps": lambda _chosen, _: swaps.main(),
     "threads": lambda chosen, seed: threads.main(chosen.walks or 4, seed, hops=chosen.hops),
 }
 """Commands that print what they found by themselves, given the arguments and a seed."""

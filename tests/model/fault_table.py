@@ -271,7 +271,7 @@ OWN: dict[str, tuple[Fault, ...]] = {
         Fault("an error in a chunk", (said(faults.ErrorEvent(status=500)),), e.ServerError, told={"status": 0}),
         Fault("limited in the stream", (said(faults.ErrorEvent(status=429)),), e.RateLimited),
         Fault("no [DONE] after the finish", (said(faults.Unfinished(frames=1)),), OK, NEVER),
-        Fault("[DONE] without a finish", (sent_as("text/event-stream", ALONE + b"data: [DONE]\n\n"),), OK),
+        Fault("[DONE] without a finish", (sent_as("text/event-stream", ALONE + b"data: [DONE]\n\n"),), e.TruncatedStream),
         Fault("half an answer and no more", (sent_as("text/event-stream", ALONE),), e.TruncatedStream),
         Fault("neither finish nor [DONE]", (said(faults.Unfinished()),), e.TruncatedStream, e.WireError),
         Fault("prompt too long", (TOO_LONG_OPENAI,), e.ContextTooLong, told={"limit": 128_000, "retryable": False}),

@@ -160,10 +160,9 @@ def test_media_and_hosted_parts_are_kept() -> None:
         {"text": "x", "partMetadata": {"a": 1}},
         {"functionCall": {"id": "k", "name": "look", "args": {}, "more": 1}, "partMetadata": {"a": 1}},
         {"somethingNew": {"a": 1}},
-        {"functionCall": {"name": "look", "partialArgs": [{"jsonPath": "$.at"}], "willContinue": True}},
     ]
     reply = replies(chunk(*parts, finish="STOP"))
-    ran, asked, gave, picture, sound, noted, call, new, half = reply.blocks
+    ran, asked, gave, picture, sound, noted, call, new = reply.blocks
     assert isinstance(ran, HostedBlock)
     assert json.loads(ran.raw) == code
     assert isinstance(asked, HostedBlock)
@@ -174,7 +173,6 @@ def test_media_and_hosted_parts_are_kept() -> None:
     assert isinstance(noted, TextBlock)
     assert call == ToolCall("k", "look", "{}", Seal('{"partMetadata":{"a": 1},"functionCall":{"more":1}}'))
     assert isinstance(new, HostedBlock)
-    assert isinstance(half, HostedBlock)
     assert reply.stop.reason == "tools"
     message = Message.from_assistant_response(reply, origin=HERE)
     talk = Transcript([Message.user_text("Hi."), message, Message.user_text("Go.")])

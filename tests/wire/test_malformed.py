@@ -1,4 +1,4 @@
-"""Answers with fields of the wrong type: each ends in a typed error, and nothing of them is lost or passes unseen."""
+"""Answers whose carrying fields are of the wrong type: each ends in a typed error, and nothing of them passes unseen."""
 
 import json
 
@@ -34,12 +34,8 @@ def begun(**block: object) -> Json:
 
 
 ANTHROPIC = {
-    "the id of a hosted block": begun(type="server_tool_use", id=7, name="web_search", input={}),
-    "no name of a hosted block": begun(type="server_tool_use", id="s", name=None, input={}),
     "the id of a call": begun(type="tool_use", id=7, name="look", input={}),
     "no id of a call": begun(type="tool_use", id=None, name="look", input={}),
-    "an id on a text": begun(type="text", text="", id=7),
-    "the text of an unknown block": begun(type="novel", text=7),
     "the text": begun(type="text", text=7),
     "the type of a block": begun(type=7),
     "no block": {"type": "content_block_start", "index": 0},
@@ -47,7 +43,6 @@ ANTHROPIC = {
     "the content of the message": {"type": "message_start", "message": {"id": "m", "content": 7}},
     "the type of the message": {"type": "message_start", "message": {"id": "m", "type": None}},
     "the reason of the message": {"type": "message_start", "message": {"id": "m", "stop_reason": 7}},
-    "the text of an unknown piece": {"type": "content_block_delta", "index": 0, "delta": {"type": "novel", "text": 7}},
 }
 
 
@@ -67,7 +62,7 @@ def test_an_error_in_place_of_a_piece_is_an_error() -> None:
     assert type(failure(found)) is e.Overloaded
 
 
-@pytest.mark.parametrize("block", [{"type": "server_tool_use", "id": 7}, {"type": "text", "text": "yes", "name": None}])
+@pytest.mark.parametrize("block", [{"type": "tool_use", "id": 7, "name": "look"}, {"type": "text", "text": 7}, {"type": 7}])
 def test_a_wrong_field_of_a_whole_anthropic_answer_is_an_error(block: Json) -> None:
     body = json.dumps({"type": "message", "id": "m", "model": "m", "content": [block], "stop_reason": "end_turn"})
 
@@ -91,8 +86,6 @@ ITEMS = {
     "no name": {**CALL, "name": None},
     "arguments": {**CALL, "arguments": 7},
     "no type": {**CALL, "type": None},
-    "a role": {**CALL, "role": 7},
-    "a message's role": {**TEXT, "role": 7, "content": [PART]},
     "a message's content": {**TEXT, "content": None},
     "a message's text": {**TEXT, "content": [{**PART, "text": 7}]},
     "a message's part": {**TEXT, "content": [7]},
@@ -115,7 +108,6 @@ def test_a_wrong_field_of_an_item_is_an_error(item: Json) -> None:
 WITHOUT = {
     "no item that begins": {"type": "response.output_item.added", "output_index": 0},
     "no item that ends": {"type": "response.output_item.done", "output_index": 0, "item": None},
-    "a response that begins": {"type": "response.created", "response": 7},
     "no response that ends": {"type": "response.completed"},
     "a response that failed": {"type": "response.failed", "response": 7},
     "a response that failed without a word": {"type": "response.failed", "response": {"error": 7}},
@@ -173,10 +165,10 @@ def test_counts_of_a_strange_form_are_a_notice_and_the_chunk_counts() -> None:
 
     found = deltas("openai_chat", odd)
 
-    notice = d.Notice("usage", '{"prompt_tokens":"many"}')
+    notice = d.Notice("usage.prompt_tokens", '"many"')
     assert found == [d.Started("i", "m"), d.TextDelta(2, "yes"), notice, d.Stopped("done", "stop")]
-    assert deltas("openai_chat", {"usage": {"prompt_tokens": "many"}}, odd)[0] == notice
-    assert type(failure(deltas("openai_chat", {**odd, "usage": 7}))) is e.WireError
+    assert notice in deltas("openai_chat", {"usage": {"prompt_tokens": "many"}}, odd)
+    assert d.Notice("usage", "7") in deltas("openai_chat", {**odd, "usage": 7})
     assert type(failure(deltas("openai_chat", {**odd, "choices": 7}))) is e.WireError
 
 
@@ -190,7 +182,8 @@ def test_empty_counts_say_nothing() -> None:
 
 def test_the_end_mark_may_have_spaces_around_it() -> None:
     decoder = CODECS["openai_chat"].decoder(Quirks())
-    found = decoder.feed(b'data: {"id":"i","choices":[{"delta":{"content":"yes"}}]}\n\ndata:  [DONE]  \n\n')
+    chunk = b'{"id":"i","choices":[{"delta":{"content":"yes"},"finish_reason":"stop"}]}'
+    found = decoder.feed(b"data: " + chunk + b"\n\ndata:  [DONE]  \n\n")
 
-    assert found[-1] == d.Stopped("done")
+    assert found[-1] == d.Stopped("done", "stop")
     assert decoder.close() == []

@@ -242,12 +242,16 @@ def test_why_it_ended(word: str, reason: str) -> None:
     assert (reply.stop.reason, reply.stop.raw, reply.stop.detail) == (reason, word, "NATIVE")
 
 
-def test_the_end_may_be_said_twice_or_not_at_all() -> None:
+def test_the_end_may_be_said_twice_but_not_without_a_reason() -> None:
     hello = said({"content": "yes"})
     for chunks in ((STOP, STOP, DONE), (STOP, said({"content": ""}), DONE), (STOP,), (STOP, said({"content": ""}))):
         assert assemble(deltas(stream(hello, *chunks))).stop.raw == "stop"
+    counts = {"choices": [], "usage": {"prompt_tokens": 1}}
     for silent in ({}, {"finish_reason": ""}):
-        assert assemble(deltas(stream(hello, said({}, **silent), DONE))).stop.reason == "done"
+        assert type(failure(stream(hello, said({}, **silent), counts, DONE))) is e.TruncatedStream
+        never = Quirks(stop_told=False)  # a row that gives no reasons: its counts come last
+        assert assemble(deltas(stream(hello, said({}, **silent), counts, DONE), never)).stop.reason == "done"
+        assert type(failure(stream(hello, said({}, **silent), DONE), never)) is e.TruncatedStream
     assert answered({"tool_calls": [call(0, "a", "look", "{}")]}).stop.reason == "tools"
 
 

@@ -1,11 +1,14 @@
-"""Folds deltas into a Reply. The only place where streamed pieces become blocks; the same for all wires. Pure."""
+"""Folds deltas into a Reply. The only place where streamed pieces become blocks; the same for all wires. Pure.
+
+A call that was never closed makes no reply: half a call must not run.
+"""
 
 from collections.abc import Iterable
 from typing import assert_never
 
 import msgspec
 
-from evener.errors import WireError
+from evener.errors import TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.blocks import (
     Block,
@@ -22,6 +25,7 @@ from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, Started, Sto
 from evener.transcript.origin import Seal
 from evener.transcript.reply import Reply, Stop
 from evener.transcript.usage import Usage
+from evener.wire.lenient import pair_halves
 
 __all__ = ["Assembler", "assemble"]
 
@@ -41,11 +45,13 @@ class _Part(msgspec.Struct, gc=False):
     seal: Seal | None = None
     call_id: str = ""
     name: str = ""
+    ended: bool = False
     block: HostedBlock | None = None
 
 
 class Assembler(msgspec.Struct, gc=False):
-    """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped has no reply."""
+    """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped, or that left a call
+    open, has no reply."""
 
     _parts: dict[int, _Part] = {}
     _notices: list[tuple[str, str]] = []
@@ -84,7 +90,8 @@ class Assembler(msgspec.Struct, gc=False):
             part = self._part(index, "call")
             part.call_id, part.name = delta.id, delta.name
         elif type(delta) is d.CallEnded:
-            self._part(index, "call").pieces = [delta.raw]
+            part = self._part(index, "call")
+            part.pieces, part.ended = [delta.raw], True
         elif type(delta) is d.SealAdded:
             self._part(index, delta.block).seal = Seal(delta.data, id=delta.id)
         elif type(delta) is d.CitationAdded:
@@ -125,6 +132,12 @@ def _block(part: _Part) -> Block:
     if kind == "media":
         made = ImageBlock if part.name.startswith("image/") else DocumentBlock
         return made(Inline(text), part.name, seal=part.seal)
+    if not part.ended:
+        raise TruncatedStream(
+            f"The call of {part.name} was not closed, so it must not run. The turn does not count; ask again."
+        )
+    if "\\ud" in text or "\\uD" in text:
+        text = pair_halves(text)
     return ToolCall(part.call_id, part.name, text or "{}", part.seal)
 
 

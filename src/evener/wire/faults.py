@@ -61,6 +61,29 @@ BY_CODE: dict[str, type[e.ProviderError]] = {
 }
 """Codes and error types that say more than the status does."""
 
+REFINED: dict[type[e.ProviderError], frozenset[type[e.ProviderError]]] = {
+    e.InvalidRequest: frozenset(
+        {e.AuthFailed, e.ContextTooLong, e.ModelNotFound, e.PermissionDenied, e.QuotaExceeded, e.StateExpired}
+    ),
+    e.AuthFailed: frozenset({e.PermissionDenied, e.QuotaExceeded}),
+    e.QuotaExceeded: frozenset(),
+    e.PermissionDenied: frozenset({e.AuthFailed, e.ModelNotFound, e.QuotaExceeded}),
+    e.ModelNotFound: frozenset({e.AuthFailed, e.InvalidRequest, e.PermissionDenied, e.StateExpired}),
+    e.RateLimited: frozenset({e.ContextTooLong, e.Overloaded, e.QuotaExceeded}),
+    e.ServerError: frozenset({e.ContextTooLong, e.Overloaded, e.QuotaExceeded, e.RateLimited, e.StateExpired}),
+    e.Overloaded: frozenset({e.ContextTooLong, e.QuotaExceeded, e.RateLimited, e.ServerError}),
+}
+"""The status decides what an error is. What the body says may make it one of these instead, and nothing else: a refused key
+is not a broken server, whatever it calls itself."""
+
+ALSO: dict[int, frozenset[type[e.ProviderError]]] = {
+    409: frozenset({e.InvalidRequest}),
+    413: frozenset({e.RateLimited}),
+    499: frozenset({e.InvalidRequest}),
+}
+"""What the body may say beyond that with a status of several meanings: a conflict that does not pass, a request that is too
+large for the quota of a minute, a request that the client gave up."""
+
 TOO_LONG = (
     re.compile(r"prompt is too long: (\d+) tokens > (\d+)"),
     re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)"),
@@ -213,7 +236,8 @@ def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
     request = read.request_id or ""
     if isinstance(read.error, _Error):
         said = read.error
-        return Complaint(said.words(), said.codes(), status, request, said.wait())
+        words, codes = said.words(), said.codes()
+        return Complaint(words, codes, status, request, said.wait()) if words or codes else None
     detail = read.detail
     if isinstance(detail, list):
         detail = "; ".join(f"{'.'.join(map(str, flaw.loc))}: {flaw.msg}" for flaw in detail)
@@ -243,6 +267,21 @@ def _word(code: str | int | None) -> str:
 
 
 def _kind(complaint: Complaint) -> type[e.ProviderError]:
+    """The class of an error: by its status where it has one, refined by what it says; else by what it says."""
+    said = _said(complaint)
+    status = complaint.status or _status_in(complaint.codes)
+    if not status:
+        return said or (e.InvalidRequest if "invalid_request_error" in complaint.codes else e.ServerError)
+    base = BY_STATUS.get(status) or (e.InvalidRequest if status < 500 else e.ServerError)
+    if said and (said in REFINED[base] or said in ALSO.get(status, ())):
+        return said
+    if base is e.ModelNotFound and complaint.status and not NO_MODEL.search(complaint.message):
+        return e.ModelNotFound if "model" in complaint.message.lower() else e.InvalidRequest
+    return base
+
+
+def _said(complaint: Complaint) -> type[e.ProviderError] | None:
+    """What an error calls itself, by its words or its codes."""
     message = complaint.message
     if any(pattern.search(message) for pattern in TOO_LONG):
         return e.ContextTooLong
@@ -250,14 +289,7 @@ def _kind(complaint: Complaint) -> type[e.ProviderError]:
         return e.StateExpired
     if SPENT.search(message):
         return e.QuotaExceeded
-    found = next((BY_CODE[code] for code in complaint.codes if code in BY_CODE), None)
-    found = found or BY_STATUS.get(complaint.status or _status_in(complaint.codes))
-    if found is e.ModelNotFound and complaint.status == 404 and not NO_MODEL.search(message):
-        return e.ModelNotFound if "model" in message.lower() else e.InvalidRequest
-    if found:
-        return found
-    ours = 0 < complaint.status < 500 or "invalid_request_error" in complaint.codes
-    return e.InvalidRequest if ours else e.ServerError
+    return next((BY_CODE[code] for code in complaint.codes if code in BY_CODE), None)
 
 
 def _status_in(codes: tuple[str, ...]) -> int:

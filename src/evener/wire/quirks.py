@@ -28,6 +28,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     default_output: int = 4096  # tokens, where the wire demands a limit and the ask gives none
     max_output: int = 0  # tokens; 0 is unknown
     cut_told: bool = True  # an answer that was cut at the limit says so; else its token count tells
+    stop_told: bool = True  # an answer says why it stopped; else it is complete after a chunk without choices
     sampling: Literal["all", "none", "thinking_off"] = "all"
     both_samplers: bool = True  # a temperature and a top_p in one request
     output_schema: bool = True

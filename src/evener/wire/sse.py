@@ -1,8 +1,9 @@
 """Splits server-sent events out of a byte stream, cut anywhere. Pure; never splits text on anything but CR and LF.
 
 Follows the HTML standard's parsing rules: lines end in LF, CRLF or CR; `data:` lines are joined by LF; comments and unknown
-fields are ignored; a blank line ends an event. One liberty: an event that the stream ends on without its blank line is still
-delivered by `close`, because some servers forget it (a cut-off one fails to parse and is then a truncation).
+fields are ignored; a blank line ends an event. Two liberties, because some servers need them: an event that has a field
+`error` and no data is that error; and an event that the stream ends on without its blank line is still delivered by `close` (a
+cut-off one fails to parse and is then a truncation).
 """
 
 import re
@@ -262,8 +263,24 @@ def event_data(event: bytes) -> bytes | None:
         return found[0] if found else None
     start = event.find(b"data:")
     if start < 0:
-        return None
+        return error_data(event)
     if (start == 0 or event[start - 1] == LF) and event.find(b"\n", start) < 0:
         return event[start + 6 :] if event[start + 5 : start + 6] == b" " else event[start + 5 :]
     lines = [line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(lines) if lines else None
+    return b"\n".join(lines) if lines else error_data(event)
+
+
+def error_data(event: bytes) -> bytes | None:
+    """The error of an event that has a field of that name instead of data, as its wire would send it; None when it has none."""
+    lines = [line[6:].strip() for line in event.split(b"\n") if line.startswith(b"error:")]
+    if not lines:
+        return None
+    said = b"\n".join(lines)
+    try:
+        value = msgspec.json.decode(said)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value = said.decode(errors="replace")
+    if isinstance(value, dict) and "error" in value:
+        return said
+    words = value if isinstance(value, dict) else str(value)
+    return msgspec.json.encode({"error": words or "The server sent an error without a word about it."})

@@ -1,11 +1,10 @@
 """JSON text as bytes: small writers the codecs share. Pure."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import msgspec
 
-from evener.errors import BadValue, WireError
+from evener.errors import BadValue
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import (
     DocumentBlock,
@@ -31,7 +30,6 @@ __all__ = [
     "is_plain",
     "merged",
     "must_fetch",
-    "parse",
     "placeholder",
     "text_in",
     "with_tool_extra",
@@ -46,8 +44,6 @@ OPERATOR = "[instruction from the operator, not from the user]\n"
 
 ERROR = "ERROR: "
 """What a failed tool's result begins with where there is no flag for it."""
-
-T = TypeVar("T")
 
 dumps: Callable[[object], bytes] = msgspec.json.Encoder().encode
 """JSON bytes."""
@@ -84,15 +80,6 @@ def as_object(raw: str) -> msgspec.Raw | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return msgspec.Raw(raw.encode())
-
-
-def parse(decoder: "msgspec.json.Decoder[T]", body: bytes, what: str) -> T:
-    """Typed JSON, or a WireError that says what was expected."""
-    try:
-        return decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        start = body[:60].decode(errors="replace")
-        raise WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.") from None
 
 
 def is_plain(block: ResultContent) -> bool:

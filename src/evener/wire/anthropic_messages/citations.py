@@ -2,7 +2,9 @@
 
 import msgspec
 
+from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
+from evener.wire.lenient import Place, read_some
 
 __all__ = ["citations_in", "read_citation"]
 
@@ -12,11 +14,8 @@ class _Cited(msgspec.Struct):
     title: str | None = None
     document_title: str | None = None
     cited_text: str | None = None
-    start_char_index: int | None = None
-    end_char_index: int | None = None
-
-
-_cited = msgspec.json.Decoder(_Cited)
+    start_char_index: Place = None
+    end_char_index: Place = None
 
 
 def citations_in(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
@@ -24,9 +23,9 @@ def citations_in(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
     return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and bytes(raw)[:1] == b"[" else []
 
 
-def read_citation(raw: msgspec.Raw) -> Citation:
-    """One citation."""
-    read = _cited.decode(raw)
+def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citation:
+    """One citation, as far as it can be read; the rest of it is added to `found`, as notices."""
+    read = read_some(raw, _Cited, "citation", [] if found is None else found)
     start, end = read.start_char_index, read.end_char_index
     title = read.title or read.document_title or ""
     quote = read.cited_text or ""

@@ -1,7 +1,8 @@
 """Anthropic's answers, whole or streamed, as neutral deltas. One path: a whole answer is the deltas of its blocks. Pure.
 
 Rules (sheet 9): a signature is assigned, not appended; usage snapshots overwrite field by field; tool input is parsed at the
-block's end; a stream without `message_stop` is truncated; unknown events are notices, unknown blocks are kept verbatim.
+block's end; a stream without `message_stop` is truncated, as is one that never says why it stopped or leaves a call open;
+unknown events are notices, unknown blocks are kept verbatim.
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from evener.transcript.usage import Usage
 from evener.wire.anthropic_messages.citations import citations_in, read_citation
 from evener.wire.anthropic_messages.events import (
     BEGUN,
+    CARRYING,
     EVENTS,
     NO_INPUT,
     NOTHING,
@@ -41,18 +43,22 @@ from evener.wire.anthropic_messages.events import (
     Thinking,
     Thought,
     Words,
+    form_of,
     read_begun,
     read_block,
+    read_call,
     read_event,
     read_other,
+    read_text,
 )
 from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
+from evener.wire.lenient import BROKEN, Carrying, mend, parse_some, read_some
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Items
-from evener.wire.stream import FRAMINGS, NO_ANSWER, StreamDecoder
-from evener.wire.text import dumps, fields, parse
+from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, settle
+from evener.wire.text import dumps, fields, text_in
 
 __all__ = ["decode", "decoder"]
 
@@ -73,6 +79,7 @@ SAID = {
     "tool_use": ("type", "id", "name", "input"),
 }
 """The blocks that have a neutral word, and their fields that are said with it: the others ride in a seal."""
+TWO_MESSAGES = "A second message began in one stream. Expected one; nothing of them counts. Ask again."
 Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
 
@@ -94,8 +101,9 @@ class _Refusal(msgspec.Struct, gc=False):
     explanation: str | None = None
 
 
-_messages = msgspec.json.Decoder(_Message)
-_refusals = msgspec.json.Decoder(_Refusal | None)
+WHOLE: Carrying = {_Message: ("type", "content", "stop_reason")}
+MAY_STAY_OPEN = ("text", "thinking", "redacted_thinking")
+"""Blocks that a reason to stop also ends; any other must have been closed."""
 
 
 class _Open(msgspec.Struct, gc=False):
@@ -112,6 +120,7 @@ class _Turn(msgspec.Struct, gc=False):
     """What is known of the answer so far; turns its events and its blocks into deltas."""
 
     begun: bool = False
+    known: set[int] = set()
     open: dict[int, _Open] = {}
     usage: Counts | None = None
     stopped: d.Stopped | None = None
@@ -137,18 +146,29 @@ class _Turn(msgspec.Struct, gc=False):
                 return True
         return False
 
+    def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
+        """An event without what need not be understood."""
+        return mend(frame, form_of, CARRYING)
+
     def end(self) -> None:
         """Without `message_stop` a turn is never complete."""
 
+    def missing(self) -> str:
+        """Why the message does not count, now that it has ended."""
+        if self.stopped is None or not self.stopped.raw:
+            return NO_REASON
+        return OPEN_CALL if any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
+
     def begin(self, index: int, block: Words | Call | Thought, own: Raws, found: list[d.Delta]) -> None:
         """A block begins, with whatever it already holds. `own` are those of its fields that nobody else knows."""
+        self._number(index)
         if type(block) is Words:
             self.open[index] = _Open("text", own)
             if block.text:
                 found.append(TextDelta(index, block.text))
             if block.citations is not NULL:
                 for citation in citations_in(block.citations):
-                    found.append(self.cite(index, citation))
+                    self.cite(index, citation, found)
         elif type(block) is Call:
             self.open[index] = _Open("tool_use", own, block.input)
             found.append(d.CallStarted(index, block.id, block.name))
@@ -160,24 +180,36 @@ class _Turn(msgspec.Struct, gc=False):
 
     def begin_any(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """A block of any kind begins, with any fields."""
-        stated, own = read_block(raw), fields(raw)
-        kept = {name: value for name, value in own.items() if name not in SAID.get(stated.type, ())}
-        match stated.type:
+        kind, own = read_block(raw).type, fields(raw)
+        kept = {name: value for name, value in own.items() if name not in SAID.get(kind, ())}
+        match kind:
             case "text":
-                self.begin(index, Words(stated.text, own.get("citations", NULL)), kept, found)
+                self.begin(index, Words(read_text(raw).text, own.get("citations", NULL)), kept, found)
             case "tool_use":
-                self.begin(index, Call(stated.id, stated.name, own.get("input", NO_INPUT)), kept, found)
+                call = read_call(raw)
+                self.begin(index, Call(call.id, call.name, own.get("input", NO_INPUT)), kept, found)
             case "thinking":
-                self.begin(index, Thought(stated.thinking), kept, found)
-            case kind:
+                said = own.get("thinking", NULL)
+                self.begin(index, Thought(text_in(said)), kept, found)
+                if said != NULL and bytes(said)[:1] != b'"':
+                    found.append(d.Notice("thinking", bytes(said).decode()))
+            case _:
+                self._number(index)
                 self.open[index] = _Open(kind, kept)
 
-    def cite(self, index: int, raw: msgspec.Raw) -> d.Delta:
+    def _number(self, index: int) -> None:
+        if index in self.known:
+            raise msgspec.ValidationError(f"a second block of the number {index}")
+        self.known.add(index)
+
+    def cite(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """A citation of a text that has begun."""
         opened = self.open.get(index)
         if opened is None:
-            return d.Notice("citation without a block", bytes(raw).decode())
-        opened.citations.append(raw.copy())
-        return d.CitationAdded(index, read_citation(raw))
+            found.append(d.Notice("citation without a block", bytes(raw).decode()))
+        else:
+            opened.citations.append(raw.copy())
+            found.append(d.CitationAdded(index, read_citation(raw, found)))
 
     def complete(self, index: int, found: list[d.Delta]) -> None:
         """A block is complete."""
@@ -220,7 +252,7 @@ class _Turn(msgspec.Struct, gc=False):
         """A piece that belongs to what has begun."""
         opened = self.open.get(index)
         if type(delta) is Cited:
-            found.append(self.cite(index, delta.citation))
+            self.cite(index, delta.citation or NULL, found)
         elif opened is None:
             found.append(d.Notice("input_json_delta" if type(delta) is Json else "signature_delta", frame.decode()))
         elif type(delta) is Signature:
@@ -236,16 +268,19 @@ class _Turn(msgspec.Struct, gc=False):
         elif type(event) is Ended:
             self.complete(event.index, found)
         elif type(event) is Started:
+            if self.begun:
+                found.append(d.Failed(WireError(TWO_MESSAGES)))
+                return True
             message, self.begun = event.message, True
-            found.append(d.Started(message.id, message.model))
+            found.insert(0, d.Started(message.id, message.model))
             self.count(message.usage, found)
         elif type(event) is Finished:
             finish = event.delta
             if finish and finish.stop_reason:
-                self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details)
+                self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details, found)
             self.count(event.usage, found)
         elif type(event) is Stopped:
-            for index in sorted(self.open) if self.open else ():
+            for index in sorted(self.open) if self.open and not self.missing() else ():
                 self.complete(index, found)
             found.append((self.stopped or d.Stopped("other")) if self.begun else d.Failed(TruncatedStream(NO_ANSWER)))
             return True
@@ -283,12 +318,13 @@ class _Turn(msgspec.Struct, gc=False):
 def _usage(read: Counts) -> Usage:
     """Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
     uncached, written, cached = (
-        read.input_tokens or 0,
-        read.cache_creation_input_tokens or 0,
-        read.cache_read_input_tokens or 0,
+        int(read.input_tokens or 0),
+        int(read.cache_creation_input_tokens or 0),
+        int(read.cache_read_input_tokens or 0),
     )
-    thought = read.output_tokens_details.thinking_tokens if read.output_tokens_details else 0
-    return Usage(uncached + written + cached, uncached, cached, written, read.output_tokens or 0, thought or 0)
+    thought = (read.output_tokens_details.thinking_tokens if read.output_tokens_details else 0) or 0
+    said, thought = int(read.output_tokens or 0), int(thought)
+    return Usage(uncached + written + cached, uncached, cached, written, said, thought)
 
 
 def _seal(index: int, block: Sealable, own: Raws, found: list[d.Delta]) -> None:
@@ -313,9 +349,10 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _stop(reason: str, sequence: str, details: msgspec.Raw) -> d.Stopped:
+def _stop(reason: str, sequence: str, details: msgspec.Raw, found: list[d.Delta]) -> d.Stopped:
     detail = sequence
-    if details and (read := _refusals.decode(details)):
+    if details and details != NULL:
+        read = read_some(details, _Refusal, "stop_details", found)
         detail = ": ".join(part for part in (read.category, read.explanation) if part)
     return d.Stopped(STOPS.get(reason, "other"), reason, detail)
 
@@ -326,7 +363,8 @@ def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec'
 
 
 def _whole(body: bytes) -> list[d.Delta]:
-    message = parse(_messages, body, "an Anthropic message")
+    found: list[d.Delta] = []
+    message = parse_some(body, _Message, "an Anthropic message", WHOLE, found)
     if message.type == "error" or message.error:
         complaint = complaint_of(body)
         if complaint:
@@ -334,15 +372,17 @@ def _whole(body: bytes) -> list[d.Delta]:
     if message.type != "message":
         raise WireError(f"Expected an Anthropic message, but the answer is of type {message.type!r}. Check the base URL.")
     turn = _Turn()
-    found: list[d.Delta] = [d.Started(message.id, message.model)]
+    found.insert(0, d.Started(message.id, message.model))
     try:
         for index, raw in enumerate(message.content):
             turn.begin_any(index, raw, found)
             turn.complete(index, found)
         turn.count(message.usage, found)
-        found.append(_stop(message.stop_reason or "", message.stop_sequence or "", message.stop_details))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        turn.stopped = _stop(message.stop_reason or "", message.stop_sequence or "", message.stop_details, found)
+        found.append(turn.stopped)
+    except BROKEN as error:
         raise WireError(f"Expected Anthropic content blocks: {error}. Is this endpoint of that wire?") from None
+    settle(turn, found, [] if message.content else [body])
     return found
 
 

@@ -4,8 +4,11 @@ from typing import final
 
 import msgspec
 
+from evener.wire.lenient import Carrying, Count
+
 __all__ = [
     "BEGUN",
+    "CARRYING",
     "EVENTS",
     "NOTHING",
     "NO_INPUT",
@@ -31,10 +34,13 @@ __all__ = [
     "Thinking",
     "Thought",
     "Words",
+    "form_of",
     "read_begun",
     "read_block",
+    "read_call",
     "read_event",
     "read_other",
+    "read_text",
 ]
 
 NOTHING = msgspec.Raw(b"")
@@ -45,16 +51,16 @@ NO_INPUT = msgspec.Raw(b"{}")
 class Details(msgspec.Struct, gc=False):
     """Counts of a part of the output."""
 
-    thinking_tokens: int | None = None
+    thinking_tokens: Count = None
 
 
 class Counts(msgspec.Struct, gc=False):
     """Token counts. A field that is not stated says nothing new."""
 
-    input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    output_tokens: Count = None
     output_tokens_details: Details | None = None
 
 
@@ -199,11 +205,20 @@ EVENTS = ("content_block_stop", "message_start", "message_delta", "message_stop"
 
 
 class AnyBlock(msgspec.Struct):
-    """Any block as it begins, as far as its fields have a meaning here."""
+    """Any block as it begins, as far as all of them are told apart."""
 
     type: str = ""
+
+
+class TextBlock(msgspec.Struct):
+    """A text as it begins, whatever stands beside it."""
+
     text: str = ""
-    thinking: str = ""
+
+
+class ToolUse(msgspec.Struct):
+    """A call as it begins, whatever stands beside it."""
+
     id: str = ""
     name: str = ""
 
@@ -219,10 +234,6 @@ class AnyPiece(msgspec.Struct):
     """A piece of any kind."""
 
     type: str = ""
-    text: str = ""
-    partial_json: str = ""
-    thinking: str = ""
-    signature: str = ""
 
 
 class Other(msgspec.Struct):
@@ -234,6 +245,41 @@ class Other(msgspec.Struct):
     error: msgspec.Raw = NOTHING
 
 
+FORMS: dict[str, type[msgspec.Struct]] = {
+    "content_block_delta": Piece,
+    "content_block_start": AnyBegun,
+    "content_block_stop": Ended,
+    "message_start": Started,
+    "message_delta": Finished,
+    "message_stop": Stopped,
+    "ping": Ping,
+}
+"""By the type of an event, the form that it is mended by; any other is an `Other`."""
+
+CARRYING: Carrying = {
+    Text: ("text",),
+    Json: ("partial_json",),
+    Piece: ("delta", "index"),
+    AnyBegun: ("content_block", "index"),
+    Ended: ("index",),
+    Opening: ("type", "content", "stop_reason"),
+    Started: ("message",),
+    Finish: ("stop_reason",),
+    Finished: ("delta",),
+    AnyPiece: ("type",),
+    Other: ("type", "index", "delta"),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[msgspec.Struct]:
+    """The form of an event, by its type."""
+    return FORMS.get(read_type(frame).type, Other)
+
+
+read_type = msgspec.json.Decoder(AnyPiece).decode
+read_text = msgspec.json.Decoder(TextBlock).decode
+read_call = msgspec.json.Decoder(ToolUse).decode
 read_other = msgspec.json.Decoder(Other).decode
 read_begun = msgspec.json.Decoder(AnyBegun).decode
 read_block = msgspec.json.Decoder(AnyBlock).decode

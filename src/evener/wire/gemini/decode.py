@@ -3,6 +3,7 @@
 Rules (sheets 3, 7, 8 and 9): a chunk holds new parts only, and texts that follow one another are one text, unless one of them
 is signed: that is a part of its own. Calls come whole, often without an id, and with the finish reason STOP. Token counts are
 snapshots, the last one counts. There is no end mark: a turn is complete when a finish reason was seen and the bytes have ended.
+A call that comes in pieces is one call, and half of it is none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from evener.errors import EvenerError, TruncatedStream, WireError
+from evener.errors import EvenerError, WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason
@@ -19,19 +20,22 @@ from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.gemini.grounding import citations
 from evener.wire.gemini.hosted import HOSTED, hosted_block
+from evener.wire.gemini.partial import Partial
 from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, sealed_text
+from evener.wire.lenient import BROKEN, Carrying, Count, mend
 from evener.wire.names import made_id
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Items
 from evener.wire.sse import SseReader
-from evener.wire.stream import StreamDecoder
+from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, not_ours, read_frames, settle
 from evener.wire.text import dumps, fields
 
 __all__ = ["decode", "decoder"]
 
 NOTHING = msgspec.Raw(b"")
 HALF = {"partialArgs", "willContinue"}
-"""What a call has that is not whole; only asked for by those who put it together themselves."""
+"""What a call has that comes in pieces."""
+ANSWER = "an answer of this wire (check the base URL)"
 THOUGHT = '{"thought":true}'
 STOPS: dict[str, StopReason] = {
     "MAX_TOKENS": "length",
@@ -104,11 +108,11 @@ class _Candidate(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct, gc=False):
-    promptTokenCount: int | None = None  # noqa: N815
-    candidatesTokenCount: int | None = None  # noqa: N815
-    cachedContentTokenCount: int | None = None  # noqa: N815
-    thoughtsTokenCount: int | None = None  # noqa: N815
-    toolUsePromptTokenCount: int | None = None  # noqa: N815
+    promptTokenCount: Count = None  # noqa: N815
+    candidatesTokenCount: Count = None  # noqa: N815
+    cachedContentTokenCount: Count = None  # noqa: N815
+    thoughtsTokenCount: Count = None  # noqa: N815
+    toolUsePromptTokenCount: Count = None  # noqa: N815
 
 
 class _Feedback(msgspec.Struct):
@@ -142,6 +146,20 @@ class _Blob(msgspec.Struct):
     mimeType: str = ""  # noqa: N815
 
 
+CARRYING: Carrying = {
+    _Content: ("parts",),
+    _Candidate: ("content", "finishReason", "index"),
+    _Feedback: ("blockReason",),
+    _Chunk: ("candidates",),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[_Chunk]:  # noqa: ARG001 - other wires look at the event
+    """The form of every chunk."""
+    return _Chunk
+
+
 read_plain = msgspec.json.Decoder(_PlainChunk).decode
 _chunks = msgspec.json.Decoder(_Chunk)
 _parts = msgspec.json.Decoder(_Part)
@@ -156,6 +174,7 @@ class _Turn(msgspec.Struct, gc=False):
     index: int = -1
     open: str = ""  # the kind of the block that more text may be added to
     called: bool = False
+    half: Partial | None = None
     said: list[TextDelta] = []
 
     def part(self, part: _Part, found: list[d.Delta]) -> None:
@@ -200,9 +219,11 @@ class _Turn(msgspec.Struct, gc=False):
                 self._sealed("reasoning" if thought else "text", text, sealed_text(own), found)
             case ["functionCall"]:
                 raw = own.pop("functionCall")
-                call, inner = _calls.decode(raw), fields(raw)
-                if inner.keys() & HALF:
-                    raise msgspec.ValidationError("the call is not whole")
+                inner = fields(raw)
+                if inner.keys() & HALF or (self.half and "name" not in inner):
+                    self._half_call(inner, own, found)
+                    return
+                call = _calls.decode(raw)
                 kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args")}
                 kept |= {} if call.id else {"id": NOBODYS}
                 self._call(call, sealed_text(own, "functionCall", kept), found)
@@ -240,6 +261,29 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.SealAdded(index, "call", seal))
         found.append(d.CallEnded(index, raw))
 
+    def _half_call(self, inner: Raws, own: Raws, found: list[d.Delta]) -> None:
+        """A piece of a call. The first has its name, the last does not say that more will come."""
+        if "name" in inner:
+            call = _calls.decode(dumps(inner))
+            if self.half:
+                self.half.spoilt = True
+                raise msgspec.ValidationError("another call has not ended")
+            kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args", *HALF)}
+            self.half = Partial(self._next(""), {}, kept | ({} if call.id else {"id": NOBODYS}))
+            self.called = True
+            found.append(d.CallStarted(self.index, call.id or made_id(self.id or call.name, self.index), call.name))
+        half = self.half
+        if half is None:
+            self.half = Partial(-1, {}, {}, spoilt=True)
+            raise msgspec.ValidationError("a piece of no call")
+        half.beside.update({name: value.copy() for name, value in own.items()})
+        if half.add(inner):
+            self.half = None
+            seal = sealed_text(half.beside, "functionCall", half.kept)
+            if seal:
+                found.append(d.SealAdded(half.index, "call", seal))
+            found.append(d.CallEnded(half.index, half.arguments()))
+
     def _media(self, own: Raws, found: list[d.Delta]) -> None:
         raw = own.pop("inlineData")
         blob, inner = _blobs.decode(raw), fields(raw)
@@ -262,9 +306,9 @@ def _call_seal(call: _Call, part: _Part) -> str:
 
 def _usage(read: _Usage) -> Usage:
     """The prompt includes what was cached, but not what tools added; thoughts stand beside the answer (sheet 10)."""
-    total = (read.promptTokenCount or 0) + (read.toolUsePromptTokenCount or 0)
-    cached, thought = read.cachedContentTokenCount or 0, read.thoughtsTokenCount or 0
-    return Usage(total, total - cached, cached, 0, (read.candidatesTokenCount or 0) + thought, thought)
+    total = int(read.promptTokenCount or 0) + int(read.toolUsePromptTokenCount or 0)
+    cached, thought = int(read.cachedContentTokenCount or 0), int(read.thoughtsTokenCount or 0)
+    return Usage(total, max(0, total - cached), cached, 0, int(read.candidatesTokenCount or 0) + thought, thought)
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
@@ -276,18 +320,16 @@ def _whole(body: bytes) -> list[d.Delta]:
     events = _Events(_Turn())
     found: list[d.Delta] = []
     try:
-        for raw in as_list(msgspec.Raw(body.strip())):
-            if events.read(iter((bytes(raw),)), found):
-                return found
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        start = body[:60].decode(errors="replace")
-        raise WireError(f"Expected an answer of this wire: {error}. It begins with {start!r}; check the base URL.") from None
+        frames = [bytes(raw) for raw in as_list(msgspec.Raw(body.strip()))]
+    except BROKEN as error:
+        raise not_ours(error, body, ANSWER) from None
+    if read_frames(events, frames, found, ANSWER):
+        return found
     if not events.begun:
         raise WireError("Expected an answer of this wire, but it has neither candidates nor counts. Check the base URL.")
-    ending = events.end()
-    if ending is None and body.lstrip().startswith(b"["):
-        raise TruncatedStream("The stream ended in mid-turn. The turn does not count; ask again.")
-    return [*found, *(ending or [*events.counted(), events.stopped("", "")])]
+    found += events.end() or [*events.counted(), events.stopped("", "")]
+    settle(events, found, frames if events.turn.index < 0 else [])
+    return found
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
@@ -349,6 +391,16 @@ class _Events(msgspec.Struct, gc=False):
         if chunk.usageMetadata:
             self._counts = chunk.usageMetadata
         return False
+
+    def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
+        """A chunk without what need not be understood."""
+        return mend(frame, form_of, CARRYING)
+
+    def missing(self) -> str:
+        """Why the turn does not count, now that it has ended."""
+        if not (self._finish or self._stop):
+            return NO_REASON
+        return OPEN_CALL if self.turn.half else ""
 
     def end(self) -> list[d.Delta] | None:
         """The bytes have ended: complete if a reason to stop was given."""

@@ -4,11 +4,27 @@ from typing import Literal
 
 import msgspec
 
+from evener.wire.lenient import Carrying
 from evener.wire.openai_chat.counts import Counts
 from evener.wire.reading import Items
 
-__all__ = ["ODD", "Call", "Choice", "Chunk", "Function", "Message", "is_there", "read_chunk", "read_opening", "read_words"]
+__all__ = [
+    "CARRYING",
+    "NOTHING_SAID",
+    "Call",
+    "Choice",
+    "Chunk",
+    "Function",
+    "Message",
+    "form_of",
+    "is_there",
+    "read_chunk",
+    "read_custom",
+    "read_opening",
+    "read_words",
+]
 
+NULL = msgspec.Raw(b"null")
 Object = dict[str, msgspec.Raw] | None
 Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
 """Something that is there or not: null costs nothing, and no form of it is an error."""
@@ -34,7 +50,7 @@ class Call(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
-    custom: Custom | None = None
+    custom: msgspec.Raw = NULL  # looked into where there is no function
 
 
 class Message(msgspec.Struct, gc=False):
@@ -110,8 +126,23 @@ class Words(msgspec.Struct, gc=False):
     prompt_filter_results: None = None
 
 
-ODD = Counts()
-"""Stands for token counts of a form that nobody knows."""
+CARRYING: Carrying = {
+    Function: ("name", "arguments"),
+    Call: ("index", "id", "function"),
+    Message: ("content", "tool_calls", "function_call"),
+    Choice: ("index", "delta", "message", "finish_reason"),
+    Opening: ("choices",),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[Opening]:  # noqa: ARG001 - other wires look at the event
+    """The form of every chunk."""
+    return Opening
+
+
+NOTHING_SAID = Message()
+read_custom = msgspec.json.Decoder(Custom).decode
 read_chunk = msgspec.json.Decoder(Chunk).decode
 read_opening = msgspec.json.Decoder(Opening).decode
 read_words = msgspec.json.Decoder(Words).decode

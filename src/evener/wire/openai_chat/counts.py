@@ -7,10 +7,9 @@ counted apart, only the total knows it all.
 import msgspec
 
 from evener.transcript.usage import Usage
+from evener.wire.lenient import Count
 
-__all__ = ["Counts", "read_counts", "usage_of"]
-
-Count = int | float | None
+__all__ = ["Counts", "usage_of"]
 
 
 class _Prompt(msgspec.Struct, gc=False):
@@ -36,7 +35,6 @@ class Counts(msgspec.Struct, gc=False):
     reasoning_tokens: Count = None
 
 
-read_counts = msgspec.json.Decoder(Counts).decode
 NO_PROMPT, NO_OUTPUT = _Prompt(), _Output()
 
 

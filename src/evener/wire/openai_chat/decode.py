@@ -1,8 +1,9 @@
 """Chat Completions' answers, whole or streamed, as neutral deltas. One path: a whole answer is one large delta. Pure.
 
 Rules (sheet 6): the first choice counts. Token counts may come with any chunk, also after the last word. A turn is complete
-when a finish reason was seen or the stream says [DONE]; one that ends without either is truncated. An error may stand in a
-chunk after a 200. A chunk of a form nobody knows is a notice.
+when a finish reason was seen, with [DONE] after it or without; one that ends without a reason is truncated, whatever its end
+mark says (where a row never gives reasons, a chunk without choices and the end mark tell). An error may stand in a chunk after
+a 200. A chunk of a form nobody knows is a notice.
 """
 
 from collections.abc import Iterator
@@ -15,18 +16,31 @@ from evener.transcript.delta import TextDelta
 from evener.transcript.reply import Reply
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
-from evener.wire.openai_chat.chunks import ODD, Choice, Chunk, is_there, read_chunk, read_opening, read_words
-from evener.wire.openai_chat.counts import Counts, read_counts, usage_of
+from evener.wire.lenient import BROKEN, mend, read_some
+from evener.wire.openai_chat.chunks import (
+    CARRYING,
+    NOTHING_SAID,
+    Choice,
+    Chunk,
+    Message,
+    form_of,
+    is_there,
+    read_chunk,
+    read_opening,
+    read_words,
+)
+from evener.wire.openai_chat.counts import Counts, usage_of
 from evener.wire.openai_chat.tags import Tags
 from evener.wire.openai_chat.turn import Turn
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_ANSWER, StreamDecoder
+from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, not_ours, read_frames, settle
 from evener.wire.text import dumps, fields
 
 __all__ = ["decode", "decoder"]
 
 END = b"[DONE]"
+ANSWER = "a chat completion"
 UNCOUNTED = Counts()
 NOWHERE = -1
 
@@ -47,18 +61,19 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
     """A whole answer."""
     found: list[d.Delta] = []
     events = _events(quirks, whole=True)
+    frames = [body]
     try:
-        events.read(iter((body,)), found)
-        closing = events.turn.end()
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        start = body[:60].decode(errors="replace")
-        raise WireError(f"Expected a chat completion, but the bytes are not: {error}. They begin with {start!r}.") from None
+        if not read_frames(events, frames, found, ANSWER):
+            found += events.closed()
+    except BROKEN as error:
+        raise not_ours(error, body, ANSWER) from None
     if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
         start = body[:60].decode(errors="replace")
         raise WireError(
             f"Expected a chat completion, but the answer has no choices. It begins with {start!r}. Check the base URL."
         )
-    return assemble([*found, *closing])
+    settle(events, found, frames if events.turn.silent else [])
+    return assemble(found)
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:
@@ -77,6 +92,8 @@ class _Events(msgspec.Struct, gc=False):
     words: int = NOWHERE
     answered: bool = False
     started: bool = False
+    counted: bool = False
+    beside: list[Message] = []
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
         """Chunks; the end mark and errors are the last."""
@@ -89,9 +106,9 @@ class _Events(msgspec.Struct, gc=False):
             try:
                 chunk = None if frame == END else read_chunk(frame) if self.started else self._open(frame, found)
             except msgspec.DecodeError:
-                chunk = self._strange(frame, found)
+                chunk = _end_in(frame)
             if chunk is None:
-                found += self.turn.end() if self.answered else [d.Failed(TruncatedStream(NO_ANSWER))]
+                found += self.closed() if self.answered else [d.Failed(TruncatedStream(NO_ANSWER))]
                 return True
             if chunk.choices and not chunk.error:
                 if self._choices(chunk.choices, frame, found):
@@ -121,9 +138,26 @@ class _Events(msgspec.Struct, gc=False):
                 break
         return frame
 
+    def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
+        """A chunk without what need not be understood."""
+        return mend(frame, form_of, CARRYING)
+
+    def missing(self) -> str:
+        """Why the turn does not count, now that it has ended."""
+        told = self.turn.finish or (not self.quirks.stop_told and (self.whole or self.counted))
+        return "" if told else NO_REASON
+
     def end(self) -> list[d.Delta] | None:
         """A turn that has said why it ended is complete, also without the end mark."""
-        return self.turn.end() if self.turn.finish else None
+        return self.closed() if self.turn.finish else None
+
+    def closed(self) -> list[d.Delta]:
+        """What follows at the end. An answer that said nothing where it is looked for may have said it beside."""
+        found: list[d.Delta] = []
+        if self.beside and self.turn.silent:
+            for said in self.beside:
+                self.turn.add(said, found, whole=True)
+        return [*found, *self.turn.end()]
 
     def _open(self, frame: bytes, found: list[d.Delta]) -> Chunk:
         """The first chunks, up to one that says whose answer it is."""
@@ -134,18 +168,6 @@ class _Events(msgspec.Struct, gc=False):
             found.append(d.Started(chunk.id or "", chunk.model or ""))
         return chunk
 
-    def _strange(self, frame: bytes, found: list[d.Delta]) -> Chunk | None:
-        """A chunk of which nothing but the token counts is of a form that nobody knows; None for an end mark with spaces."""
-        if frame.strip() == END:
-            return None
-        own = fields(frame)
-        if bytes(own.pop("usage", b""))[:1] != b"{":
-            raise
-        rest = dumps(own)
-        chunk = read_chunk(rest) if self.started else self._open(rest, found)
-        chunk.usage = ODD
-        return chunk
-
     def _choices(self, choices: list[Choice], frame: bytes, found: list[d.Delta]) -> bool:
         turn = self.turn
         if not self.answered:
@@ -154,7 +176,7 @@ class _Events(msgspec.Struct, gc=False):
             if choice.index:
                 found.append(d.Notice("another choice", frame.decode()))
                 continue
-            said = choice.delta or choice.message
+            said = choice.delta if choice.message is None else self._either(choice.message, choice.delta)
             if said is not None:
                 turn.add(said, found, self.whole)
             if choice.finish_reason:
@@ -166,6 +188,15 @@ class _Events(msgspec.Struct, gc=False):
         if self.plain and turn.kind == "text":
             self.words = turn.place
         return False
+
+    def _either(self, message: Message, delta: Message | None) -> Message:
+        """The one of the two that belongs here; the other one is kept until it is known whether anything was said."""
+        if delta is None:
+            return message
+        said, other = (message, delta) if self.whole else (delta, message)
+        if other != NOTHING_SAID and self.turn.silent:
+            self.beside = _distinct([*self.beside, other])
+        return said
 
     def _beside_choice(self, choice: Choice, found: list[d.Delta]) -> bool:
         """What else a choice may hold; True when it is an error."""
@@ -191,6 +222,7 @@ class _Events(msgspec.Struct, gc=False):
             found.append(_failed(frame))
             return True
         if chunk.usage or chunk.choices is not None:
+            self.counted = self.answered  # what comes after all choices comes last
             return False
         kind = read_opening(frame).object or ""
         if kind.startswith("chat.completion") or "choices" in fields(frame):
@@ -206,7 +238,7 @@ class _Events(msgspec.Struct, gc=False):
         elif self.quirks.usage_path and self.quirks.usage_path[0].encode() in frame:
             raw: bytes | msgspec.Raw = frame
             for name in self.quirks.usage_path:
-                raw = fields(raw).get(name, msgspec.Raw(b"{}"))
+                raw = fields(raw).get(name, msgspec.Raw(b"{}")) if bytes(raw)[:1] == b"{" else raw
             self._count(bytes(raw), found)
         if chunk.moderation:
             found.append(d.Notice("moderation", dumps(chunk.moderation).decode()))
@@ -221,18 +253,29 @@ class _Events(msgspec.Struct, gc=False):
             found.append(d.UsageReported(usage_of(counts, apart=self.quirks.reasoning_apart)))
 
     def _count(self, raw: bytes, found: list[d.Delta]) -> None:
-        """Token counts; a form nobody knows is a notice."""
-        if raw in (b"null", b"{}"):
-            return
-        try:
-            found.append(d.UsageReported(usage_of(read_counts(raw), apart=self.quirks.reasoning_apart)))
-        except msgspec.ValidationError:
-            found.append(d.Notice("usage", raw.decode()))
+        """Token counts; what is of a form nobody knows is a notice."""
+        if raw not in (b"null", b"{}"):
+            counts = read_some(raw, Counts, "usage", found)
+            found.append(d.UsageReported(usage_of(counts, apart=self.quirks.reasoning_apart)))
 
 
 def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
     plain = not (whole or quirks.think_tags or quirks.answer_fields or quirks.usage_path)
     return _Events(quirks, Turn(Tags() if quirks.think_tags else None), whole, plain)
+
+
+def _end_in(frame: bytes) -> Chunk | None:
+    """None, where what cannot be read is an end mark with spaces around it."""
+    if frame.strip() != END:
+        raise
+    return None
+
+
+def _distinct(said: list[Message]) -> list[Message]:
+    """Messages that came one after the other, without the last but one where the last repeats it."""
+    *_, before, after = NOTHING_SAID, *said
+    grown = isinstance(before.content, str) and isinstance(after.content, str) and after.content.startswith(before.content)
+    return [*said[:-2], after] if grown else said
 
 
 def _failed(frame: bytes) -> d.Failed:

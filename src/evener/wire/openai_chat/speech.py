@@ -2,6 +2,8 @@
 
 import msgspec
 
+from evener.transcript.delta import Delta
+from evener.wire.lenient import Place, read_some
 from evener.wire.text import dumps
 
 __all__ = ["Speech"]
@@ -14,10 +16,7 @@ class _Audio(msgspec.Struct):
     id: str | None = None
     transcript: str | None = None
     data: str | None = None
-    expires_at: int | None = None
-
-
-_audio = msgspec.json.Decoder(_Audio)
+    expires_at: Place = None
 
 
 class Speech:
@@ -28,9 +27,9 @@ class Speech:
         self._expires: int | None = None
         self._data: list[str] = []
 
-    def add(self, raw: bytes) -> str:
-        """Take a piece in; its words."""
-        read = _audio.decode(raw)
+    def add(self, raw: bytes, found: list[Delta]) -> str:
+        """Take a piece in; its words. What cannot be read of it is a notice."""
+        read = read_some(raw, _Audio, "audio", found)
         self.id = read.id or self.id
         self._expires = read.expires_at or self._expires
         self._data += [read.data] if read.data else []

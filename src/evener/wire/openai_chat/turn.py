@@ -14,7 +14,7 @@ from evener.transcript import delta as d
 from evener.transcript.delta import ReasoningDelta, TextDelta
 from evener.transcript.reply import StopReason
 from evener.wire.names import made_id
-from evener.wire.openai_chat.chunks import Call, Function, Message, is_there
+from evener.wire.openai_chat.chunks import Call, Function, Message, is_there, read_custom
 from evener.wire.openai_chat.citations import citation
 from evener.wire.openai_chat.details import Details
 from evener.wire.openai_chat.hosted import hosted_block
@@ -70,13 +70,14 @@ class Turn(msgspec.Struct, gc=False):
     _details: Details | None = None
     _speech: Speech | None = None
     _executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
+    _refusals: list[str] = []
 
     def add(self, said: Message, found: list[d.Delta], whole: bool) -> None:
         """Take a message in, or a delta of one."""
         thought = said.reasoning_content or said.reasoning
-        if said.reasoning_details:
+        if said.reasoning_details and (entries := _objects("reasoning_details", said.reasoning_details, found)):
             self._details = self._details or Details()
-            readable = self._details.add(said.reasoning_details, whole=whole)
+            readable = self._details.add(entries, whole=whole)
             thought = thought or readable
             self._kinds[REASONING] = "reasoning"
         if thought:
@@ -109,12 +110,19 @@ class Turn(msgspec.Struct, gc=False):
             if known:
                 known.own |= _named(call, names)
 
+    @property
+    def silent(self) -> bool:
+        """True while nothing was said."""
+        return not (self._kinds or self.calls or self._executed or self._speech or self._refusals or self.place >= CONTENT)
+
     def end(self) -> list[d.Delta]:
         """All that is certain only now, and why it ended."""
         found: list[d.Delta] = []
         if self._tags:
             for kind, piece in self._tags.close():
                 self._piece(kind, piece, found)
+        if self._refusals:
+            self._refuse("".join(self._refusals), found)
         if self._speech:
             sort, sound = self._speech.sound()
             if sound:
@@ -128,6 +136,14 @@ class Turn(msgspec.Struct, gc=False):
         native = self.native if self.native != self.finish else ""
         found.append(d.Stopped(self._why(), self.finish, native))
         return found
+
+    def _refuse(self, words: str, found: list[d.Delta]) -> None:
+        """A refusal is the answer, or it is none: beside content or calls it is a notice."""
+        if self.calls or "text" in self._kinds.values():
+            found.append(d.Notice("refusal", dumps(words).decode()))
+        else:
+            self._kinds[REFUSED] = "text"
+            found.append(d.TextDelta(REFUSED, words))
 
     def _why(self) -> StopReason:
         known = STOPS.get(self.finish, "other")
@@ -182,13 +198,19 @@ class Turn(msgspec.Struct, gc=False):
 
     def _part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """A part of the content: words, thoughts, or something only this wire knows."""
+        start = bytes(raw)[:1]
+        if start == b'"':
+            self._piece("text", text_in(raw), found)
+            return
+        if start != b"{":
+            found.append(d.Notice("content", bytes(raw).decode()))
+            return
         own = fields(raw.copy())
         match word(own.pop("type", None)):
             case "text":
-                kind, text = "text", text_in(own.pop("text", None))
+                kind, text = "text", _text(own, "text", found)
             case "thinking":
-                inner = msgspec.json.decode(own.pop("thinking", b"[]"), type=list[msgspec.Raw])
-                kind, text = "reasoning", "".join(text_in(fields(one).get("text")) for one in inner)
+                kind, text = "reasoning", _thoughts(own, found)
             case _:
                 self.kind = ""
                 found.append(d.HostedAdded(self._slot("hosted"), hosted_block(raw.copy())))
@@ -207,7 +229,9 @@ class Turn(msgspec.Struct, gc=False):
                 found.append(d.ArgumentsDelta(known.slot, function.arguments))
                 return
         name, arguments = function.name or "", function.arguments
-        custom = call.custom if not name and call.custom and (call.custom.name or call.custom.input) else None
+        custom = read_custom(call.custom) if not name and is_there(call.custom) else None
+        if custom and not (custom.name or custom.input):
+            custom = None
         if custom:
             name, arguments = custom.name or "", custom.input
         opened = self._find(call, name, number)
@@ -242,23 +266,48 @@ class Turn(msgspec.Struct, gc=False):
 
     def _add_rare(self, said: Message, found: list[d.Delta]) -> None:
         if said.refusal:
-            self._kinds[REFUSED] = "text"
-            found.append(d.TextDelta(REFUSED, said.refusal))
+            self._refusals.append(said.refusal)
         for raw in said.annotations or ():
-            found.append(d.CitationAdded(self._slot("text"), citation(raw)))
+            cited = citation(raw, found)
+            if cited is not None:
+                found.append(d.CitationAdded(self._slot("text"), cited))
         if said.audio:
             self._add_speech(dumps(said.audio), found)
         if said.function_call and (said.function_call.name or said.function_call.arguments):
             self._call(Call(LEGACY, function=said.function_call), None, found)
-        for raw in said.executed_tools or ():
+        for raw in _objects("executed_tools", said.executed_tools or (), found):
             self._executed[bytes(fields(raw).get("index", b"")) or bytes(raw)] = raw.copy()
 
     def _add_speech(self, raw: bytes, found: list[d.Delta]) -> None:
         self._speech = self._speech or Speech()
-        words = self._speech.add(raw)
+        words = self._speech.add(raw, found)
         if words:
             self._kinds[SPOKEN] = "text"
             found.append(d.TextDelta(SPOKEN, words))
+
+
+def _objects(name: str, items: Sequence[msgspec.Raw], found: list[d.Delta]) -> list[msgspec.Raw]:
+    """The items that are objects; the others are notices."""
+    kept = [raw for raw in items if bytes(raw)[:1] == b"{"]
+    if len(kept) < len(items):
+        found += (d.Notice(name, bytes(raw).decode()) for raw in items if bytes(raw)[:1] != b"{")
+    return kept
+
+
+def _text(own: dict[str, msgspec.Raw], name: str, found: list[d.Delta]) -> str:
+    """The text under a name, taken out; anything else there is a notice."""
+    raw = own.pop(name, None)
+    if raw is not None and bytes(raw) != b"null" and bytes(raw)[:1] != b'"':
+        found.append(d.Notice(name, bytes(raw).decode()))
+    return text_in(raw)
+
+
+def _thoughts(own: dict[str, msgspec.Raw], found: list[d.Delta]) -> str:
+    """The thoughts of a part, taken out: a list of texts, or one text."""
+    if bytes(own.get("thinking", b""))[:1] != b"[":
+        return _text(own, "thinking", found)
+    inner = msgspec.json.decode(own.pop("thinking"), type=list[msgspec.Raw])
+    return "".join(text_in(fields(one).get("text")) for one in _objects("thinking", inner, found))
 
 
 def _named(own: dict[str, msgspec.Raw], names: Sequence[str]) -> dict[str, msgspec.Raw]:

@@ -6,13 +6,16 @@ from typing import Literal, final
 
 import msgspec
 
+from evener.wire.lenient import Carrying
 from evener.wire.openai_responses.usage import Counts
 from evener.wire.reading import Items
 
 __all__ = [
+    "CARRYING",
     "NOTHING",
     "NULL",
     "REPEATED",
+    "TERMINAL",
     "AnyEvent",
     "Arguments",
     "Begun",
@@ -20,22 +23,22 @@ __all__ = [
     "Created",
     "Ended",
     "Known",
+    "Part",
     "PlainCall",
     "PlainMessage",
+    "Reasoned",
     "Refusal",
     "Response",
     "Summary",
     "Thought",
     "Words",
+    "form_of",
     "read_any_event",
     "read_call",
     "read_event",
     "read_message",
     "read_name",
-    "read_part",
-    "read_reasoning",
     "read_response",
-    "responses",
 ]
 
 NOTHING = msgspec.Raw(b"")
@@ -222,8 +225,15 @@ class Named(msgspec.Struct, gc=False):
     """Anything, as far as it says what it is."""
 
     type: str = ""
-    role: str | None = None
+    role: msgspec.Raw = NULL
     error: msgspec.Raw = NOTHING
+
+
+class Terminal(msgspec.Struct, gc=False):
+    """The answer has ended, in any way."""
+
+    response: Response
+    type: str = ""
 
 
 class Text(msgspec.Struct, gc=False):
@@ -264,14 +274,43 @@ class Part(msgspec.Struct, gc=False):
     logprobs: msgspec.Raw = NOTHING
 
 
+TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+FORMS: dict[str, type[msgspec.Struct]] = {
+    "response.output_text.delta": Words,
+    "response.function_call_arguments.delta": Arguments,
+    "response.reasoning_summary_text.delta": Summary,
+    "response.reasoning_text.delta": Thought,
+    "response.refusal.delta": Refusal,
+    "response.created": Created,
+    **dict.fromkeys(TERMINAL, Terminal),
+}
+"""By the type of an event, the form that it is mended by; any other is an `AnyEvent`."""
+
+CARRYING: Carrying = {
+    Words: ("output_index", "content_index", "delta"),
+    Arguments: ("output_index", "delta"),
+    Summary: ("output_index",),
+    Thought: ("output_index",),
+    Refusal: ("output_index",),
+    Terminal: ("type", "response"),
+    Response: ("status", "output"),
+    AnyEvent: ("type", "output_index", "item"),
+    Part: ("type", "text"),
+    Named: ("type",),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[msgspec.Struct]:
+    """The form of an event, by its type."""
+    return FORMS.get(read_name(frame).type, AnyEvent)
+
+
 _forms = Words | Arguments | Summary | Thought | Refusal | Begun | Ended | Created | Completed
 _events: msgspec.json.Decoder[Known] = msgspec.json.Decoder(reduce(or_, REPEATED, _forms))
-responses = msgspec.json.Decoder(Response)
-read_response = responses.decode
+read_response = msgspec.json.Decoder(Response).decode
 read_event = _events.decode
 read_any_event = msgspec.json.Decoder(AnyEvent).decode
 read_name = msgspec.json.Decoder(Named).decode
-read_reasoning = msgspec.json.Decoder(Reasoned).decode
 read_call = msgspec.json.Decoder(Call).decode
 read_message = msgspec.json.Decoder(Message).decode
-read_part = msgspec.json.Decoder(Part).decode

@@ -1,0 +1,164 @@
+"""Half an answer does not count and half a call does not run, however politely the stream is closed: all wires, all kinds."""
+
+import json
+
+import pytest
+
+from evener import Harness, open_model, tool
+from evener import errors as e
+from evener.testing import FakeServer
+from evener.testing.servers.status import Raw
+from evener.transcript import Reply
+from evener.transcript.delta import Delta, Failed, Stopped
+from evener.transport.http import HttpTransport
+from evener.transport.retry import Retries
+from evener.wire import CODECS, Quirks, assemble
+from tests.model.half import CALL, KINDS, STREAMS, Json, body, data
+from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run
+
+wires = pytest.mark.parametrize("wire", WIRES)
+kinds = pytest.mark.parametrize("kind", KINDS)
+UNSTATED = ("null", "absent")
+
+
+def deltas(wire: str, events: tuple[Json | str, ...]) -> list[Delta]:
+    decoder = CODECS[wire].decoder(Quirks())
+    return decoder.feed(data(events)) + decoder.close()
+
+
+def truncated(wire: str, events: tuple[Json | str, ...]) -> bool:
+    last = deltas(wire, events)[-1]
+    return isinstance(last, Failed) and type(last.error) is e.TruncatedStream
+
+
+@wires
+@kinds
+def test_an_answer_that_is_whole_counts(wire: str, kind: str) -> None:
+    streamed = assemble(deltas(wire, STREAMS[wire](kind).whole))
+    whole = CODECS[wire].decode(json.dumps(body(wire, kind)).encode(), Quirks())
+    for reply in (streamed, whole):
+        assert reply.text == ("Hello" if kind in ("text", "all") else "")
+        assert [(one.id, one.name, json.loads(one.raw)) for one in reply.calls] == (
+            [(CALL[0], CALL[1], json.loads(CALL[2]))] if kind in ("call", "all") else []
+        )
+
+
+@wires
+@kinds
+def test_a_stream_cut_anywhere_and_closed_by_its_end_mark_is_truncated(wire: str, kind: str) -> None:
+    stream = STREAMS[wire](kind)
+    for cut in range(len(stream.said) + 1):
+        assert truncated(wire, (*stream.said[:cut], *stream.end)), f"cut at {cut}"
+        assert truncated(wire, (*stream.said[:cut], "[DONE]")), f"cut at {cut}"
+
+
+@wires
+@kinds
+def test_a_call_that_was_never_closed_is_truncated_whatever_the_reason_to_stop(wire: str, kind: str) -> None:
+    stream = STREAMS[wire](kind)
+    for close in stream.closes:
+        said = (*stream.said[:close], *stream.said[close + 1 :])
+        assert truncated(wire, (*said, *stream.stop, *stream.end)), f"without {stream.said[close]}"
+
+
+@wires
+@kinds
+@pytest.mark.parametrize("reason", UNSTATED)
+def test_a_whole_answer_that_does_not_say_why_it_stopped_does_not_count(wire: str, kind: str, reason: str) -> None:
+    with pytest.raises(e.TruncatedStream):
+        CODECS[wire].decode(json.dumps(body(wire, kind, stopped=reason)).encode(), Quirks())
+
+
+def test_servers_that_leave_out_what_nobody_needs_are_understood() -> None:
+    stream = STREAMS["openai_chat"]("text")
+    late: tuple[Json, ...] = (
+        {"id": "m1", "choices": [], "usage": {"prompt_tokens": 1}},
+        {"choices": [{"index": 0, "delta": {}}]},
+    )
+    served: list[tuple[Json | str, ...]] = [
+        (*stream.said, *stream.stop),
+        (*stream.said, *stream.stop, *late, "[DONE]"),
+        (*stream.said, *late, *stream.stop),
+    ]
+    for events in served:
+        assert isinstance(deltas("openai_chat", events)[-1], Stopped)
+    first, *rest = STREAMS["gemini"]("call").said
+    first["candidates"][0]["finishReason"] = "STOP"  # call and reason in one chunk
+    assert assemble(deltas("gemini", (first, *rest))).calls
+    named = STREAMS["openai_responses"]("text")
+    (last,) = named.stop
+    last["response"].pop("status")  # the name of the event says it
+    assert assemble(deltas("openai_responses", named.whole)).stop.reason == "done"
+
+
+def test_text_that_was_not_closed_counts_once_the_reason_to_stop_is_there() -> None:
+    stream = STREAMS["anthropic_messages"]("text")
+    reply = assemble(deltas("anthropic_messages", (*stream.said[:-1], *stream.stop, *stream.end)))
+    assert (reply.text, reply.stop.reason) == ("Hello", "done")
+
+
+# Through the public doors.
+
+
+def halves(wire: str, kind: str) -> dict[str, Raw]:
+    """The half answers that a polite server may send."""
+    stream = STREAMS[wire](kind)
+    found = {
+        "streamed": Raw(data((*stream.said, *stream.end)), content_type="text/event-stream"),
+        "begun": Raw(data((*stream.said[:2], *stream.end)), content_type="text/event-stream"),
+    }
+    for reason in UNSTATED:
+        found[reason] = Raw(json.dumps(body(wire, kind, stopped=reason)).encode())
+    return found
+
+
+@wires
+@pytest.mark.parametrize("kind", ["text", "call"])
+def test_a_model_gives_no_answer_for_half_of_one(wire: str, kind: str) -> None:
+    async def ask(half: Raw) -> None:
+        async with HttpTransport(trust_env=False) as http:
+            with FakeServer(wire, [half]) as server:
+                model = open_model(
+                    MODELS[wire], environ=NOWHERE, transport=http, key=fresh_key(), base_url=server.url,
+                    retries=Retries(attempts=1),
+                )  # fmt: skip
+                with pytest.raises(e.TruncatedStream):
+                    await model.complete(asking(model))
+
+    for half in halves(wire, kind).values():
+        run(ask(half))
+
+
+@wires
+def test_a_harness_runs_no_half_call_and_asks_again(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evener.loop.plan.WAITS", (0.001,))
+    runs: list[int] = []
+
+    @tool(effect="write")
+    def pay(amount: int = 0) -> str:
+        """Pay."""
+        runs.append(amount)
+        return "paid"
+
+    async def go(half: Raw) -> None:
+        async with HttpTransport(trust_env=False) as http:
+            with FakeServer(wire, [half, "All is well."]) as server:
+                model = open_model(
+                    MODELS[wire], environ=NOWHERE, transport=http, key=fresh_key(), base_url=server.url,
+                    retries=Retries(attempts=1),
+                )  # fmt: skip
+                result = await Harness(model, tools=[pay], store="memory").run("Pay.")
+                assert (result.text, result.stop) == ("All is well.", "done")
+
+    for half in halves(wire, "call").values():
+        run(go(half))
+    assert runs == []
+
+
+def test_an_assembler_makes_no_reply_of_a_call_that_was_not_closed() -> None:
+    from evener.transcript import delta as d
+
+    half: list[Delta] = [d.CallStarted(0, "c", "pay"), d.ArgumentsDelta(0, "{}"), d.Stopped("tools", "tool_use")]
+    with pytest.raises(e.TruncatedStream, match="pay"):
+        assemble(half)
+    assert isinstance(assemble([*half[:2], d.CallEnded(0, "{}"), half[2]]), Reply)
