@@ -12,7 +12,7 @@ from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment, Mark
 from evener.wire.quirks import Quirks
-from evener.wire.seals import telling, why_shut
+from evener.wire.seals import MESSAGE, telling, why_shut
 from evener.wire.text import UNREADABLE, as_object, dumps, fields
 
 __all__ = ["Page"]
@@ -43,6 +43,7 @@ class Page(msgspec.Struct, eq=False, gc=False):
     pieces: list[bytes] = []
     marks: list[Mark] = []  # those that somebody asked for
     losses: list[Loss] = []
+    beside: dict[str, msgspec.Raw] = {}  # fields of the message that only its maker knows
 
     def write(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -77,10 +78,25 @@ class Page(msgspec.Struct, eq=False, gc=False):
             return {}
         why = self.shut_why(msgspec.structs.replace(block.seal, binding=""))
         if not why:
-            return fields(block.seal.data)
+            return self.put_beside(fields(block.seal.data))
         self.uncited(block, why)
         self.leave(block, telling(block.seal.data), why)
         return {}
+
+    def put_beside(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+        """The fields of a block, without those of its message: these are written when it is closed."""
+        if MESSAGE in own:
+            self.beside = fields(own.pop(MESSAGE))
+        return own
+
+    def close(self) -> None:
+        """End the list of blocks of a message, and the message."""
+        end = b"]}"
+        if self.beside:
+            end = b"]," + dumps(self.beside)[1:]
+            self.beside = {}
+        self.pieces.append(end)
+        self.size += len(end)
 
     def uncited(self, block: Sealed, why: str) -> None:
         """Report that a text's citations do not go, if it has any."""

@@ -84,8 +84,7 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
             _block(page, block, role, message, lead)
     if page.size == start:
         page.block({"type": "text", "text": "[nothing that this provider can read]"})
-    page.pieces.append(b"]}")
-    page.size += 2
+    page.close()
 
 
 def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> None:

@@ -41,6 +41,8 @@ __all__ = ["encode"]
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
 TTLS = ("5m", "1h")
+NESTED = ("output_config", "output_config.format", "thinking", "tool_choice")
+"""Objects that we write and the caller may add to."""
 BETAS = "anthropic-beta"
 
 
@@ -165,7 +167,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
-    return dumps(with_extra(body, ask, WIRE, ("output_config",), losses))[:-1]
+    return dumps(with_extra(body, ask, WIRE, NESTED, losses))[:-1]
 
 
 def _unkept(ask: Ask) -> Iterator[Loss]:

@@ -79,11 +79,11 @@ def read_tools(entry: msgspec.Raw, quirks: Quirks, provider: str, *, strict: boo
 
 def _function(raw: msgspec.Raw, quirks: Quirks, provider: str, strict: bool | None) -> ToolSpec:
     own = Fields(camel_fields(raw))
-    name, description = own.text("name"), own.text("description")
+    name, description = own.carried_text("name"), own.text("description")
     schema = NO_ARGUMENTS
-    if own.has("parameters"):
+    if own.is_object("parameters"):
         schema = older_schema(raw_text(own.peek_raw("parameters"), NO_ARGUMENTS))
-    elif own.has("parametersJsonSchema"):
+    elif own.is_object("parametersJsonSchema"):
         schema = raw_text(own.peek_raw("parametersJsonSchema"), NO_ARGUMENTS)
         if quirks.json_schemas and schema != NO_ARGUMENTS and transform(schema, GEMINI_JSON)[0] == schema:
             own.take("parametersJsonSchema")

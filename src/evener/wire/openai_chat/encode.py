@@ -53,7 +53,11 @@ __all__ = ["encode"]
 PATH = "/chat/completions"
 TTLS = {"breakpoint": ("30m",), "control": ("5m", "1h")}
 JSON_NOTE = "Answer with one JSON object and nothing else."
-NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
+NESTED = (
+    *("reasoning", "thinking", "stream_options", "chat_template_kwargs", "response_format", "response_format.json_schema"),
+    *("tool_choice", "tool_choice.function", "tool_choice.custom"),
+)
+"""Objects that we write and the caller may add to."""
 
 
 class _Fixed(Fixed, frozen=True, eq=False):

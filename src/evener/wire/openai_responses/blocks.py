@@ -289,7 +289,7 @@ def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[
     if value is None or isinstance(block, HostedBlock):
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
         return {"type": "input_text", "text": placeholder(block)}
-    return {**page.unsealed(block), **value}
+    return {**value, **page.unsealed(block)}  # what is sealed was not understood, so it is not what we write
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:

@@ -41,6 +41,8 @@ __all__ = ["encode"]
 
 PATH = "/responses"
 TTLS = ("30m", "12h")
+NESTED = ("reasoning", "text", "text.format", "tool_choice")
+"""Objects that we write and the caller may add to."""
 JSON_NOTE = b'{"role":"developer","content":"Answer with one JSON object and nothing else."}'
 NOTHING_SAID = b'{"role":"user","content":""}'
 
@@ -161,7 +163,7 @@ def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, loss
     body |= controls.state(ask, quirks, losses)
     body |= controls.cache_key(ask, quirks, losses)
     included = body.get("include")
-    body = with_extra(body, ask, WIRE, ("reasoning", "text"), losses)
+    body = with_extra(body, ask, WIRE, NESTED, losses)
     asked = fields(dumps(body))["include"] if body.get("include") is not included else None
     if isinstance(included, list) and asked is not None:
         body["include"] = [*included, *msgspec.json.decode(asked, type=list[str])]

@@ -11,6 +11,7 @@ from evener.transcript.ask import (
     Ask,
     Cache,
     Choice,
+    ChoiceMode,
     Extra,
     HostedTool,
     OutputSchema,
@@ -22,7 +23,6 @@ from evener.transcript.ask import (
 from evener.transcript.blocks import (
     Block,
     CacheTtl,
-    Citation,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
@@ -44,13 +44,15 @@ from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.hosted import hosted_block, is_answer
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, message_id, raw_text, read_breakpoint, read_fields, reading
+from evener.wire.reading import Fields, Items, cited, message_id, raw_text, read_breakpoint, read_fields, reading
 from evener.wire.text import dumps, word
 
 __all__ = ["read_request"]
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 SHOWN = {"auto": "summary", "concise": "concise", "detailed": "detailed"}
+CALLED = ("function", "custom")
+"""The tools that the client runs, as a choice names them."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -79,9 +81,9 @@ class _Reader:
         ask = Ask(
             transcript=Transcript(messages, system),
             target=self.target,
-            tools=tuple(self._tool(raw) for raw in body.items("tools")),
+            tools=tuple(self._tool(raw) for raw in body.carried_items("tools")),
             choice=self._choice(),
-            settings=Settings(body.whole("max_output_tokens"), body.number("temperature"), body.number("top_p")),
+            settings=Settings(body.whole("max_output_tokens", 0), body.number("temperature"), body.number("top_p")),
             reasoning=self._reasoning(),
             output=self._output(),
             cache=cache,
@@ -94,10 +96,10 @@ class _Reader:
     def _messages(self) -> list[Message]:
         """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
         if self.body.is_text("input"):
-            return [Message("user", (TextBlock(self.body.text("input")),), id="0", created_at=None)]
+            return [Message("user", (TextBlock(self.body.carried_text("input")),), id="0", created_at=None)]
         messages: list[Message] = []
         before = ""
-        for number, raw in enumerate(self.body.items("input")):
+        for number, raw in enumerate(self.body.carried_items("input")):
             role, kind, blocks = self._item(raw)
             if messages and before == kind and kind in ("said", "result"):
                 messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
@@ -117,8 +119,8 @@ class _Reader:
                 return "assistant", "said", (self._reasoned(own),)
             case "function_call":
                 own.take("type")
-                arguments = own.text("arguments")
-                call = ToolCall(own.text("call_id"), own.text("name"), arguments, self._seal(own))
+                arguments = own.carried_text("arguments")
+                call = ToolCall(own.carried_text("call_id"), own.carried_text("name"), arguments, self._seal(own))
                 return "assistant", "said", (call,)
             case "function_call_output" if own.peek("call_id") not in self.hosted:
                 return "user", "result", (self._result(own),)
@@ -159,12 +161,12 @@ class _Reader:
                 return self._input(own, item, cache)
             case "output_text":
                 own.take("type")
-                text = own.text("text")
+                text = own.carried_text("text")
                 if bytes(own.peek_raw("annotations")) == b"[]" and "id" in item:
                     own.take("annotations")
-                return TextBlock(text, _cited(own), self._text_seal(item, own.rest()))
+                return TextBlock(text, cited(own.peek_items("annotations"), read_citation), self._text_seal(item, own.rest()))
             case "refusal":
-                return TextBlock(own.text("refusal"), seal=self._text_seal(item, own.rest()))
+                return TextBlock(own.carried_text("refusal"), seal=self._text_seal(item, own.rest()))
             case _:
                 return self._media(raw)
 
@@ -183,23 +185,19 @@ class _Reader:
 
     def _reasoned(self, own: Fields) -> ReasoningBlock:
         own.take("type")
-        texts = [
-            read_fields(part).peek("text")
-            for name in ("summary", "content")
-            if own.has(name)
-            for part in msgspec.json.decode(own.peek_raw(name), type=Items)
-        ]
+        parts = [part for name in ("summary", "content") for part in own.peek_items(name) if bytes(part)[:1] == b"{"]
+        texts = [read_fields(part).peek("text") for part in parts]
         return ReasoningBlock(PARTS.join(text for text in texts if text), self._seal(own))
 
     def _result(self, own: Fields) -> ToolResult:
         own.take("type")
         content: tuple[ResultContent, ...]
         if own.is_text("output"):
-            text = own.text("output")
+            text = own.carried_text("output")
             content = (TextBlock(text),) if text else ()
         else:
-            content = tuple(self._inner(raw) for raw in own.items("output"))
-        return ToolResult(own.text("call_id"), content, seal=self._seal(own))
+            content = tuple(self._inner(raw) for raw in own.carried_items("output"))
+        return ToolResult(own.carried_text("call_id"), content, seal=self._seal(own))
 
     def _inner(self, raw: msgspec.Raw) -> ResultContent:
         own = read_fields(raw)
@@ -211,7 +209,7 @@ class _Reader:
 
     def _input(self, own: Fields, item: dict[str, msgspec.Raw], cache: CacheTtl) -> TextBlock:
         """A text that is not the assistant's: a seal on it names its role, so that it is never taken for one of those."""
-        text = own.text("text")
+        text = own.carried_text("text")
         if own.rest() and "role" not in item:
             item = {**item, "role": msgspec.Raw(b'"user"')}
         return TextBlock(text, seal=self._text_seal(item, own.rest()), cache=cache)
@@ -232,52 +230,60 @@ class _Reader:
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         for name in ("type", *(("description",) if not own.has("description") else ())):
             own.take(name)
-        schema = raw_text(own.take("parameters"), '{"type":"object","properties":{}}')
-        name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
+        schema = own.take_object("parameters", '{"type":"object","properties":{}}')
+        name, description, strict = own.carried_text("name"), own.text("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
 
     def _choice(self) -> Choice:
         parallel = self.body.flag("parallel_tool_calls")
         if self.body.peek("tool_choice") in ("auto", "required", "none"):
             return msgspec.convert({"mode": self.body.text("tool_choice"), "parallel": parallel, "stated": True}, Choice)
-        if not self.body.has("tool_choice"):
-            return Choice(parallel=parallel)
-        own = read_fields(self.body.peek_raw("tool_choice"))
-        if own.peek("type") == "function":
-            self.body.take("tool_choice")
-            return Choice("named", (own.text("name"),), parallel, stated=True)
-        named = [read_fields(tool) for tool in own.items("tools")] if own.peek("type") == "allowed_tools" else []
-        if named and all(tool.peek("type") == "function" for tool in named):
-            self.body.take("tool_choice")
-            mode = "required" if own.peek("mode") == "required" else "auto"
-            return msgspec.convert(
-                {"mode": mode, "names": [tool.peek("name") for tool in named], "parallel": parallel, "stated": True}, Choice
-            )
+        own = self.body.peek_fields("tool_choice")
+        if own.peek("type") in CALLED and own.is_text("name"):
+            names = (own.text("name"),)
+            own.take("type")
+            self.body.put_rest("tool_choice", own)
+            return Choice("named", names, parallel, stated=True)
+        if own.peek("type") == "allowed_tools":
+            return self._subset(own, parallel)
         return Choice(parallel=parallel)  # a choice that only this wire knows stays in `extra`
 
+    def _subset(self, own: Fields, parallel: bool | None) -> Choice:
+        """A choice among some tools. It stays in `extra`, too, where it names more than functions."""
+        named = [read_fields(tool) for tool in own.peek_items("tools") if bytes(tool)[:1] == b"{"]
+        names = tuple(tool.peek("name") for tool in named if tool.peek("type") in CALLED and tool.peek("name"))
+        mode: ChoiceMode = "required" if own.peek("mode") == "required" else "auto"
+        if not names:
+            return Choice(parallel=parallel)
+        if own.peek("mode") in ("auto", "required"):
+            own.take("mode")
+        if len(names) == len(own.peek_items("tools")) and all(len(tool.rest()) == 2 for tool in named):
+            own.take("tools")
+        if own.rest().keys() == {"type"}:
+            own.take("type")
+        self.body.put_rest("tool_choice", own)
+        return Choice(mode, names, parallel, stated=True)
+
     def _reasoning(self) -> Reasoning:
-        if not self.body.has("reasoning"):
-            return Reasoning(mode="default")
-        own = read_fields(self.body.take("reasoning"))
+        own = self.body.peek_fields("reasoning")
         found: dict[str, object] = {"mode": "default"}
         if own.peek("effort") in EFFORTS:
             effort = own.text("effort")
             found["effort"] = "off" if effort == "none" else effort
         if own.peek("summary") in SHOWN:
             found["show"] = SHOWN[own.text("summary")]
-        if own.rest_text():
-            self.body.put("reasoning", own.rest_text())
+        if self.body.is_object("reasoning"):
+            self.body.put_rest("reasoning", own)
         return msgspec.convert(found, Reasoning)
 
     def _output(self) -> OutputSchema | None:
-        if not self.body.has("text"):
-            return None
-        own = read_fields(self.body.take("text"))
-        output = _format(read_fields(own.peek_raw("format"))) if own.has("format") else None
+        own = self.body.peek_fields("text")
+        shape = own.peek_fields("format")
+        output = _format(shape)
         if output:
-            own.take("format")
-        if own.rest_text():
-            self.body.put("text", own.rest_text())
+            own.put_rest("format", shape)
+        if self.body.is_object("text"):
+            self.body.put_rest("text", own)
         return output
 
     def _state(self) -> State:
@@ -289,27 +295,25 @@ class _Reader:
         store = body.flag("store")
         if body.is_text("conversation"):
             return State("conversation", body.text("conversation"), store, sealed)
+        if body.peek_fields("conversation").peek("id"):  # it stays in `extra`, too, as it was spelled
+            return State("conversation", body.peek_fields("conversation").peek("id"), store, sealed)
         if body.is_text("previous_response_id"):
             return State("chain", body.text("previous_response_id"), store, sealed)
         return State("replay", "", store, sealed)
 
 
 def _format(own: Fields) -> OutputSchema | None:
-    match own.text("type"):
+    """The shape of the answer, taken; None, and nothing taken, when it is of no known form."""
+    match own.peek("type"):
         case "json_object":
-            return None if own.rest_text() else OutputSchema()
-        case "json_schema":
-            schema = raw_text(own.take("schema"), "{}")
-            found = OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
-            return None if own.rest_text() else found
+            own.take("type")
+            return OutputSchema()
+        case "json_schema" if own.is_object("schema"):
+            own.take("type")
+            schema = own.take_object("schema", "{}")
+            return OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
         case _:
             return None
-
-
-def _cited(own: Fields) -> tuple[Citation, ...]:
-    """The citations of a text, which stay in its seal as they are."""
-    raw = own.peek_raw("annotations")
-    return tuple(map(read_citation, msgspec.json.decode(raw, type=Items))) if bytes(raw)[:1] == b"[" else ()
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
@@ -317,7 +321,7 @@ def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
     present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
     if len(present) != 1 or not own.is_text(present[0]):
         return None
-    value = own.text(present[0])
+    value = own.carried_text(present[0])
     if present[0] == "file_id":
         return Uploaded(value, WIRE, provider), ""
     return read_url(value)
