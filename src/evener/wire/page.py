@@ -43,6 +43,7 @@ class Page(msgspec.Struct, eq=False, gc=False):
     pieces: list[bytes] = []
     marks: list[Mark] = []  # those that somebody asked for
     losses: list[Loss] = []
+    free: list[str] = []  # the ids of calls that were written with a text instead of arguments
     beside: dict[str, msgspec.Raw] = {}  # fields of the message that only its maker knows
 
     def write(self, data: bytes) -> None:

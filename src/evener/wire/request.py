@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from evener.errors import BadValue
-from evener.transcript.ask import Ask, HostedTool, ToolSpec
+from evener.transcript.ask import FREE_INPUT, Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import Loss
 from evener.transcript.origin import Origin
@@ -27,12 +27,14 @@ __all__ = [
     "Kept",
     "Source",
     "add_losses",
+    "as_function",
     "bounded",
     "declared_name",
     "drafted",
     "frame_of",
     "headers_of",
     "hosted_tool",
+    "is_declared_inline",
     "names_of",
     "output_limit",
     "path_of",
@@ -109,15 +111,24 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     if ask.tools and not quirks.tools:
         losses.append(Loss("dropped", "tools", "this endpoint takes none"))
     else:
-        own = [_own_tool(one, ask.target, losses) for one in ask.tools]
+        own = [_own_tool(one, ask.target, quirks, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
     parts = tuple(part(one) for one in system)
     seed = chained(chained(b"evener", b",".join(tools)), b",".join(parts))
     return Frame(tools, parts, tuple(losses), source, ask.target, seed)
 
 
-def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -> ToolSpec | HostedTool | None:
-    """The tool without what belongs to another provider on the same wire; None when nothing is left."""
+def is_declared_inline(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks) -> bool:
+    """True if a block of the conversation declares the tool to whom we ask, because that block goes there verbatim."""
+    return tool.inline and quirks.hosted and target.wire == tool.wire and target.owns(tool.wire, tool.provider)
+
+
+def _own_tool(
+    tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losses: list[Loss]
+) -> ToolSpec | HostedTool | None:
+    """The tool without what belongs to another provider on the same wire; None when nothing is left to offer."""
+    if tool.inline and is_declared_inline(tool, target, quirks):
+        return None
     if tool.wire != target.wire or target.owns(tool.wire, tool.provider):
         return tool
     if isinstance(tool, HostedTool):
@@ -136,6 +147,23 @@ def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss])
         return tool.raw.encode()
     losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
     return b""
+
+
+def as_function(tool: ToolSpec, losses: list[Loss]) -> ToolSpec:
+    """The tool as a plain function, for an endpoint that has neither tools that take free text nor namespaces of tools."""
+    if tool.namespace is not None:
+        losses.append(Loss("renamed", f"tool {tool.bare_name}", f"there are no namespaces here; sent as {tool.name!r}"))
+        about = Loss("dropped", f"description of namespace {tool.namespace.name}", "there are no namespaces here")
+        if tool.namespace.description and about not in losses:
+            losses.append(about)
+    if tool.free is not None:
+        losses.append(Loss("degraded", f"tool {tool.name}", "no tool takes free text here; offered as a function of one string"))
+        if tool.free.grammar:
+            losses.append(Loss("degraded", f"grammar of tool {tool.name}", "it is not enforced here; the description holds it"))
+            syntax = f" ({tool.free.syntax})" if tool.free.syntax else ""
+            rule = f"`{FREE_INPUT}` must be a text that fits this grammar{syntax}:\n{tool.free.grammar}"
+            tool = replace(tool, description=f"{tool.description}\n\n{rule}".strip())
+    return tool
 
 
 def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> str:
@@ -203,7 +231,8 @@ def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[st
 
     Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a.
     """
-    written = {*CONVERSATION, *(["tools"] if ask.tools else ()), *(["system"] if ask.transcript.system_blocks else ())}
+    offered = any(not tool.inline for tool in ask.tools)
+    written = {*CONVERSATION, *(["tools"] if offered else ()), *(["system"] if ask.transcript.system_blocks else ())}
     for extra in ask.extra:
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"

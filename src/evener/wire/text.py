@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from evener.errors import BadValue, WireError
-from evener.transcript.ask import ToolSpec
+from evener.transcript.ask import FREE_INPUT, ToolSpec
 from evener.transcript.blocks import (
     DocumentBlock,
     HostedBlock,
@@ -16,6 +16,7 @@ from evener.transcript.blocks import (
     ResultContent,
     Stored,
     TextBlock,
+    ToolCall,
     Uploaded,
 )
 from evener.transcript.loss import Loss
@@ -28,6 +29,8 @@ __all__ = [
     "dict_of",
     "dumps",
     "fields",
+    "free_arguments",
+    "free_text",
     "is_plain",
     "merged",
     "must_fetch",
@@ -126,6 +129,18 @@ def must_fetch(what: str) -> BadValue:
 def word(raw: msgspec.Raw | None) -> str:
     """A JSON value as a word to show: a string without its quotes, nothing for null."""
     return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != b"null" else ""
+
+
+def free_text(call: ToolCall) -> str:
+    """The text that a call of a tool was made with that takes free text; all that was written where there is no such text."""
+    own = as_object(call.raw)
+    given = fields(own).get(FREE_INPUT) if own is not None else None
+    return text_in(given) if given is not None and bytes(given)[:1] == b'"' else call.raw
+
+
+def free_arguments(text: str) -> str:
+    """The arguments of a call that was made with a text: the JSON text of an object."""
+    return dumps({FREE_INPUT: text}).decode()
 
 
 def text_in(raw: msgspec.Raw | None) -> str:

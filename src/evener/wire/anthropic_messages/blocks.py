@@ -29,7 +29,7 @@ from evener.wire.media import plain_text
 from evener.wire.names import wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import OPERATOR, UNREADABLE, as_object, dumps, fields, is_plain, must_fetch, placeholder
+from evener.wire.text import OPERATOR, UNREADABLE, as_object, dict_of, dumps, fields, is_plain, must_fetch, placeholder
 
 __all__ = ["WIRE", "render"]
 
@@ -213,7 +213,10 @@ def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlo
     if value is None:
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
         return {"type": "text", "text": placeholder(block)}
-    return {**page.unsealed(block), **value}
+    own = page.unsealed(block)
+    if "source" in own:  # fields of it that we have no word for
+        value["source"] = {**dict_of(value["source"]), **fields(own["source"])}
+    return {**own, **value}
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:

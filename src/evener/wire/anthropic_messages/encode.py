@@ -23,6 +23,7 @@ from evener.wire.request import (
     Kept,
     Source,
     add_losses,
+    as_function,
     bounded,
     declared_name,
     drafted,
@@ -126,6 +127,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    tool = as_function(tool, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description

@@ -51,6 +51,8 @@ __all__ = ["read_request"]
 
 MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
 SHOWN = {"summarized": "summary", "omitted": "omitted"}
+WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
+"""The field that says where media lie, by the type of their source."""
 SWITCHES = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}
 KNOWN_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
@@ -168,11 +170,12 @@ class _Reader:
     def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = read_fields(raw)
         kind = own.peek("type")
-        source = _source(own.peek_fields("source"), self.target.provider) if kind in ("image", "document") else None
+        inner = own.peek_fields("source")
+        source = _source(inner, self.target.provider) if kind in ("image", "document") else None
         if source is None:
             return hosted_block(own.rest(), self.target.provider)
-        for name in ("type", "source"):
-            own.take(name)
+        own.take("type")
+        own.put_rest("source", inner)
         cache = read_control(own)
         if kind == "image":
             return ImageBlock(source[0], source[1], seal=self._seal(own), cache=cache)
@@ -253,20 +256,24 @@ class _Reader:
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
-    kind, media = own.text("type"), own.text("media_type")
+    """Where media lie, and their type, taken; None, and nothing taken, when that is said in no known form."""
+    kind = own.peek("type")
+    where = WHERE.get(kind, "")
+    if not own.is_text(where):
+        return None
+    own.take("type")
+    value, media = own.text(where), own.text("media_type")
     found: Source
     match kind:
         case "base64":
-            found = Inline(own.text("data"))
+            found = Inline(value)
         case "url":
-            found = Remote(own.text("url"))
+            found = Remote(value)
         case "file":
-            found = Uploaded(own.text("file_id"), WIRE, provider)
-        case "text":
-            found = Inline(b64encode(own.text("data").encode()).decode())
+            found = Uploaded(value, WIRE, provider)
         case _:
-            return None
-    return None if own.rest_text() else (found, media)
+            found = Inline(b64encode(value.encode()).decode())
+    return found, media
 
 
 def _role(role: str) -> Role:

@@ -9,7 +9,7 @@ import msgspec
 from evener.errors import WireError
 from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputSchema, Reasoning, Settings, State, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.origin import Origin
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.dialects import GEMINI_JSON
 from evener.wire.gemini.controls import JSON, LEVELS
@@ -71,10 +71,14 @@ class _Reader:
         own = camel_object(self.body, SYSTEM)
         raws = as_list(own.take("parts")) if own.has("parts") else []
         parts = [Fields(camel_fields(raw)) for raw in raws if bytes(raw)[:1] == b"{"]
-        if not parts or len(parts) < len(raws) or not all(part.is_text("text") and len(part.rest()) == 1 for part in parts):
+        if not parts or len(parts) < len(raws) or not all(part.is_text("text") for part in parts):
             return []
         self.body.put_rest(SYSTEM, own)
-        return [TextBlock(part.text("text")) for part in parts]
+        return [self._system_part(part) for part in parts]
+
+    def _system_part(self, own: Fields) -> TextBlock:
+        text = own.text("text")
+        return TextBlock(text, seal=Seal(own.rest_text(), self.target) if own.rest() else None)
 
     def _tools(self, *, strict: bool | None) -> tuple[ToolSpec | HostedTool, ...]:
         if not self.body.has("tools"):

@@ -11,7 +11,7 @@ from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, as_list, camel_fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
-from evener.wire.request import declared_name, hosted_tool
+from evener.wire.request import as_function, declared_name, hosted_tool
 from evener.wire.schemas import transform
 from evener.wire.text import dumps, with_tool_extra
 
@@ -35,6 +35,7 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
     """One function's declaration, or one hosted tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    tool = as_function(tool, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     if tool.schema != NO_ARGUMENTS and not whole.keys() & {*FIELDS}:  # a function without arguments needs none (sheet 4)

@@ -34,6 +34,7 @@ from evener.wire.request import (
     Kept,
     Source,
     add_losses,
+    as_function,
     bounded,
     declared_name,
     drafted,
@@ -159,6 +160,9 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    if tool.free is not None and quirks.custom_tools:
+        return _custom(tool, quirks, losses)
+    tool = as_function(tool, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
@@ -170,6 +174,20 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     return dumps(
         {"type": "function", "function": {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra}
     )
+
+
+def _custom(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """A tool that takes free text."""
+    free, tool = tool.free, as_function(msgspec.structs.replace(tool, free=None), losses)
+    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    if tool.description:
+        own["description"] = tool.description
+    if free and free.grammar:
+        grammar = {"definition": free.grammar, "syntax": free.syntax}
+        own["format"] = {"type": "grammar", "grammar": grammar}
+    extra = with_tool_extra({}, tool, WIRE, losses)
+    inner = extra.pop("custom", None)
+    return dumps({"type": "custom", "custom": {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra})
 
 
 def _marked(data: bytes, ttl: str | None) -> bytes:

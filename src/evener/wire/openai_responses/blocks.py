@@ -4,13 +4,15 @@ A message of ours may become several items. Seals hold what this API put on its 
 text, the item's own fields on calls, results and reasoning.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from evener.transcript.ask import Ask
+from evener.transcript.ask import Ask, HostedTool, Namespace, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -28,20 +30,24 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Seal
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
 from evener.wire.names import short_id, wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.seals import telling
-from evener.wire.text import ERROR, dumps, fields, is_plain, must_fetch, placeholder, word
+from evener.wire.text import ERROR, dumps, fields, free_text, is_plain, must_fetch, placeholder, text_in, word
 
-__all__ = ["WIRE", "TextSeal", "render", "system_items"]
+__all__ = ["ADDS_TOOLS", "FREE_ANSWER", "FREE_CALL", "WIRE", "TextSeal", "forms_of", "qualified", "render", "system_items"]
 
 WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
 """Whose a text seal is, by the role that it names: none on what the assistant said."""
+FREE_CALL, FREE_ANSWER = "custom_tool_call", "custom_tool_call_output"
+ODD_CALL = re.compile(r'"(?:namespace|custom_tool_call)"')
+"""What the seal of a call holds that is not a plain one."""
+ADDS_TOOLS = b'"additional_tools"'
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
 
@@ -74,11 +80,37 @@ def _text_fields(page: Page, block: TextBlock, role: str) -> TextSeal:
     return TextSeal()
 
 
-def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
+class Form(msgspec.Struct, frozen=True):
+    """How a call is written: with a text instead of arguments, and in which namespace. `name` is the tool's name in it."""
+
+    name: str
+    free: bool = False
+    namespace: str = ""
+
+
+Forms = Mapping[str, Form]
+
+
+def qualified(namespace: str, name: str) -> str:
+    """The name of a tool, with that of its namespace."""
+    return Namespace(namespace).prefix + name if namespace else name
+
+
+def forms_of(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> Forms:
+    """The forms of calls that are not plain ones, by the names of their tools."""
+    if not quirks.custom_tools:
+        return {}
+    odd = [tool for tool in tools if isinstance(tool, ToolSpec) and (tool.free is not None or tool.namespace is not None)]
+    return {
+        tool.name: Form(tool.bare_name, tool.free is not None, tool.namespace.name if tool.namespace else "") for tool in odd
+    }
+
+
+def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: bytes) -> Fragment:
     """One exchange: what the assistant said, then what came back."""
     page = Page(ask, quirks, chain)
     if exchange.assistant is not None:
-        _assistant(page, exchange.assistant)
+        _assistant(page, exchange.assistant, forms)
     for message in exchange.back:
         page.message = message.id
         _back(page, message)
@@ -91,6 +123,9 @@ def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str
     texts: list[str] = []
     items: list[dict[str, object]] = []
     for block in ask.transcript.system_blocks:
+        if added := _added_tools(block):
+            items += _added(page, block, added)
+            continue
         own = _text_fields(page, block, "system").item
         if own:
             items.append({"role": "developer", **own, "content": block.text})
@@ -98,6 +133,21 @@ def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str
             texts.append(block.text)
     losses += page.losses
     return texts, items
+
+
+def _added_tools(block: TextBlock) -> dict[str, msgspec.Raw]:
+    """The item that adds tools, which an empty text at the beginning may stand for; empty for any other text."""
+    item = _text_seal(block.seal).item if block.seal is not None and not block.text else {}
+    return item if bytes(item.get("type", b"")) == ADDS_TOOLS else {}
+
+
+def _added(page: Page, block: TextBlock, item: dict[str, msgspec.Raw]) -> list[dict[str, object]]:
+    """The item, where its tools are not offered otherwise: see `is_declared_inline`."""
+    origin = block.seal.origin if block.seal else Origin()
+    if page.quirks.hosted and page.ask.target.owns(origin.wire, origin.provider):
+        return [dict(item)]
+    page.degrade("additional_tools", "this endpoint takes no such item; its tools are offered from the beginning")
+    return []
 
 
 def _item(page: Page, value: dict[str, object] | bytes) -> None:
@@ -109,7 +159,7 @@ def _item(page: Page, value: dict[str, object] | bytes) -> None:
 # What the assistant said.
 
 
-def _assistant(page: Page, message: Message) -> None:
+def _assistant(page: Page, message: Message, forms: Forms) -> None:
     page.message = message.id
     page.shut = any(isinstance(block, ReasoningBlock) and _why_not(page, block) for block in message.blocks)
     blocks: Sequence[Block] = message.blocks
@@ -125,7 +175,7 @@ def _assistant(page: Page, message: Message) -> None:
             case ReasoningBlock():
                 _reasoning(page, block)
             case ToolCall():
-                _item(page, _call(page, block))
+                _item(page, _call(page, block, forms))
             case HostedBlock():
                 _hosted(page, block, "assistant")
             case ImageBlock() | DocumentBlock():
@@ -204,7 +254,12 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
         page.drop("reasoning", why)
 
 
-def _call(page: Page, call: ToolCall) -> dict[str, object]:
+def _call(page: Page, call: ToolCall, forms: Forms) -> dict[str, object]:
+    form = forms.get(call.name)
+    if call.seal is not None and (ODD_CALL.search(call.seal.data) or form):
+        call, form = _formed(page, call, form)
+    if form is not None:
+        return _odd_call(page, call, form)
     raw = page.arguments(call)
     own: dict[str, object] = {}
     if call.seal:
@@ -217,6 +272,32 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
     if call_id != call.id:
         page.rename("tool_call id", call.id, call_id)
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
+
+
+def _formed(page: Page, call: ToolCall, form: Form | None) -> tuple[ToolCall, Form | None]:
+    """The call without what its seal says of its form, and the form: as it was made, if on this wire, else as it is declared."""
+    seal = call.seal
+    if seal is None or seal.origin.wire != WIRE:
+        return call, form
+    own = fields(seal.data)
+    kind, namespace = text_in(own.pop("type", None)), text_in(own.pop("namespace", None))
+    rest = replace(seal, data=dumps(own).decode()) if own else None
+    call = replace(call, seal=rest)
+    if not page.quirks.custom_tools or not (kind or namespace):
+        return call, form
+    return call, Form(call.name.removeprefix(Namespace(namespace).prefix) if namespace else call.name, kind == FREE_CALL, namespace)
+
+
+def _odd_call(page: Page, call: ToolCall, form: Form) -> dict[str, object]:
+    """A call with a text instead of arguments, or of a tool in a namespace."""
+    written = _call(page, replace(call, name=form.name), {})
+    if form.namespace:
+        written["namespace"] = form.namespace
+    if not form.free:
+        return written
+    del written["arguments"]
+    page.free.append(call.id)
+    return {**written, "type": FREE_CALL, "input": free_text(call)}
 
 
 def _hosted(page: Page, block: HostedBlock, role: str) -> None:
@@ -321,11 +402,24 @@ def _source(page: Page, source: Source, media_type: str, *, url: str, data: str)
             assert_never(source)
 
 
+def _answered(page: Page, result: ToolResult) -> ToolResult:
+    """The result without the mark that it answers a call with a text, which is noted."""
+    seal = result.seal
+    if seal is None or FREE_ANSWER not in seal.data or seal.origin.wire != WIRE:
+        return result
+    own = fields(seal.data)
+    if text_in(own.pop("type", None)) == FREE_ANSWER and page.quirks.custom_tools:
+        page.free.append(result.call_id)
+    return replace(result, seal=replace(seal, data=dumps(own).decode()) if own else None)
+
+
 def _result(page: Page, result: ToolResult) -> None:
     call_id = short_id(result.call_id, page.quirks.id_length)
     own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
     if result.seal:
-        own = {**page.unsealed(result), **own}
+        own = {**own, **page.unsealed(_answered(page, result))}
+    if page.free and result.call_id in page.free:
+        own["type"] = FREE_ANSWER
     content = list(result.content)
     if result.is_error:
         page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")

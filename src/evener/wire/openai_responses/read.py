@@ -4,6 +4,8 @@ What has no neutral word is kept, not refused: unknown fields of an item ride in
 unknown fields of the body are `extra`.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from evener.errors import WireError
@@ -13,7 +15,9 @@ from evener.transcript.ask import (
     Choice,
     ChoiceMode,
     Extra,
+    FreeText,
     HostedTool,
+    Namespace,
     OutputSchema,
     Reasoning,
     Settings,
@@ -38,14 +42,14 @@ from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
-from evener.wire.openai_responses.blocks import WIRE, TextSeal
+from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CALL, WIRE, TextSeal, qualified
 from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.hosted import hosted_block, is_answer
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, Items, cited, message_id, raw_text, read_breakpoint, read_fields, reading
-from evener.wire.text import dumps, word
+from evener.wire.text import dumps, fields, free_arguments, word
 
 __all__ = ["read_request"]
 
@@ -66,6 +70,7 @@ class _Reader:
     def __init__(self, body: Fields, target: Origin) -> None:
         self.body = body
         self.hosted: set[str] = set()  # calls that are not function calls, but may be answered like them
+        self.added: list[ToolSpec | HostedTool] = []  # tools that items of the conversation declare
         model = body.text("model") or target.model
         self.target = Origin(WIRE, target.provider, target.endpoint, model, target.account)
 
@@ -75,14 +80,16 @@ class _Reader:
         if body.peek("instructions"):
             system.append(TextBlock(body.text("instructions")))
         messages = self._messages()
-        while messages and messages[0].role == "system" and all(isinstance(b, TextBlock) for b in messages[0].blocks):
-            system += (block for block in messages.pop(0).blocks if isinstance(block, TextBlock))
+        while messages and messages[0].role == "system" and (blocks := self._opening(messages[0].blocks)):
+            system += blocks
+            del messages[0]
+        tools = self._tools()
         cache = Cache(key=body.text("prompt_cache_key"))
         ask = Ask(
             transcript=Transcript(messages, system),
             target=self.target,
-            tools=tuple(self._tool(raw) for raw in body.carried_items("tools")),
-            choice=self._choice(),
+            tools=tools,
+            choice=self._choice(tools),
             settings=Settings(body.whole("max_output_tokens", 0), body.number("temperature"), body.number("top_p")),
             reasoning=self._reasoning(),
             output=self._output(),
@@ -92,6 +99,17 @@ class _Reader:
         )
         rest = body.rest_text()
         return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+
+    def _opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
+        """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools says nothing there."""
+        found: list[TextBlock] = []
+        for block in blocks:
+            if isinstance(block, HostedBlock) and bytes(fields(block.raw).get("type", b"")) == ADDS_TOOLS:
+                block = TextBlock("", seal=self._text_seal(fields(block.raw), {}))
+            if not isinstance(block, TextBlock):
+                return []
+            found.append(block)
+        return found
 
     def _messages(self) -> list[Message]:
         """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
@@ -117,19 +135,28 @@ class _Reader:
                 return self._message(own)
             case "reasoning":
                 return "assistant", "said", (self._reasoned(own),)
-            case "function_call":
-                own.take("type")
-                arguments = own.carried_text("arguments")
-                call = ToolCall(own.carried_text("call_id"), own.carried_text("name"), arguments, self._seal(own))
-                return "assistant", "said", (call,)
-            case "function_call_output" if own.peek("call_id") not in self.hosted:
+            case "function_call" | "custom_tool_call" as kind:
+                return "assistant", "said", (self._call(own, kind),)
+            case "function_call_output" | "custom_tool_call_output" if own.peek("call_id") not in self.hosted:
                 return "user", "result", (self._result(own),)
             case kind:
                 self.hosted |= {own.peek("call_id")} - {""}
+                if kind in ("additional_tools", "tool_search_output"):
+                    self.added += (tool for one in own.peek_items("tools") for tool in self._tool(one))
                 hosted = hosted_block(raw, self.target.provider)
                 if own.has("role"):
                     return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
                 return ("user", "hosted", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
+
+    def _call(self, own: Fields, kind: str) -> ToolCall:
+        """A call. One that was made with a text has it as its one argument; its seal says so, and names its namespace."""
+        name = qualified(own.peek("namespace"), own.carried_text("name"))
+        if kind == FREE_CALL:
+            arguments = free_arguments(own.carried_text("input"))
+        else:
+            own.take("type")
+            arguments = own.carried_text("arguments")
+        return ToolCall(own.carried_text("call_id"), name, arguments, self._seal(own))
 
     def _message(self, own: Fields) -> tuple[Role, str, tuple[Block, ...]]:
         role = own.peek("role")
@@ -190,7 +217,8 @@ class _Reader:
         return ReasoningBlock(PARTS.join(text for text in texts if text), self._seal(own))
 
     def _result(self, own: Fields) -> ToolResult:
-        own.take("type")
+        if own.peek("type") != FREE_ANSWER:
+            own.take("type")
         content: tuple[ResultContent, ...]
         if own.is_text("output"):
             text = own.carried_text("output")
@@ -224,17 +252,77 @@ class _Reader:
             return None
         return Seal(dumps(TextSeal(item, part)).decode(), self.target, id=word(item.get("id")))
 
-    def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
+    def _tools(self) -> tuple[ToolSpec | HostedTool, ...]:
+        """The tools of the request, then those that the conversation declares and that are not among them."""
+        empty = bytes(self.body.peek_raw("tools")) == b"[]"  # it stays in `extra`: that there are none was said
+        given = [] if empty else self.body.carried_items("tools")
+        found = [tool for raw in given for tool in self._tool(raw)]
+        names = {tool.name for tool in found if isinstance(tool, ToolSpec)}
+        for tool in self.added:
+            if isinstance(tool, HostedTool):
+                found.append(msgspec.structs.replace(tool, inline=True))
+            elif tool.name not in names:
+                names.add(tool.name)
+                found.append(msgspec.structs.replace(tool, inline=True))
+        return tuple(found)
+
+    def _tool(self, raw: msgspec.Raw) -> list[ToolSpec | HostedTool]:
+        """What one declaration offers: a tool, the tools of a namespace, or what stands for a search elsewhere."""
         own = read_fields(raw)
-        if own.peek("type") != "function":
-            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
+        hosted = HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
+        match own.peek("type"):
+            case "function":
+                return [self._function(own)]
+            case "custom":
+                return [self._custom(own)]
+            case "namespace" if own.is_text("name"):
+                return self._namespace(own) or [hosted]
+            case "tool_search" if own.peek("execution") == "client":
+                schema = own.take_object("parameters", '{"type":"object","properties":{}}')
+                search = ToolSpec("tool_search", own.text("description"), schema, None, "", WIRE, inline=True)
+                return [hosted, msgspec.structs.replace(search, provider=self.target.provider)]
+            case _:
+                return [hosted]
+
+    def _namespace(self, own: Fields) -> list[ToolSpec | HostedTool]:
+        """The tools of a namespace; none where it holds anything else, so that it is kept whole."""
+        inner = [read_fields(one) for one in own.peek_items("tools") if bytes(one)[:1] == b"{"]
+        if len(inner) < len(own.peek_items("tools")) or any(one.peek("type") not in CALLED for one in inner):
+            return []
+        for name in ("type", "tools"):
+            own.take(name)
+        space = Namespace(own.carried_text("name"), own.text("description"), own.rest_text())
+        specs = [self._function(one) if one.peek("type") == "function" else self._custom(one) for one in inner]
+        return [msgspec.structs.replace(spec, name=space.prefix + spec.name, namespace=space) for spec in specs]
+
+    def _custom(self, own: Fields) -> ToolSpec:
+        """A tool that takes free text. A format that is no grammar stays among its fields."""
+        own.take("type")
+        shape = own.peek_fields("format")
+        free = FreeText()
+        if shape.peek("type") == "grammar" and shape.is_text("definition"):
+            free = FreeText(shape.peek("syntax"), shape.peek("definition"))
+            if len(shape.rest()) == 3 and shape.is_text("syntax"):
+                own.take("format")
+        name, description, provider = own.carried_text("name"), own.text("description"), self.target.provider
+        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=provider, free=free)
+
+    def _function(self, own: Fields) -> ToolSpec:
         for name in ("type", *(("description",) if not own.has("description") else ())):
             own.take(name)
         schema = own.take_object("parameters", '{"type":"object","properties":{}}')
         name, description, strict = own.carried_text("name"), own.text("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
 
-    def _choice(self) -> Choice:
+    def _choice(self, tools: Sequence[ToolSpec | HostedTool]) -> Choice:
+        """Which tools may or must be called. A tool in a namespace is named without it."""
+        found = self._chosen()
+        spaced = {tool.bare_name: tool.name for tool in tools if isinstance(tool, ToolSpec)}
+        plain = {tool.name for tool in tools}
+        names = tuple(name if name in plain else spaced.get(name, name) for name in found.names)
+        return msgspec.structs.replace(found, names=names) if names != found.names else found
+
+    def _chosen(self) -> Choice:
         parallel = self.body.flag("parallel_tool_calls")
         if self.body.peek("tool_choice") in ("auto", "required", "none"):
             return msgspec.convert({"mode": self.body.text("tool_choice"), "parallel": parallel, "stated": True}, Choice)
