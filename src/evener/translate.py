@@ -1,11 +1,13 @@
 """Moves one request from a provider's wire to another's, offline, and says what was lost on the way. No I/O."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from evener.errors import BadDocument, UsageError
 from evener.providers.rows import Provider, Rows, load_rows
 from evener.transcript.ask import Ask
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of, refuse, refused_codes
 from evener.transcript.origin import Origin
 from evener.transcript.scan import repeated_key
 from evener.wire import CODECS, Codec, Encoded
@@ -13,11 +15,15 @@ from evener.wire import CODECS, Codec, Encoded
 __all__ = ["origin", "retarget", "translate"]
 
 
-def translate(body: bytes, *, source: str, target: str, model: str = "", rows: Rows | None = None) -> Encoded:
+def translate(
+    body: bytes, *, source: str, target: str, model: str = "", rows: Rows | None = None, refuse_losses: Iterable[str] = ()
+) -> Encoded:
     """The request in the other wire's shape. `source` and `target` name wires or provider rows.
 
     Without `model` the request keeps the model name it has, which another provider will hardly know: a loss says so.
+    `refuse_losses` names codes of losses, their beginnings or kinds: where there is such a loss, LossRefused is raised.
     """
+    refused = refused_codes(refuse_losses)
     rows = rows or load_rows()
     _refuse_repeated(body)
     old, new = _provider(source, rows), _provider(target, rows)
@@ -28,10 +34,15 @@ def translate(body: bytes, *, source: str, target: str, model: str = "", rows: R
     if not ask.target.model and old.wire == new.wire:
         ask = read(body, old, rows, named)  # where the model stands in the path, the seals are of the one that is asked
     encoded = _codec(new).encode(retarget(ask, origin(new, named)), rows.quirks(new.name, named), None)
-    if model or old.wire == new.wire:
-        return encoded
-    unknown = Loss("degraded", "model", f"{named!r} was kept, but it is a model of {old.name}; name one of {new.name}")
-    return replace(encoded, losses=(unknown, *encoded.losses))
+    if not model and old.wire != new.wire:
+        encoded = replace(encoded, losses=(_unknown_model(named, old, new), *encoded.losses))
+    refuse(encoded.losses, refused)
+    return encoded
+
+
+def _unknown_model(named: str, old: Provider, new: Provider) -> Loss:
+    why = f"{named!r} was kept, but it is a model of {old.name}; name one of {new.name}"
+    return loss_of("degraded", "model", why)
 
 
 def read(body: bytes, provider: Provider, rows: Rows, model: str = "") -> Ask:

@@ -210,7 +210,7 @@ MENDED: dict[str, tuple[list[Said], list[Said], list[str]]] = {
         [said(TextBlock("", seal=Seal("{}", id="t")), "a"), user("?"), said(TextBlock("", seal=Seal("{}", id="t")), "b")],
         [said(TextBlock("", seal=Seal("{}", id="t")), "a"), user("?"), said("b")], ["repaired text m2", "repaired text m2"]),
     "a named hosted block twice": ([said(hosted(id="h"), hosted(id="h"))], [said(hosted(id="h"), "[provider data omitted]")],
-        ["repaired hosted m0"]),
+        ["repaired hosted block m0"]),
 }  # fmt: skip
 
 

@@ -214,11 +214,11 @@ def test_media_in_a_result_stand_within_it_or_after_all_results() -> None:
     song = {"inlineData": {"mimeType": "audio/mpeg", "data": "QUJD"}}
     assert parts[0]["functionResponse"]["parts"] == [inline]
     assert [next(iter(part)) for part in parts] == ["functionResponse", "functionResponse", "text", "inlineData"]
-    assert losses_of(new) == [("degraded", "document in a result")]
+    assert losses_of(new) == [("degraded", "media in a tool_result")]
     parts = json.loads(old.body)["contents"][2]["parts"]
     assert [next(iter(part)) for part in parts] == ["functionResponse"] * 2 + ["text", "inlineData"] * 2
     assert [part for part in parts if "inlineData" in part] == [inline, song]
-    assert losses_of(old) == [("degraded", "image in a result"), ("degraded", "document in a result")]
+    assert losses_of(old) == [("degraded", "media in a tool_result")] * 2
 
 
 # Requests: what a model said.
@@ -331,7 +331,7 @@ def test_functions_stand_in_one_entry_and_hosted_tools_beside_them() -> None:
     assert "toolConfig" not in body_of(ask_of(HI, tools=(SEARCH, LOOK)), Quirks(hosted_beside="free"))
     older = encode(ask_of(HI, tools=(SEARCH, LOOK)), OLDER)
     assert [list(entry) for entry in json.loads(older.body)["tools"]] == [["functionDeclarations"]]
-    assert losses_of(older) == [("dropped", "hosted tools")]
+    assert losses_of(older) == [("dropped", "hosted tool googleSearch")]
 
 
 def test_schemas_are_fitted_to_what_the_endpoint_takes() -> None:
@@ -359,7 +359,7 @@ STRICT = replace(LOOK, strict=True)
         (Choice("required", ("look",)), (LOOK,), {"mode": "ANY", "allowedFunctionNames": ["look"]}, []),
         (Choice(), (STRICT,), {"mode": "VALIDATED"}, []),
         (Choice("auto", ("look",)), (STRICT,), {"mode": "VALIDATED", "allowedFunctionNames": ["look"]}, []),
-        (Choice(), (STRICT, ToolSpec("idle")), {"mode": "VALIDATED"}, [("degraded", "strict")]),
+        (Choice(), (STRICT, ToolSpec("idle")), {"mode": "VALIDATED"}, [("degraded", "strict on tool idle")]),
         (Choice("named", ("gone",)), (LOOK,), None, [("degraded", "tool choice")]),
         (Choice("required"), (), None, [("dropped", "tool choice")]),
         (Choice("required"), (SEARCH,), None, [("dropped", "tool choice")]),

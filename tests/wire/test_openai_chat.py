@@ -292,7 +292,7 @@ def test_dialects_of_turns() -> None:
     assert messages(*history, quirks=Quirks(result_name=True))[3]["name"] == "look"
     joined = encode(HELLO, said("one", "two"), user("three", "four"), quirks=Quirks(text_parts=False))
     assert [one["content"] for one in json.loads(joined.body)["messages"]] == ["hello", "one\ntwo", "three\nfour"]
-    assert losses(joined) == ["degraded texts of a message"] * 2
+    assert losses(joined) == ["degraded text"] * 2
 
 
 LONG = "functions.look:" + "7" * 40
@@ -556,7 +556,7 @@ def test_what_is_kept_by_the_provider() -> None:
     refused = encode(
         HELLO, state=State("chain", "r-1", True), cache=Cache(key="k"), quirks=Quirks(store=False, cache_key=False)
     )
-    assert losses(refused) == ["degraded state mode chain", "dropped setting store", "dropped cache key"]
+    assert losses(refused) == ["degraded state mode chain", "dropped store", "dropped cache key"]
 
 
 SCHEMA = '{"type":"object","properties":{},"additionalProperties":false}'

@@ -237,7 +237,7 @@ def test_thinking_is_switched_on_where_there_is_a_switch(spelling: Any) -> None:
 def test_state_that_nobody_keeps_is_reported_for_what_it_is(wire: str) -> None:
     quirks = Quirks(store=False, cache_key=False)
     encoded = sent(here(wire), HELLO, quirks=quirks, state=State("chain", "r", store=True), cache=Cache(key="k"))
-    assert sorted(told(encoded)) == ["degraded state mode chain", "dropped cache key", "dropped setting store"]
+    assert sorted(told(encoded)) == ["degraded state mode chain", "dropped cache key", "dropped store"]
     assert not any("conversation is sent" in loss.why for loss in encoded.losses)
 
 

@@ -46,6 +46,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     temperature: float | None = None
     timeout: float | None = None
+    refuse_losses: tuple[str, ...] = ()
 
 
 def run(wish: Wish, *, form: Form) -> int:
@@ -60,6 +61,7 @@ def run(wish: Wish, *, form: Form) -> int:
         effort=wish.effort,
         max_output_tokens=wish.max_tokens,
         temperature=wish.temperature,
+        refuse_losses=wish.refuse_losses,
     )
     transcript = conversation(prompt, system=wish.system, images=wish.images)
     ask = model.ask(transcript, output=output_schema(wish.schema))

@@ -71,6 +71,7 @@ def _complete(command: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print one JSON object: text, calls, usage, cost, timing, losses, stop"
     )
     command.add_argument("--raw", action="store_true", help="print the bytes of the provider's answer as they came")
+    _refusal(command)
     command.add_argument("--timeout", type=float, metavar="S", help="the most seconds that the whole call may take")
     command.set_defaults(run=_run_complete)
 
@@ -88,6 +89,7 @@ def _run_complete(options: argparse.Namespace) -> int:
         max_tokens=options.max_tokens,
         temperature=options.temperature,
         timeout=options.timeout,
+        refuse_losses=options.refuse_losses,
     )
     return run(wish, form="raw" if options.raw else "json" if options.json else "text")
 
@@ -140,6 +142,7 @@ def _run_run(options: argparse.Namespace) -> int:
         max_seconds=options.max_seconds,
         schema=options.schema,
         approval=options.approval,
+        refuse_losses=options.refuse_losses,
     )
     return run(wish, form=_form(options))
 
@@ -177,6 +180,7 @@ def _run_resume(options: argparse.Namespace) -> int:
         max_seconds=options.max_seconds,
         schema=options.schema,
         approval=options.approval,
+        refuse_losses=options.refuse_losses,
     )
     return run(wish, form=_form(options))
 
@@ -192,8 +196,20 @@ def _allowance(command: argparse.ArgumentParser) -> None:
         default="ask",
         help="what needs approval: ask on the terminal, or stop where there is none (the default); allow all; reject all",
     )
+    _refusal(command)
     command.add_argument("--json", action="store_true", help="print one JSON object at the end")
     command.add_argument("--stream-json", action="store_true", help="print each event as a line of JSON")
+
+
+def _refusal(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--refuse-losses", type=_codes, default=(), metavar="CODES",
+        help="send nothing that would lose these: codes, their beginnings or kinds, as in reasoning.dropped,setting",
+    )  # fmt: skip
+
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(code for code in (part.strip() for part in text.split(",")) if code)
 
 
 def _form(options: argparse.Namespace) -> Literal["text", "json", "stream-json"]:
@@ -383,6 +399,7 @@ def _translate(command: argparse.ArgumentParser) -> None:
     command.add_argument("--model", default="", metavar="M", help="the model to ask; without it the name is kept")
     command.add_argument("--rows", action="append", default=[], metavar="FILE", help="provider rows of your own (TOML)")
     command.add_argument("--json", action="store_true", help="print request and losses in one object")
+    _refusal(command)
     command.add_argument("request", nargs="?", default="-", help="a file with the request; default: standard input")
     command.set_defaults(run=_run_translate)
 
@@ -390,4 +407,7 @@ def _translate(command: argparse.ArgumentParser) -> None:
 def _run_translate(options: argparse.Namespace) -> int:
     from evener.cli.translate import run
 
-    return run(options.request, options.source, options.target, model=options.model, rows=options.rows, as_json=options.json)
+    return run(
+        options.request, options.source, options.target, model=options.model, rows=options.rows, as_json=options.json,
+        refuse_losses=options.refuse_losses,
+    )  # fmt: skip

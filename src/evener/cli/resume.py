@@ -50,9 +50,10 @@ def _named(wish: Wish) -> Harness | None:
     """The harness that the words name, on the model that they name."""
     if not wish.harness:
         return None
-    if wish.tools or wish.system or wish.store or wish.schema:
+    if wish.tools or wish.system or wish.store or wish.schema or wish.refuse_losses:
         raise UsageError(
-            "A harness brings its own tools, system prompt, schema and store. Leave --harness out to set them here."
+            "A harness brings its own tools, system prompt, schema, store and losses to refuse. "
+            "Leave --harness out to set them here."
         )
     return _on_model(find_harness(wish.harness), wish.model)
 
@@ -63,7 +64,7 @@ def _on_model(harness: Harness, model: str) -> Harness:
 
 async def _of_log(wish: Wish, log: str, state: State, store: Store) -> Harness:
     """What the words describe, with the model and the system prompt of the log; or the harness that the log names."""
-    if state.harness in OURS or wish.tools or wish.system or wish.schema:
+    if state.harness in OURS or wish.tools or wish.system or wish.schema or wish.refuse_losses:
         config = state.config
         words = replace(wish, model=wish.model or (config.model if config else ""))
         return harness_of(words, store=store, system=config.system if config else ())

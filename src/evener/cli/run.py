@@ -56,6 +56,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     max_seconds: float | None = None
     schema: str = ""
     approval: Approvals = "ask"
+    refuse_losses: tuple[str, ...] = ()
 
 
 def run(wish: Wish, *, form: Form) -> int:
@@ -164,7 +165,7 @@ def same(wish: Wish, *, deciding: bool = False) -> list[str]:
     """The words that make the same harness in another process. The log knows its model and its system prompt."""
     words = [("--harness", wish.harness), *(("--tools", tools) for tools in wish.tools), ("--store", wish.store)]
     if not deciding:
-        words = [("--schema", wish.schema), *words]
+        words = [("--schema", wish.schema), *words, ("--refuse-losses", ",".join(wish.refuse_losses))]
     return [part for option, value in words if value for part in (option, value)]
 
 
@@ -179,9 +180,10 @@ def harness_of(
     `store` and `system` stand in for words that are not there.
     """
     if wish.harness:
-        if wish.model or wish.tools or wish.system or wish.store or wish.schema:
+        if wish.model or wish.tools or wish.system or wish.store or wish.schema or wish.refuse_losses:
             raise UsageError(
-                "A harness brings its own model, tools, system prompt, schema and store. Leave --harness out to set them here."
+                "A harness brings its own model, tools, system prompt, schema, store and losses to refuse. "
+                "Leave --harness out to set them here."
             )
         return find_harness(wish.harness)
     schema = output_schema(wish.schema)
@@ -193,6 +195,7 @@ def harness_of(
         system=wish.system or system or None,
         store=store or wish.store or None,
         name="run",
+        refuse_losses=wish.refuse_losses,
     )
 
 

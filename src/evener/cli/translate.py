@@ -16,9 +16,13 @@ __all__ = ["run"]
 MAX_BYTES = 64 * 1024 * 1024
 
 
-def run(request: str, source: str, target: str, *, model: str, rows: Sequence[str], as_json: bool) -> int:
+def run(
+    request: str, source: str, target: str, *, model: str, rows: Sequence[str], as_json: bool, refuse_losses: Sequence[str] = ()
+) -> int:
     """Translate one request and print it."""
-    encoded = translate(_body(request), source=source, target=target, model=model, rows=load_rows(*rows))
+    encoded = translate(
+        _body(request), source=source, target=target, model=model, rows=load_rows(*rows), refuse_losses=refuse_losses
+    )
     if as_json:
         both = {"request": msgspec.Raw(encoded.body), "path": encoded.path, "losses": encoded.losses}
         _print(msgspec.json.encode(both))

@@ -48,6 +48,7 @@ from evener.tools.calling import Calling, CallSite
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, OutputSchema, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.loss import refuse
 from evener.transcript.mint import new_id
 from evener.transcript.usage import Usage
 
@@ -70,6 +71,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
     hooks: Hooks = Hooks()
+    refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
     bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
 
 
@@ -342,6 +344,9 @@ class Driver:
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
+        if refused := self._agent.refuse_losses:
+            refuse(rest.losses if rest else (), refused)
+            ask = replace(ask, refuse_losses=ask.refuse_losses | refused)
         stream = model.stream(ask, after=self.answers.get(model.name))
         turn = Turn(self._teller, self._agent.shape) if self._teller.show is not None else None
         try:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evener.encodings.prepared import EncodingName
 from evener.encodings.words import choice_words
 from evener.transcript.ask import Ask, Choice, OutputForm, OutputSchema, Reasoning, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.quirks import Quirks
 
 __all__ = ["chosen_encoding", "chosen_form", "has", "told_choice"]
@@ -36,7 +36,7 @@ def chosen_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list
         return wanted
     found: EncodingName = "json_schema" if quirks.output_schema else "xml"
     if any(isinstance(tool, ToolSpec) for tool in ask.tools):
-        losses.append(Loss("degraded", "tools", f"this endpoint takes none; they are described in the prompt ({found})"))
+        losses.append(loss_of("degraded", "tool", f"this endpoint takes none; they are described in the prompt ({found})"))
     return found
 
 
@@ -51,7 +51,7 @@ def chosen_form(
         return "native"
     found: OutputForm = "tool" if quirks.tools and encoding == "native" and output.schema else "prompted"
     how = "as the arguments of a tool" if found == "tool" else "in the prompt"
-    losses.append(Loss("degraded", "output schema", f"it cannot be enforced here; it is asked for {how}"))
+    losses.append(loss_of("degraded", "output.schema", f"it cannot be enforced here; it is asked for {how}"))
     return found
 
 
@@ -69,19 +69,19 @@ def told_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) ->
     """The choice as far as the endpoint has fields for it, and the rest of it in sentences."""
     said = Choice(parallel=None)
     if choice.mode in ("required", "named") and not _can_force(ask, quirks):
-        losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it is told so in the prompt"))
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it is told so in the prompt"))
         said = replace(said, mode=choice.mode, names=choice.names)
         choice = Choice(parallel=choice.parallel)
     elif choice.mode == "named" and len(choice.names) == 1 and not quirks.named_choice:
-        losses.append(Loss("degraded", "tool choice", "one tool cannot be forced here; the prompt says which to call"))
+        losses.append(loss_of("degraded", "tool_choice", "one tool cannot be forced here; the prompt says which to call"))
         said = replace(said, mode="named", names=choice.names)
         choice = Choice("required", parallel=choice.parallel)
     elif choice.names and choice.mode in ("auto", "required") and not (quirks.tool_subsets and has(ask, "subsets")):
-        losses.append(Loss("degraded", "tool choice", "it cannot be narrowed here; the prompt says which tools to call"))
+        losses.append(loss_of("degraded", "tool_choice", "it cannot be narrowed here; the prompt says which tools to call"))
         said = replace(said, names=choice.names)
         choice = replace(choice, names=())
     if choice.parallel is not None and not (quirks.parallel_switch and (choice.parallel or has(ask, "parallel"))):
-        losses.append(Loss("degraded", "parallel switch", "there is none here; the prompt says it"))
+        losses.append(loss_of("degraded", "tool_choice.parallel", "there is none here; the prompt says it"))
         said = replace(said, parallel=choice.parallel)
         choice = replace(choice, parallel=None)
     return choice, choice_words(said)

@@ -15,7 +15,7 @@ from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
 from evener.encodings.prepared import Past, Style
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
 from evener.transcript.calls import NO_RESULT
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.wire.text import ERROR, as_object, dumps
@@ -56,7 +56,7 @@ def _with(message: Message, blocks: Sequence[Block]) -> Message:
 def _unanswered(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Message:
     texts = [result_text(style, name, NO_RESULT, is_error=True) for name in waiting.values()]
     for id in waiting:
-        losses.append(Loss("added", "tool_result", f"call {id!r} had none; an honest one was made", message.id))
+        losses.append(loss_in("added", "tool_result", f"call {id!r} had none; an honest one was made", message))
     waiting.clear()
     return Message("user", (TextBlock("\n".join(texts)),), id=f"{message.id}/results", created_at=message.created_at)
 
@@ -82,7 +82,7 @@ def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
         made.append(TextBlock(lead + call_text(style, together) + trail, cache=together[-1].cache))
     for call in calls:
         if call.seal:
-            losses.append(Loss("dropped", "seal of tool_call", "the call is sent as text", message.id))
+            losses.append(loss_in("dropped", "tool_call.fields", "the call is sent as text", message, call, at="seal"))
     return made
 
 
@@ -137,10 +137,9 @@ def _labelled(message: Message, blocks: list[Block], losses: list[Loss]) -> list
 
 
 def _report(message: Message, texts: Sequence[TextBlock], losses: list[Loss]) -> None:
-    if any(block.seal for block in texts):
-        losses.append(Loss("dropped", "fields of text", "the answer is sent in the form of the encoding", message.id))
-    if any(block.citations for block in texts):
-        losses.append(Loss("dropped", "citations", "the answer is sent in the form of the encoding", message.id))
+    why = "the answer is sent in the form of the encoding"
+    losses += (loss_in("dropped", "text.fields", why, message, block, at="seal") for block in texts if block.seal)
+    losses += (loss_in("dropped", "text.citations", why, message, block, at="citations") for block in texts if block.citations)
 
 
 def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
@@ -167,13 +166,13 @@ def _returned(message: Message, style: Style, waiting: Waiting, losses: list[Los
     for block in message.blocks:
         if isinstance(block, ToolResult):
             trail = "" if block is message.blocks[-1] else "\n"
-            made += _result(block, waiting.pop(block.call_id, ""), style, message.id, losses, trail=trail)
+            made += _result(block, waiting.pop(block.call_id, ""), style, message, losses, trail=trail)
         else:
             made.append(block)
     return made
 
 
-def _result(result: ToolResult, name: str, style: Style, message: str, losses: list[Loss], *, trail: str) -> list[Block]:
+def _result(result: ToolResult, name: str, style: Style, message: Message, losses: list[Loss], *, trail: str) -> list[Block]:
     texts: list[str] = []
     media: list[ResultContent] = []
     for block in result.content:
@@ -181,13 +180,13 @@ def _result(result: ToolResult, name: str, style: Style, message: str, losses: l
             texts.append(block.text)
         elif isinstance(block, HostedBlock):
             texts.append(block.line)
-            losses.append(Loss("degraded", "hosted block", "the result is sent as text; its line stands for it", message))
+            losses.append(loss_in("degraded", "hosted", "the result is sent as text; its line stands for it", message, block))
         else:
             media.append(block)
     text = "\n".join(texts) or ("(see below)" if media else "(nothing)")
     made: list[Block] = [TextBlock(result_text(style, name, text, is_error=result.is_error) + trail), *media]
     if result.seal:
-        losses.append(Loss("dropped", "fields of tool_result", "the result is sent as text", message))
+        losses.append(loss_in("dropped", "tool_result.fields", "the result is sent as text", message, result, at="seal"))
     return [*made[:-1], replace(made[-1], cache=result.cache)] if result.cache else made
 
 

@@ -17,7 +17,7 @@ from evener.encodings.words import format_words, json_words, output_words, tool_
 from evener.errors import BadValue
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import CacheTtl, TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.quirks import Quirks
 
 __all__ = ["prepare"]
@@ -200,7 +200,7 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
         draft.output = OutputSchema(schema, name="reply", strict=True if quirks.strict else None)
     else:
         why = "it cannot be enforced here; calls are asked for in the prompt"
-        draft.losses += [Loss("degraded", "output schema", why)] if draft.output is None else []
+        draft.losses += [loss_of("degraded", "output.schema", why)] if draft.output is None else []
         draft.output = OutputSchema() if quirks.json_mode and has(ask, "json_mode") else None
     listed = bool(draft.choice.parallel)
     return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed)
@@ -212,7 +212,7 @@ def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> C
     names = tuple(name for name in choice.names if name in offered)
     if names == choice.names and (choice.mode != "named" or len(names) == 1):
         return choice
-    losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+    losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
     return replace(choice, mode="auto" if choice.mode == "named" and len(names) != 1 else choice.mode, names=names)
 
 
@@ -220,8 +220,8 @@ def _report_tools(draft: _Draft, encoding: EncodingName) -> None:
     for tool in draft.tools:
         if isinstance(tool, HostedTool):
             why = f"tools are described in the prompt ({encoding}); only its own provider can run it"
-            draft.losses.append(Loss("dropped", f"hosted tool {tool.name}", why))
+            draft.losses.append(loss_of("dropped", "tool.hosted", why, name=tool.name))
         elif tool.extra:
-            draft.losses.append(Loss("dropped", f"fields of tool {tool.name}", "tools are described in the prompt"))
+            draft.losses.append(loss_of("dropped", "tool.fields", "tools are described in the prompt", name=tool.name))
         elif tool.strict and encoding != "json_schema" and tool.name != FINAL_RESULT:
-            draft.losses.append(Loss("dropped", f"strict on tool {tool.name}", "arguments in text cannot be enforced"))
+            draft.losses.append(loss_of("dropped", "tool.strict", "arguments in text cannot be enforced", name=tool.name))

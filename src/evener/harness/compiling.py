@@ -40,7 +40,7 @@ from evener.model.seam import Askable
 from evener.model.state import Rest
 from evener.providers.keys import MissingKey
 from evener.transcript.ask import Ask, Effort
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, LossRefused, refuse
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Request
@@ -123,7 +123,12 @@ async def compiled(
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
     transcript = await media.at_hand(state.transcript, dict(state.media), remote=model.fetches)
     ask = _affordable(model, model.ask(transcript, agent.specs, output=agent.output), setup, state, notes)
-    return _written(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
+    made = _written(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
+    try:
+        refuse(made.losses, ask.refuse_losses | agent.refuse_losses)
+    except LossRefused as error:
+        return replace(made, notes=(*made.notes, str(error)))
+    return made
 
 
 def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:

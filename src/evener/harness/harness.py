@@ -44,6 +44,7 @@ from evener.tools.tool import Tool
 from evener.tools.toolbox import Toolbox
 from evener.transcript.ask import Effort, OutputForm, State, StateMode
 from evener.transcript.blocks import ToolCall
+from evener.transcript.loss import refused_codes
 from evener.transcript.message import Message
 from evener.transport.http import shared_transport
 
@@ -67,7 +68,9 @@ class Harness:
     who holds the past: by `replay` it is sent with every request; by `chain` and `conversation` the provider holds it where it
     can, and only what is new is sent. A `State` names a conversation or an answer to begin with. `unknown_outcome`: when a
     `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or somebody is asked
-    ("ask").
+    ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
+    request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
+    LossRefused.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Harness:
         scratchpad: bool | Scratchpad = False,
         state: StateMode | State = "replay",
         unknown_outcome: UnknownOutcome = "tell",
+        refuse_losses: Iterable[str] = (),
     ) -> None:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
@@ -121,6 +125,7 @@ class Harness:
         self._decide_within = decide_within
         self._shape = None if output in (None, str) else OutputShape.of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
+        self._refuse_losses = refused_codes(refuse_losses)
         self._state = state
         bearings_of(state)  # what is wrong with it is said now
 
@@ -262,6 +267,7 @@ class Harness:
             shape=self._shape,
             decide_within=self._decide_within,
             hooks=self._hooks,
+            refuse_losses=self._refuse_losses,
             bearings=bearings_of(self._state),
         )
         config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)

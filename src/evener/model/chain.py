@@ -17,11 +17,12 @@ from evener.model.model import Model
 from evener.model.stream import PIECES, Stream
 from evener.transcript.ask import Ask
 from evener.transcript.delta import Delta, Stopped
+from evener.transcript.loss import LossRefused
 
 __all__ = ["Chain", "ChainStream", "falls_back"]
 
 SHOWN = PIECES | {Stopped}
-ELSEWHERE = (AuthFailed, PermissionDenied, QuotaExceeded, ModelNotFound, ContextTooLong)
+ELSEWHERE = (AuthFailed, PermissionDenied, QuotaExceeded, ModelNotFound, ContextTooLong, LossRefused)
 """What the same provider would say again, and another need not."""
 
 

@@ -14,7 +14,7 @@ from evener.errors import (
 )
 from evener.model.endpoint import Endpoint, Signed
 from evener.transcript.ask import Ask, State
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import read_all
 from evener.transport.retry import Retries, send_retrying
@@ -60,7 +60,9 @@ async def spoken_to(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple
     except (*REFUSALS, *BROKEN) as error:
         said = error.message if isinstance(error, ProviderError) else "the answer was not understood"
         said = scrub(said, transport.secrets) if isinstance(transport, Signed) else said
-        loss = Loss("degraded", "state mode conversation", f"none could be made: {said}; the whole conversation is sent")
+        loss = loss_of(
+            "degraded", "state.mode", f"none could be made: {said}; the whole conversation is sent", name="conversation"
+        )
         return replace(ask, state=State(sealed=ask.state.sealed)), (loss,)
     return replace(ask, state=replace(ask.state, id=made.id, store=True)), ()
 

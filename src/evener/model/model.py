@@ -26,7 +26,7 @@ from evener.transcript.ask import (
     ToolSpec,
 )
 from evener.transcript.completer import Completer
-from evener.transcript.loss import Loss
+from evener.transcript.loss import loss_of
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
@@ -50,6 +50,7 @@ class Defaults(msgspec.Struct, frozen=True):
     settings: Settings = Settings()
     reasoning: Reasoning = Reasoning()
     cache: Cache = Cache("moving")
+    refuse_losses: frozenset[str] = frozenset()
 
 
 class Model:
@@ -117,6 +118,8 @@ class Model:
             state or REPLAYED,
             True,
             extra,
+            "drop",
+            defaults.refuse_losses,
         )
 
     def most_cost(self, ask: Ask) -> Decimal:
@@ -168,7 +171,7 @@ class Model:
             lost = error
         ask = replace(ask, state=replace(ask.state, id="", after=""), target=self._origin)
         why = f"{lost.message}; the whole conversation is sent"
-        loss = Loss("degraded", f"state mode {ask.state.mode}", why)
+        loss = loss_of("degraded", "state.mode", why, name=ask.state.mode)
         return await Stream(self._endpoint, ask, keep_raw=keep_raw, noted=(loss,)).complete()
 
     @property

@@ -1,7 +1,7 @@
 """From a model string to a model: rows, config, key, address, transport. Reads environment and files; sends nothing."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from evener.providers.keys import account_headers, account_values, find_key, key
 from evener.providers.names import LOCAL, ModelName, parse_model
 from evener.providers.rows import Facts
 from evener.transcript.ask import Cache, Effort, Reasoning, Settings
+from evener.transcript.loss import refused_codes
 from evener.transport.auth import Auth, header
 from evener.transport.exchange import Caps, Deadlines, Request, Transport
 from evener.transport.http import shared_transport
@@ -46,13 +47,16 @@ def open_model(
     max_output_tokens: int | None = None,
     temperature: float | None = None,
     cache: Cache | None = None,
+    refuse_losses: Iterable[str] = (),
 ) -> Model:
     """The model of this name, ready to be asked: `provider:model`, `provider/model`, an alias, or the configured default.
 
     A key is looked up unless `key` or `auth` is given, and one that is missing is an error now, not at the first call.
     `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for anything that speaks the
-    row's wire at another address. `rate` bounds all calls of this process with the same key.
+    row's wire at another address. `rate` bounds all calls of this process with the same key. `refuse_losses` names
+    losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
     """
+    refused = refused_codes(refuse_losses)
     environ = os.environ if environ is None else environ
     config = config or load_config(environ=environ)
     note_secret(*(environ.get(variable, "").strip() for row in config.rows.providers for variable in row.key_env))
@@ -80,9 +84,8 @@ def open_model(
     )
     settings = Settings(max_output_tokens=max_output_tokens, temperature=temperature)
     reasoning = _reasoning(effort, thinking, thinking_budget, max_output_tokens)
-    return Model(
-        endpoint, defaults=Defaults(settings, reasoning, cache or Cache("moving" if facts.quirks.cache_marks else "marks"))
-    )
+    cache = cache or Cache("moving" if facts.quirks.cache_marks else "marks")
+    return Model(endpoint, defaults=Defaults(settings, reasoning, cache, refused))
 
 
 def _named(name: str, config: Config) -> ModelName:

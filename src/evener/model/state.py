@@ -17,7 +17,7 @@ from evener.loop.state import State as Run
 from evener.model.seam import Answered, Keeping
 from evener.transcript.ask import State, StateMode
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.origin import Origin
 from evener.transcript.transcript import Node, Transcript
@@ -136,7 +136,7 @@ class Bearings:
         return "" if node.message.origin == target else "it was held by another account or endpoint"
 
     def _loss(self, why: str) -> Loss:
-        return Loss("degraded", f"state mode {self._wish.mode}", why)
+        return loss_of("degraded", "state.mode", why, name=self._wish.mode)
 
 
 class Trail:

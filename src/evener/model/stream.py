@@ -24,7 +24,7 @@ from evener.transcript.delta import (
     TextDelta,
     UsageReported,
 )
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, refuse
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.failures import place_of
 from evener.transport.http import read_all
@@ -185,6 +185,8 @@ class Stream:
         signed: Transport = self._signed
         retries = to.retries
         if self._ask.state.mode == "conversation":
+            if self._ask.refuse_losses:
+                self._request()  # what is refused is refused before a conversation is made
             await self._find_conversation()
             signed, retries = Once(signed), ONCE
         request = self._request()
@@ -222,6 +224,8 @@ class Stream:
         prepared = prepare(self._ask, quirks, encoding=to.encoding, prior=prior.prepared if prior else None)
         encoded = to.codec.encode(prepared.ask, quirks, prior.encoded if prior else None)
         self._sent = Sent(prepared, encoded)
+        if self._ask.refuse_losses:
+            refuse((*self._noted, *prepared.losses, *encoded.losses), self._ask.refuse_losses)
         if encoded.names:
             self._names = dict(encoded.names)
         self._reader = reader(prepared)

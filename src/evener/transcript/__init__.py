@@ -38,7 +38,7 @@ from evener.transcript.completer import Completer
 from evener.transcript.json import dump as dump_transcript
 from evener.transcript.json import dump_message, load_message
 from evener.transcript.json import load as load_transcript
-from evener.transcript.loss import Loss, LossKind
+from evener.transcript.loss import Loss, LossKind, LossRefused
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange, Repair, RepairRules, repair
@@ -66,6 +66,7 @@ __all__ = [
     "Inline",
     "Loss",
     "LossKind",
+    "LossRefused",
     "Message",
     "Namespace",
     "Node",

@@ -17,6 +17,7 @@ from evener.transcript.checks import (
     json_object,
     json_text,
 )
+from evener.transcript.loss import refused_codes
 from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 
@@ -312,7 +313,10 @@ class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """One model call. `target` says who is asked: seals made by others stay behind."""
+    """One model call. `target` says who is asked: seals made by others stay behind.
+
+    `refuse_losses` names the losses with which it must not be sent: codes, their beginnings, or kinds.
+    """
 
     transcript: Transcript
     target: Origin
@@ -326,6 +330,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     stream: bool = True
     extra: tuple[Extra, ...] = ()
     foreign_reasoning: Literal["drop", "text"] = "drop"
+    refuse_losses: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if type(self.transcript) is not Transcript or type(self.target) is not Origin:
@@ -335,3 +340,5 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
             force_setattr(self, "tools", as_tuple(self.tools, "Ask.tools"))
         for tool in self.tools:
             check_type(tool, (ToolSpec, HostedTool), "Ask.tools")
+        if self.refuse_losses:
+            force_setattr(self, "refuse_losses", refused_codes(self.refuse_losses))

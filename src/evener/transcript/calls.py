@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from evener.transcript.blocks import Block, TextBlock, ToolCall, ToolResult
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
 
 __all__ = ["Due", "Names", "answered", "expect", "fresh_id", "has_result", "only_due", "with_unique_ids"]
@@ -58,7 +58,7 @@ def only_due(message: Message, due: Due, losses: list[Loss], *, elsewhere: bool)
             id = block.call_id
             left = due.get(id, 0)
             if left < 0 or (left == 0 and not (elsewhere and id)):
-                losses.append(Loss("repaired", "tool_result", f"no open call {id!r} stands before it", message.id))
+                losses.append(loss_in("repaired", "tool_result", f"no open call {id!r} stands before it", message, block))
                 continue
             due[id] = left - 1
         kept.append(block)
@@ -77,7 +77,7 @@ def with_unique_ids(message: Message, used: Used, names: Names, losses: list[Los
             if not wanted or wanted in used:
                 fresh = fresh_id(wanted or _made_id(message.id, len(blocks)), used)
                 why = f"the id {wanted!r} was used before or empty; sent as {fresh!r}"
-                losses.append(Loss("renamed", "tool_call id", why, message.id))
+                losses.append(loss_in("renamed", "tool_call.id", why, message, block))
                 block, renamed = replace(block, id=fresh), True
             used.add(fresh)
             names.append((wanted, fresh))
@@ -115,9 +115,9 @@ def answered(
     results, places = _taken(came, names)
     for _, new in names:
         if new not in results:
-            losses.append(Loss("added", "tool_result", f"call {new!r} had none; an honest one was made", assistant.id))
+            losses.append(loss_in("added", "tool_result", f"call {new!r} had none; an honest one was made", assistant))
     if places != sorted(places):
-        losses.append(Loss("repaired", "tool_result", "results were put first and in call order", assistant.id))
+        losses.append(loss_in("repaired", "tool_result", "results were put first and in call order", assistant))
     ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in names)
     return _led_by(ordered, assistant, came)
 

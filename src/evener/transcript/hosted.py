@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from evener.transcript.blocks import Block, HostedBlock, TextBlock, ToolResult
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
 
 __all__ = ["pair_hosted"]
@@ -93,7 +93,7 @@ def _with_lines(message: Message, number: int, alone: set[Place], losses: list[L
     blocks: list[Block] = []
     for place, block in enumerate(message.blocks):
         if isinstance(block, HostedBlock) and (number, place) in alone:
-            losses.append(Loss("repaired", "hosted block", "its counterpart is missing; its line stands for it", message.id))
+            losses.append(loss_in("repaired", "hosted", "its counterpart is missing; its line stands for it", message, block))
             block = TextBlock(block.line)
         blocks.append(block)
     return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))

@@ -35,7 +35,7 @@ from evener.transcript.blocks import (
 from evener.transcript.calls import Due, Names, answered, expect, fresh_id, has_result, only_due, with_unique_ids
 from evener.transcript.grown import Growing, Grown
 from evener.transcript.hosted import pair_hosted
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
 from evener.transcript.usage import Usage
 
@@ -214,7 +214,7 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         """Give up the reasoning that nothing followed."""
         for message in self.held:
             self.losses += (
-                Loss("repaired", block.kind, "nothing followed it in its turn", message.id) for block in message.blocks
+                loss_in("repaired", block.kind, "nothing followed it in its turn", message, block) for block in message.blocks
             )
         self.held = []
 
@@ -260,10 +260,10 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
     def _once(self, message: Message, losses: list[Loss]) -> Message | None:
         """The message under a name of its own, as its id was seen before; None when it stood there itself."""
         if self._stands(message):
-            losses.append(Loss("repaired", "message", "the same message stands twice", message.id))
+            losses.append(loss_in("repaired", "message", "the same message stands twice", message))
             return None
         fresh = fresh_id(message.id, self.seen)
-        losses.append(Loss("renamed", "message id", f"another message has it; here it is {fresh!r}", message.id))
+        losses.append(loss_in("renamed", "message.id", f"another message has it; here it is {fresh!r}", message))
         self.seen.add((message.id, message.role, message.blocks))
         self.seen.add(fresh)
         return replace(message, id=fresh)
@@ -334,14 +334,14 @@ def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | 
         fitting = _fitting(block, message, losses)
         once = _once(fitting, message, named, losses) if fitting else None
         if isinstance(once, TextBlock) and _is_empty(once) and not (once.seal and message.role == "assistant"):
-            losses.append(Loss("repaired", "text", "it was empty", message.id))
+            losses.append(loss_in("repaired", "text", "it was empty", message, block))
         elif once:
             kept.append(once)
     for block in kept:
         if name := _name(block):
             named.add(name)
     if all([_is_empty(block) for block in kept]):
-        losses.append(Loss("repaired", "message", f"nothing was left of a {message.role} message", message.id))
+        losses.append(loss_in("repaired", "message", f"nothing was left of a {message.role} message", message))
         return None
     return message if tuple(kept) == message.blocks else replace(message, blocks=tuple(kept))
 
@@ -349,11 +349,11 @@ def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | 
 def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None:
     """The block if this message may hold it, the line that stands for it, or nothing."""
     if not isinstance(block, ALLOWED[message.role]):
-        losses.append(Loss("repaired", block.kind, f"a {message.role} message cannot hold it", message.id))
+        losses.append(loss_in("repaired", block.kind, f"a {message.role} message cannot hold it", message, block))
         return None
     if isinstance(block, HostedBlock) and block.role not in ("", message.role):
         why = f"a {message.role} message cannot hold it; its line stands for it"
-        losses.append(Loss("repaired", "hosted block", why, message.id))
+        losses.append(loss_in("repaired", "hosted", why, message, block))
         return TextBlock(block.line)
     return block
 
@@ -366,7 +366,7 @@ def _once(block: Block, message: Message, named: Growing, losses: list[Loss]) ->
             named.add(name)
         return block
     why = "the same sealed thing stands twice; the second goes without its seal"
-    losses.append(Loss("repaired", block.kind, why, message.id))
+    losses.append(loss_in("repaired", block.kind, why, message, block))
     if isinstance(block, HostedBlock):
         return TextBlock(block.line)
     return None if isinstance(block, ReasoningBlock) else replace(block, seal=None)
@@ -383,8 +383,8 @@ def _without_trailing_reasoning(message: Message, losses: list[Loss]) -> Message
         return message
     end = max(number for number, block in enumerate(message.blocks) if _weighs(block)) + 1
     tail = tuple(block for block in message.blocks[end:] if not isinstance(block, ReasoningBlock))
-    dropped = len(message.blocks) - end - len(tail)
-    losses += [Loss("repaired", "reasoning", "nothing followed it in its turn", message.id)] * dropped
+    dropped = [block for block in message.blocks[end:] if isinstance(block, ReasoningBlock)]
+    losses += [loss_in("repaired", "reasoning", "nothing followed it in its turn", message, block) for block in dropped]
     return replace(message, blocks=(*message.blocks[:end], *tail)) if dropped else message
 
 
@@ -395,10 +395,10 @@ def _merged(messages: Sequence[Message], losses: list[Loss]) -> Message:
         return first
     blocks = list(first.blocks)
     for message in messages[1:]:
-        losses.append(Loss("repaired", "message", "consecutive assistant messages were merged", message.id))
+        losses.append(loss_in("repaired", "message", "consecutive assistant messages were merged", message))
         for block in message.blocks:
             if isinstance(block, ReasoningBlock) and block in blocks:
-                losses.append(Loss("repaired", "reasoning", "the same reasoning stands before it", message.id))
+                losses.append(loss_in("repaired", "reasoning", "the same reasoning stands before it", message, block))
             else:
                 blocks.append(block)
     origin = first.origin if all(message.origin == first.origin for message in messages) else None
@@ -413,7 +413,7 @@ def _joined(messages: Sequence[Message], made: Message | None, losses: list[Loss
         before = joined[-1] if joined else None
         if before and before.role == message.role == "user":
             if before is not made:
-                losses.append(Loss("repaired", "message", "consecutive user messages were merged", message.id))
+                losses.append(loss_in("repaired", "message", "consecutive user messages were merged", message))
             joined[-1] = replace(message if before is made else before, blocks=(*before.blocks, *message.blocks))
         else:
             joined.append(message)

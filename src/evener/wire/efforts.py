@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from evener.transcript.ask import Effort
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 
 __all__ = ["BUDGETS", "SCALE", "effort_for", "nearest_effort"]
 
@@ -32,7 +32,7 @@ def nearest_effort(wanted: str, known: Sequence[str], losses: list[Loss]) -> str
         return wanted
     place = SCALE.index(wanted)
     found = min((level for level in known if level in SCALE), key=lambda level: _distance(place, SCALE.index(level)))
-    losses.append(Loss("degraded", "reasoning effort", f"this model has no level {wanted!r}; sent as {found!r}"))
+    losses.append(loss_of("degraded", "reasoning.effort", f"this model has no level {wanted!r}; sent as {found!r}"))
     return found
 
 

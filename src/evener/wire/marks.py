@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from evener.transcript.ask import Ask, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.fold import Fragment
 from evener.wire.quirks import Quirks
 from evener.wire.text import dumps
@@ -97,10 +97,10 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
             inside.sort()
     places, room = [*wanted.places, *inside] if wanted.places else inside, wanted.room
     if places and room <= 0:
-        losses.append(Loss("dropped", "cache marks", "this endpoint takes none"))
+        losses.append(loss_of("dropped", "cache.mark", "this endpoint takes none"))
         return NO_MARKS
     if len(places) > room:
-        losses.append(Loss("dropped", "cache marks", f"{len(places)} were asked for, the endpoint takes {room}"))
+        losses.append(loss_of("dropped", "cache.mark", f"{len(places)} were asked for, the endpoint takes {room}"))
         places = [*places[:1], *places[len(places) - room + 1 :]]
     return _sorted_out(places, wanted.ttls, losses)
 
@@ -115,7 +115,7 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
             if place < longest:
                 longest, ttl = place, ttls[place]
             if asked != ttl:
-                losses.append(Loss("degraded", "cache mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
+                losses.append(loss_of("degraded", "cache.mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
         if section == "fragments":
             marks.fragments.append((number, offset, ttl))
         elif section == "system":

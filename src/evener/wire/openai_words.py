@@ -1,7 +1,7 @@
 """What the two wires of one maker say alike: sampling, the shape of the answer, and which tools are meant. Pure."""
 
 from evener.transcript.ask import Ask, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.dialects import OPENAI_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.names import wire_name
@@ -20,7 +20,7 @@ def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     body: Body = {}
     for name, value, most in (("temperature", settings.temperature, 2), ("top_p", settings.top_p, 1)):
         if value is not None and refused:
-            losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
+            losses.append(loss_of("dropped", f"setting.{name}", "this model rejects it"))
         elif value is not None:
             body[name] = within(name, value, most, losses) if value > 0 else value  # below 0 is nobody's value
     return body
@@ -44,15 +44,15 @@ def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         shape: Body = {"type": "json_schema", "name": wire_name(output.name, quirks.name_length)}
         if output.description:
             shape["description"] = output.description
-        shape["schema"], strict = enforced(output.schema, output.strict, OPENAI_STRICT, quirks, "the answer", losses)
+        shape["schema"], strict = enforced(output.schema, output.strict, OPENAI_STRICT, quirks, OUTPUT, losses)
         if strict is not None:
             shape["strict"] = strict
         return shape
     if not quirks.json_mode:
-        losses.append(Loss("degraded", "output schema", "this endpoint has no such mode; ask for the shape in the prompt"))
+        losses.append(loss_of("degraded", "output.schema", "this endpoint has no such mode; ask for the shape in the prompt"))
         return {}
     if output.schema:
-        losses.append(Loss("degraded", "output schema", "this endpoint takes none; any JSON object is asked for"))
+        losses.append(loss_of("degraded", "output.schema", "this endpoint takes none; any JSON object is asked for"))
     return {"type": "json_object"}
 
 
@@ -61,7 +61,7 @@ def meant_tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> list[str]:
     known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
     names = [wire_name(name, quirks.name_length) for name in ask.choice.names if name in known]
     if len(names) < len(ask.choice.names):
-        losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
     return names
 
 
@@ -70,6 +70,6 @@ def side_by_side(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if ask.choice.parallel is None:
         return {}
     if not quirks.parallel_switch:
-        losses.append(Loss("dropped", "parallel switch", "this endpoint has none"))
+        losses.append(loss_of("dropped", "tool_choice.parallel", "this endpoint has none"))
         return {}
     return {"parallel_tool_calls": ask.choice.parallel}

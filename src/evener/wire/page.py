@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from evener.transcript.ask import Ask
-from evener.transcript.blocks import DocumentBlock, HostedBlock, ImageBlock, TextBlock, ToolCall, ToolResult
-from evener.transcript.loss import Loss
+from evener.transcript.blocks import Block, DocumentBlock, HostedBlock, ImageBlock, TextBlock, ToolCall, ToolResult
+from evener.transcript.loss import Loss, LossKind, loss_in, loss_of
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
@@ -32,7 +32,7 @@ class Page(msgspec.Struct, eq=False, gc=False):
     chain: bytes
     mute: str = ""  # why no thinking is replayed, if so
     leads: bool = False  # a turn that has thinking must begin with it
-    message: str = ""  # the id of the one that is written
+    message: Message | None = None  # the one that is written
     size: int = 0
     comma: bytes = b""  # what stands before the next block of a message
     start: int = 0  # where the content of the current message begins
@@ -102,31 +102,38 @@ class Page(msgspec.Struct, eq=False, gc=False):
     def uncited(self, block: Sealed, why: str) -> None:
         """Report that a text's citations do not go, if it has any."""
         if type(block) is TextBlock and block.citations:
-            self.drop("citations", why)
+            self.drop("text.citations", why, block, at="citations")
 
     def leave(self, block: Sealed, names: Iterable[str], why: str) -> None:
         """Report the fields of a block that stay behind, if there are any."""
         cited = CITED if isinstance(block, TextBlock) and block.citations else ()
         if left := [name for name in names if name not in cited]:
-            what = "seal" if isinstance(block, ToolCall) else "fields"
-            self.drop(f"{what} of {block.kind}", f"{', '.join(left)}: {why}")
+            self.drop(f"{block.kind}.fields", f"{', '.join(left)}: {why}", block, at="seal")
 
     def arguments(self, call: ToolCall) -> str:
         """The JSON text of a call's arguments, an object in any case."""
         if as_object(call.raw) is not None:
             return call.raw
-        self.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
+        self.degrade("tool_call.arguments", f"they were not a JSON object; sent under {UNREADABLE!r}", call, at="raw")
         return dumps({UNREADABLE: call.raw}).decode()
 
-    def rename(self, what: str, ours: str, sent: str) -> None:
+    def rename(self, topic: str, block: Block, ours: str, sent: str) -> None:
         """Report a name that goes out instead of ours."""
-        self.losses.append(Loss("renamed", what, f"{ours!r} is not legal here; sent as {sent!r}", self.message))
+        self.lose("renamed", topic, f"{ours!r} is not legal here; sent as {sent!r}", block)
 
-    def drop(self, what: str, why: str) -> None:
-        self.losses.append(Loss("dropped", what, why, self.message))
+    def drop(self, topic: str, why: str, block: Block | None = None, *, at: str = "") -> None:
+        self.lose("dropped", topic, why, block, at=at)
 
-    def degrade(self, what: str, why: str) -> None:
-        self.losses.append(Loss("degraded", what, why, self.message))
+    def degrade(self, topic: str, why: str, block: Block | None = None, *, at: str = "") -> None:
+        self.lose("degraded", topic, why, block, at=at)
+
+    def lose(self, kind: LossKind, topic: str, why: str, block: Block | None = None, *, name: str = "", at: str = "") -> None:
+        """Report a loss in the message that is written; `block` is the one that it is about."""
+        if self.message is None:  # the system prompt
+            place = [str(number) for number, one in enumerate(self.ask.transcript.system_blocks) if one is block]
+            self.losses.append(loss_of(kind, topic.replace("text.", "system."), why, at="/".join((*place[:1], at))))
+        else:
+            self.losses.append(loss_in(kind, topic, why, self.message, block, name=name, at=at))
 
     def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
         """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""

@@ -1,6 +1,6 @@
 """What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from typing import Generic, TypeVar
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from msgspec.structs import astuple, replace
 from evener.errors import BadValue
 from evener.transcript.ask import FREE_INPUT, Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, escape_step, loss_of
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
@@ -49,6 +49,8 @@ Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
+TYPED = ("format", "response_format", "thinking", "tool_choice")
+"""Objects that are nothing without their type: fields that were beside it do not go alone."""
 CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
@@ -109,7 +111,7 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     losses: list[Loss] = []
     tools: tuple[bytes, ...] = ()
     if ask.tools and not quirks.tools:
-        losses.append(Loss("dropped", "tools", "this endpoint takes none"))
+        losses.append(loss_of("dropped", "tool", "this endpoint takes none"))
     else:
         own = [_own_tool(one, ask.target, quirks, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
@@ -132,12 +134,12 @@ def _own_tool(
     if tool.wire != target.wire or target.owns(tool.wire, tool.provider):
         return tool
     if isinstance(tool, HostedTool):
-        losses.append(Loss("dropped", f"hosted tool {tool.name}", f"only {tool.provider} can run it"))
+        losses.append(loss_of("dropped", "tool.hosted", f"only {tool.provider} can run it", name=tool.name))
         return None
     if not tool.extra:
         return tool
     names = ", ".join(fields(tool.extra))
-    losses.append(Loss("dropped", f"fields of tool {tool.name}", f"only {tool.provider} knows {names}"))
+    losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
     return replace(tool, extra="")
 
 
@@ -145,21 +147,21 @@ def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss])
     """The declaration of a tool that the provider runs; empty, with a report, for another provider."""
     if tool.wire == wire and quirks.hosted:
         return tool.raw.encode()
-    losses.append(Loss("dropped", f"hosted tool {tool.name}", "only its own provider can run it"))
+    losses.append(loss_of("dropped", "tool.hosted", "only its own provider can run it", name=tool.name))
     return b""
 
 
 def as_function(tool: ToolSpec, losses: list[Loss]) -> ToolSpec:
     """The tool as a plain function, for an endpoint that has neither tools that take free text nor namespaces of tools."""
     if tool.namespace is not None:
-        losses.append(Loss("renamed", f"tool {tool.bare_name}", f"there are no namespaces here; sent as {tool.name!r}"))
-        about = Loss("dropped", f"description of namespace {tool.namespace.name}", "there are no namespaces here")
-        if tool.namespace.description and about not in losses:
-            losses.append(about)
+        why = f"there are no namespaces here; sent as {tool.name!r}, without what {tool.namespace.name!r} says of itself"
+        losses.append(loss_of("degraded", "tool.namespace", why, name=tool.name))
     if tool.free is not None:
-        losses.append(Loss("degraded", f"tool {tool.name}", "no tool takes free text here; offered as a function of one string"))
+        why = "no tool takes free text here; offered as a function of one string"
+        losses.append(loss_of("degraded", "tool.free", why, name=tool.name))
         if tool.free.grammar:
-            losses.append(Loss("degraded", f"grammar of tool {tool.name}", "it is not enforced here; the description holds it"))
+            why = "it is not enforced here; the description holds it"
+            losses.append(loss_of("degraded", "tool.grammar", why, name=tool.name))
             syntax = f" ({tool.free.syntax})" if tool.free.syntax else ""
             rule = f"`{FREE_INPUT}` must be a text that fits this grammar{syntax}:\n{tool.free.grammar}"
             tool = replace(tool, description=f"{tool.description}\n\n{rule}".strip())
@@ -170,7 +172,7 @@ def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Ca
     """A tool's name in its declaration; another name than its own is reported."""
     name = rename(tool.name, quirks.name_length)
     if name != tool.name:
-        losses.append(Loss("renamed", f"tool {tool.name}", f"sent as {name!r}"))
+        losses.append(loss_of("renamed", "tool.name", f"sent as {name!r}", name=tool.name))
     return name
 
 
@@ -213,7 +215,7 @@ def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
     """The output limit that was asked for, clamped to what the model can do."""
     limit = ask.settings.max_output_tokens
     if limit is not None and quirks.max_output and limit > quirks.max_output:
-        losses.append(Loss("degraded", "setting max_output_tokens", f"clamped to the model's {quirks.max_output}"))
+        losses.append(loss_of("degraded", "setting.max_output_tokens", f"clamped to the model's {quirks.max_output}"))
         return quirks.max_output
     return limit
 
@@ -222,7 +224,7 @@ def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
     """A setting between 0 and the most the wire takes."""
     if 0 <= value <= most:
         return value
-    losses.append(Loss("degraded", f"setting {name}", f"{value} lies outside 0 to {most}; the bound is sent"))
+    losses.append(loss_of("degraded", f"setting.{name}", f"{value} lies outside 0 to {most}; the bound is sent"))
     return max(0, min(value, most))
 
 
@@ -236,20 +238,35 @@ def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[st
     for extra in ask.extra:
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
-            losses += (Loss("dropped", f"field {name}", only) for name in fields(extra.body))
+            losses += _unknown(fields(extra.body), only)
             continue
         theirs = fields(extra.body)
-        losses += (Loss("dropped", f"field {name}", "the ask says it already") for name in theirs if name in written)
-        _add(body, {name: value for name, value in theirs.items() if name not in written}, tuple(nested), "")
+        losses += (loss_of("dropped", "extra", "the ask says it already", name=name) for name in theirs if name in written)
+        _add(body, {name: value for name, value in theirs.items() if name not in written}, tuple(nested), losses)
     return body
 
 
-def _add(ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[str, ...], place: str) -> None:
+def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
+    """The losses of fields that do not go; of an object, those of its fields."""
     for name, value in theirs.items():
-        inner = ours.get(name)
-        if place + name in nested and isinstance(inner, dict) and bytes(value)[:1] == b"{":
+        inner = fields(value) if bytes(value)[:1] == b"{" else {}
+        if not inner:
+            yield loss_of("dropped", "extra", why, name=name)
+        for field in inner:
+            found = loss_of("dropped", "extra", why, name=f"{name}.{field}")
+            yield replace(found, path=f"extra/{escape_step(name)}/{escape_step(field)}")
+
+
+def _add(
+    ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[str, ...], losses: list[Loss], place: str = ""
+) -> None:
+    for name, value in theirs.items():
+        inner, own = ours.get(name), fields(value) if place + name in nested and bytes(value)[:1] == b"{" else None
+        if own is not None and isinstance(inner, dict):
             ours[name] = inner = dict(inner)
-            _add(inner, fields(value), nested, f"{place}{name}.")
+            _add(inner, own, nested, losses, f"{place}{name}.")
+        elif own is not None and name in TYPED and "type" not in own:
+            losses += _unknown({place + name: value}, "what it belongs to is not in this request")
         else:
             ours[name] = value
 
@@ -285,14 +302,14 @@ def bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, lo
     """See that the history begins and ends with whom the endpoint wants."""
     if not messages:
         messages.append(NOTHING_SAID)
-        losses.append(Loss("added", "user message", "an empty conversation is rejected; a note stands for it"))
+        losses.append(loss_of("added", "message", "an empty conversation is rejected; a note stands for it", name="user"))
     if not fragments or (prefill and not quirks.first_user):
         return
     first, last = fragments[0], fragments[-1]
     first, last = first if first.data else last, last if last.data else first
     if quirks.first_user and first.data and "assistant_first" in first.traits:
         messages.insert(0, BEGIN)
-        losses.append(Loss("added", "user message", "the history must begin with the user"))
+        losses.append(loss_of("added", "message", "the history must begin with the user", name="user"))
     if not prefill and last.data and "assistant_last" in last.traits and "paused" not in last.traits:
         messages.append(CONTINUE)
-        losses.append(Loss("added", "user message", "the history may not end with the assistant"))
+        losses.append(loss_of("added", "message", "the history may not end with the assistant", name="user"))

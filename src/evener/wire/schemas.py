@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from evener.transcript.loss import Loss
+from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.wire.dialects import Dialect
 from evener.wire.schema_nodes import (
     DEFINITIONS,
@@ -49,7 +49,7 @@ NOISE = ("$schema", "$comment", "discriminator")
 """Says nothing about which values are right."""
 
 
-def transform(schema: str, dialect: Dialect, where: str = "schema") -> tuple[str | None, tuple[Loss, ...]]:
+def transform(schema: str, dialect: Dialect, owner: Owner = OUTPUT) -> tuple[str | None, tuple[Loss, ...]]:
     """The schema in the dialect, and what that cost; None when it cannot be had, with one Loss that says why."""
     try:
         root = msgspec.json.decode(schema)
@@ -59,11 +59,14 @@ def transform(schema: str, dialect: Dialect, where: str = "schema") -> tuple[str
         fitted = fitter.root()
     except (Unfit, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if dialect.strict:
-            return None, (Loss("dropped", f"strict on {where}", f"the schema cannot be enforced: {error}"),)
-        return None, (Loss("degraded", f"schema of {where}", f"it is not in this wire's dialect and sent as it is: {error}"),)
+            return None, (
+                loss_of("dropped", f"{owner.topic}.strict", f"the schema cannot be enforced: {error}", name=owner.name),
+            )
+        why = f"it is not in this wire's dialect and sent as it is: {error}"
+        return None, (loss_of("degraded", f"{owner.topic}.schema", why, name=owner.name),)
     if not fitter.changed:
         return schema, ()
-    return dumps(fitted).decode(), fitter.losses(where)
+    return dumps(fitted).decode(), fitter.losses(owner)
 
 
 class _Fitter:
@@ -73,20 +76,19 @@ class _Fitter:
         self.dialect = dialect
         self.whole = whole
         self.changed = False
-        self.moved: dict[str, None] = {}
-        self.nulled: dict[str, None] = {}
-        self.notes: dict[str, None] = {}
+        self.notes: dict[tuple[str, str], None] = {}  # places, and what changed there
+        self.at: tuple[str, ...] = ()  # the place in the whole schema that is looked at
         self.nodes = 0
         self.within: list[str] = []  # the references that are being inlined
 
-    def losses(self, where: str) -> tuple[Loss, ...]:
-        """What the rewriting cost, one Loss a kind."""
-        found = list(self.notes)
-        if self.moved:
-            found.append(f"{', '.join(self.moved)}: only said in the description")
-        if self.nulled:
-            found.append(f"optional {', '.join(self.nulled)}: null stands for absent")
-        return tuple(Loss("degraded", f"schema of {where}", why) for why in found)
+    def losses(self, owner: Owner = OUTPUT) -> tuple[Loss, ...]:
+        """Return what the rewriting cost, a loss for each place."""
+        topic = f"{owner.topic}.schema"
+        return tuple(loss_of("degraded", topic, why, name=owner.name, at=at) for at, why in self.notes)
+
+    def note(self, why: str, *steps: str) -> None:
+        """Report a change at this place of the schema, or at one below it."""
+        self.notes["/".join((*self.at, *map(escape_step, steps))), why] = None
 
     def root(self) -> Node:
         root = self.whole
@@ -121,7 +123,9 @@ class _Fitter:
         """A schema with its reference inlined."""
         inlined = self._inlined(node)
         self.within.append(str(node["$ref"]))
+        before, self.at = self.at, tuple(str(node["$ref"]).split("/")[1:])
         fitted = self._node(inlined, depth + 1)
+        self.at = before
         self.within.pop()
         return fitted
 
@@ -130,7 +134,7 @@ class _Fitter:
         if self.dialect.refs == "none" or not set(node) <= {"$ref", *NOTES}:
             raise Unfit(f"{node['$ref']} refers to itself")
         self.changed = True
-        self.notes["notes beside a recursive reference were dropped"] = None
+        self.note("notes beside a recursive reference were dropped")
         return {"$ref": node["$ref"]}
 
     def _inlined(self, node: Node) -> Node:
@@ -159,7 +163,8 @@ class _Fitter:
         more = node.get("additionalProperties")
         if isinstance(more, bool) and not self.dialect.takes("additionalProperties"):
             noise.append("additionalProperties")
-            self.notes |= {} if more else {"that objects are closed is not said": None}
+            if not more:
+                self.note("that objects are closed is not said", "additionalProperties")
         return self._cut(node, *noise) if noise else node
 
     def _without_patterns(self, node: Node) -> Node:
@@ -180,7 +185,7 @@ class _Fitter:
     def _without_one_of(self, node: Node) -> Node:
         if "oneOf" not in node or self.dialect.takes("oneOf") or "anyOf" in node:
             return node
-        self.notes["oneOf is sent as anyOf"] = None
+        self.note("oneOf is sent as anyOf", "oneOf")
         return {**self._cut(node, "oneOf"), "anyOf": node["oneOf"]}
 
     def _without_const(self, node: Node) -> Node:
@@ -226,7 +231,7 @@ class _Fitter:
         kept = [name for name in required if isinstance(name, str) and name in known]
         if len(kept) < len(required):
             self.changed = True
-            self.notes["what is required, but not described, is not said"] = None
+            self.note("what is required, but not described, is not said", "required")
             node = {**node, "required": kept}
         return node
 
@@ -265,7 +270,8 @@ class _Fitter:
 
     def _told(self, node: Node, names: list[str]) -> Node:
         """Keywords as words of the description."""
-        self.moved |= dict.fromkeys(names)
+        for name in names:
+            self.note(f"{name}: only said in the description", name)
         said = ", ".join(f"{name}: {dumps(node[name]).decode()}" for name in names)
         before = node.get("description")
         text = f"{before}\n({said})" if isinstance(before, str) and before else f"({said})"
@@ -277,18 +283,22 @@ class _Fitter:
         fitted = dict(node)
         for name in ("properties", *DEFINITIONS):
             if isinstance(node.get(name), dict):
-                fitted[name] = {key: self._child(child, depth) for key, child in dict_of(node[name]).items()}
+                fitted[name] = {key: self._child(child, depth, name, key) for key, child in dict_of(node[name]).items()}
         for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
             if isinstance(node.get(name), list):
-                fitted[name] = [self._child(child, depth) for child in as_list(node[name])]
+                fitted[name] = [self._child(one, depth, name, str(place)) for place, one in enumerate(as_list(node[name]))]
         for name in ("items", "additionalProperties"):
             if isinstance(node.get(name), dict):
-                fitted[name] = self._node(dict_of(node[name]), depth + 1)
+                fitted[name] = self._child(node[name], depth, name)
         return fitted
 
-    def _child(self, child: object, depth: int) -> object:
+    def _child(self, child: object, depth: int, *steps: str) -> object:
         if isinstance(child, dict):
-            return self._node(child, depth + 1)
+            before = self.at
+            self.at = (*before, *map(escape_step, steps))
+            fitted = self._node(child, depth + 1)
+            self.at = before
+            return fitted
         if self.dialect.strict:
             raise Unfit("a value of any type cannot be enforced")
         return child
@@ -309,7 +319,7 @@ class _Fitter:
             raise Unfit("an object that takes any property cannot be closed")
         if more is not False:
             self.changed = True
-            self.notes["objects are closed"] = None
+            self.note("objects are closed", "additionalProperties")
             node = {**node, "additionalProperties": False}
         return self._required(node) if self.dialect.all_required else node
 
@@ -320,6 +330,7 @@ class _Fitter:
         if not absent:
             return node
         self.changed = True
-        self.nulled |= dict.fromkeys(absent)
+        for name in absent:
+            self.note(f"optional {name}: null stands for absent", "properties", name)
         nulled = {name: or_null(dict_of(child)) if name in absent else child for name, child in properties.items()}
         return {**node, "properties": nulled, "required": [*given, *absent]}

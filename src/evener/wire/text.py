@@ -19,7 +19,7 @@ from evener.transcript.blocks import (
     ToolCall,
     Uploaded,
 )
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 
 __all__ = [
     "ERROR",
@@ -76,7 +76,7 @@ def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: l
     if tool.wire == wire:
         return {**own, **fields(tool.extra)}
     names = ", ".join(fields(tool.extra))
-    losses.append(Loss("dropped", f"fields of tool {tool.name}", f"only {tool.wire} knows {names}"))
+    losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
     return own
 
 

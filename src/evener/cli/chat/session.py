@@ -25,7 +25,7 @@ from evener.result import RunResult, approvals_of
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
 from evener.transcript.blocks import Block, ToolResult
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 
@@ -216,7 +216,7 @@ class Session:
             prepared = prepare(ask, to.facts.quirks, encoding=to.encoding)
             return (*prepared.losses, *to.codec.encode(prepared.ask, to.facts.quirks, None).losses)
         except EvenerError as error:
-            return (Loss("degraded", "conversation", f"what is lost cannot be told before it is sent: {error}"),)
+            return (loss_of("degraded", "conversation", f"what is lost cannot be told before it is sent: {error}"),)
 
     def _measure(self) -> None:
         model = self._harness.models[0]

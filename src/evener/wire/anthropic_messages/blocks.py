@@ -20,7 +20,6 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
-from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
@@ -74,11 +73,11 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
     page.pieces.append(opening)
     page.size = page.start = start = page.size + len(opening)
     for message in messages:
-        page.message = message.id
+        page.message = message
         lead = ""
         if message.role == "system" and role == "user":
             lead = OPERATOR
-            page.degrade("system message", "this endpoint takes none here; sent as marked user text")
+            page.degrade("message.role", "this endpoint takes none here; sent as marked user text")
         for block in message.blocks:
             page.comma = b"," if page.size > start else b""
             _block(page, block, role, message, lead)
@@ -106,7 +105,7 @@ def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> 
 
 def _text(page: Page, block: TextBlock, lead: str) -> None:
     if not block.text.strip():
-        page.drop("text", "it was empty and only its seal counted, which is not of this wire")
+        page.drop("text", "it was empty and only its seal counted, which is not of this wire", block)
         return
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
     if block.seal is not None or block.citations:
@@ -122,10 +121,10 @@ def _reasoning(page: Page, block: ReasoningBlock, message: Message) -> None:
         return
     page.shut = True
     if block.text.strip() and page.ask.foreign_reasoning == "text":
-        page.degrade("reasoning", f"sent as plain text: {why}")
+        page.degrade("reasoning", f"sent as plain text: {why}", block)
         page.block({"type": "text", "text": block.text}, "", page.comma)
     else:
-        page.drop("reasoning", why)
+        page.drop("reasoning", why, block)
 
 
 def _replayable(page: Page, block: ReasoningBlock, message: Message) -> tuple[str, dict[str, object] | None]:
@@ -163,13 +162,13 @@ def _sealed(page: Page, block: ReasoningBlock, seal: Seal) -> tuple[str, dict[st
 def _call(page: Page, call: ToolCall) -> None:
     arguments: object = as_object(call.raw)
     if arguments is None:
-        page.degrade("tool_call arguments", f"they were not a JSON object; sent under {UNREADABLE!r}")
+        page.degrade("tool_call.arguments", f"they were not a JSON object; sent under {UNREADABLE!r}", call, at="raw")
         arguments = {UNREADABLE: call.raw}
     id, name = wire_name(call.id, page.quirks.id_length), wire_name(call.name, page.quirks.name_length)
     if id != call.id:
-        page.rename("tool_call id", call.id, id)
+        page.rename("tool_call.id", call, call.id, id)
     if name != call.name:
-        page.rename("tool_call name", call.name, name)
+        page.rename("tool_call.name", call, call.name, name)
     own: dict[str, object] = {"type": "tool_use", "id": id, "name": name, "input": arguments}
     page.block({**page.unsealed(call), **own} if call.seal else own, call.cache, page.comma)
 
@@ -182,7 +181,7 @@ def _result(page: Page, result: ToolResult) -> None:
     if result.is_error:
         own["is_error"] = True
         if not content:
-            page.losses.append(Loss("added", "tool_result text", "an error without a word is refused", page.message))
+            page.lose("added", "tool_result.text", "an error without a word is refused", result)
             content = [TextBlock("error")]
     if len(content) == 1 and type(only := content[0]) is TextBlock and is_plain(only):
         own["content"] = only.text
@@ -204,14 +203,14 @@ def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlo
         case HostedBlock(raw, role=whose) if block.is_for(page.ask.target) and page.quirks.hosted and whose in ("", role):
             return dict(fields(raw))
         case HostedBlock(text=text):
-            page.degrade("hosted block", f"only its own provider can read it; sent as a line ({text or 'no text'})")
+            page.degrade("hosted", f"only its own provider can read it; sent as a line ({text or 'no text'})", block)
             return {"type": "text", "text": placeholder(block)}
         case ImageBlock():
             value = _image(page, block) if role != "assistant" else None
         case DocumentBlock():
             value = _document(page, block) if role != "assistant" else None
     if value is None:
-        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
+        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "text", "text": placeholder(block)}
     own = page.unsealed(block)
     if "source" in own:  # fields of it that we have no word for

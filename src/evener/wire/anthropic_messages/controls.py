@@ -3,7 +3,7 @@
 import msgspec
 
 from evener.transcript.ask import Ask, HostedTool, OutputSchema, Reasoning
-from evener.transcript.loss import Loss
+from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.efforts import BUDGETS, SCALE, nearest_effort
 from evener.wire.names import wire_name
@@ -40,7 +40,7 @@ def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     elif switch:
         body["thinking"] = {"type": switch}
     if ask.reasoning.show and not quirks.show:
-        losses.append(Loss("dropped", "reasoning display", "this endpoint has no such switch"))
+        losses.append(loss_of("dropped", "reasoning.show", "this endpoint has no such switch"))
     elif switch in ("enabled", "adaptive") and ask.reasoning.show:
         body["thinking"] = {**dict_of(body["thinking"]), "display": SHOWN[ask.reasoning.show]}
     effort = _effort(ask, quirks, switch, losses)
@@ -53,9 +53,9 @@ def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     if LEAST_BUDGET <= budget < limit:
         return budget
     if ask.reasoning.budget:
-        losses.append(Loss("degraded", "reasoning budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
+        losses.append(loss_of("degraded", "reasoning.budget", f"it must lie from {LEAST_BUDGET} to below {limit}"))
     elif ask.reasoning.effort:
-        losses.append(Loss("degraded", "reasoning effort", f"an output limit of {limit} leaves less room for thinking"))
+        losses.append(loss_of("degraded", "reasoning.effort", f"an output limit of {limit} leaves less room for thinking"))
     return max(LEAST_BUDGET, min(budget, limit - 1))
 
 
@@ -88,13 +88,13 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
     mode = _way_to_think(ask, quirks)
     limit = output_tokens(ask, quirks, [])
     if mode == "enabled" and limit <= LEAST_BUDGET:
-        losses.append(Loss("dropped", "reasoning", f"an output limit of {limit} leaves no room for thinking"))
+        losses.append(loss_of("dropped", "reasoning.mode", f"an output limit of {limit} leaves no room for thinking"))
         return ""
     if mode == "adaptive" and wanted.budget:
-        losses.append(Loss("degraded", "reasoning budget", "this model sets its own; thinking is adaptive"))
+        losses.append(loss_of("degraded", "reasoning.budget", "this model sets its own; thinking is adaptive"))
     if mode:
         return mode
-    losses.append(Loss("dropped", "reasoning", "this model has no thinking that can be switched on"))
+    losses.append(loss_of("dropped", "reasoning.mode", "this model has no thinking that can be switched on"))
     return ""
 
 
@@ -115,7 +115,7 @@ def _way_to_think(ask: Ask, quirks: Quirks) -> str:
 def _taken(mode: str, modes: tuple[str, ...], losses: list[Loss]) -> str:
     if mode in modes:
         return mode
-    losses.append(Loss("degraded", f"reasoning {mode}", "this model cannot; its default stays"))
+    losses.append(loss_of("degraded", "reasoning.mode", "this model cannot; its default stays", name=mode))
     return ""
 
 
@@ -125,7 +125,7 @@ def _effort(ask: Ask, quirks: Quirks, switch: str, losses: list[Loss]) -> str:
         return ""
     if not quirks.effort:
         if switch != "enabled":
-            losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
+            losses.append(loss_of("dropped", "reasoning.effort", "this model takes none"))
         return ""
     known = quirks.efforts or ("low", "medium", "high", "xhigh", "max")
     if switch == "disabled" and quirks.disabled_effort:
@@ -138,18 +138,18 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
     wanted = ask.choice
     if not offered:
         if wanted.mode in ("required", "named"):
-            losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
+            losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
         return {}
     mode = CHOICES[wanted.mode]
     if mode in ("any", "tool"):
         mode = _forced(ask, quirks, mode, thinks=thinks, losses=losses)
     if wanted.names and mode != "tool":
-        losses.append(Loss("degraded", "tool choice", "this wire has no subsets; every tool is offered"))
+        losses.append(loss_of("degraded", "tool_choice", "this wire has no subsets; every tool is offered"))
     body: Body = {"type": mode}
     if mode == "tool":
         body["name"] = wire_name(wanted.names[0], quirks.name_length)
     if wanted.parallel is not None and not quirks.parallel_switch:
-        losses.append(Loss("dropped", "parallel switch", "this endpoint has none"))
+        losses.append(loss_of("dropped", "tool_choice.parallel", "this endpoint has none"))
     elif wanted.parallel is not None and mode != "none":
         body["disable_parallel_tool_use"] = not wanted.parallel
     if mode == "auto" and len(body) == 1 and not wanted.stated:
@@ -159,11 +159,11 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
 
 def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
     if not quirks.forced_choice or thinks:  # never beside a thinking budget (sheet 5)
-        losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
         return "auto"
     known = {tool.name for tool in ask.tools if not isinstance(tool, HostedTool) or tool.name}
     if mode == "tool" and (len(ask.choice.names) != 1 or ask.choice.names[0] not in known):
-        losses.append(Loss("degraded", "tool choice", "the named tool is not offered; the model may choose"))
+        losses.append(loss_of("degraded", "tool_choice", "the named tool is not offered; the model may choose"))
         return "auto"
     return mode
 
@@ -176,16 +176,16 @@ def sampling(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> B
         if value is None:
             continue
         if quirks.sampling == "none":
-            losses.append(Loss("dropped", f"setting {name}", "this model rejects it"))
+            losses.append(loss_of("dropped", f"setting.{name}", "this model rejects it"))
         elif thinks and not _beside_thinking(name, value):
-            losses.append(Loss("dropped", f"setting {name}", "it may not be changed while thinking is on"))
+            losses.append(loss_of("dropped", f"setting.{name}", "it may not be changed while thinking is on"))
         else:
             body[name] = value if name == "top_k" else within(name, value, 1, losses)
     if settings.seed is not None:
-        losses.append(Loss("dropped", "setting seed", "this wire has none"))
+        losses.append(loss_of("dropped", "setting.seed", "this wire has none"))
     stops = [text for text in settings.stop if text.strip()]
     if len(stops) < len(settings.stop):
-        losses.append(Loss("dropped", "setting stop", "a stop sequence of white space only is rejected"))
+        losses.append(loss_of("dropped", "setting.stop", "a stop sequence of white space only is rejected"))
     return {**body, **({"stop_sequences": stops} if stops else {})}
 
 
@@ -199,8 +199,8 @@ def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss
     if output is None:
         return {}
     if not output.schema or not quirks.output_schema:
-        losses.append(Loss("degraded", "output schema", "this wire has no such mode; ask for the shape in the prompt"))
+        losses.append(loss_of("degraded", "output.schema", "this wire has no such mode; ask for the shape in the prompt"))
         return {}
-    fitted, lost = transform(output.schema, ANTHROPIC_STRICT, "the answer")
+    fitted, lost = transform(output.schema, ANTHROPIC_STRICT, OUTPUT)
     losses += lost
     return {"format": {"type": "json_schema", "schema": msgspec.Raw(fitted.encode())}} if fitted else {}

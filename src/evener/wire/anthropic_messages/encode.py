@@ -5,7 +5,7 @@ from functools import partial
 
 from evener.transcript.ask import Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.transcript.repair import RepairRules
 from evener.wire.anthropic_messages import controls
 from evener.wire.anthropic_messages.blocks import WIRE, render
@@ -131,13 +131,15 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    where = f"tool {tool.name}"
-    schema = fit_root(tool.schema, where, losses)
+    owner = Owner("tool", tool.name)
+    schema = fit_root(tool.schema, owner, losses)
     strict = tool.strict
     if strict and schema is not tool.schema:
-        losses.append(Loss("dropped", f"strict on {where}", "this wire does not take the top of its schema as it is"))
+        losses.append(
+            loss_of("dropped", "tool.strict", "this wire does not take the top of its schema as it is", name=tool.name)
+        )
         strict = None
-    own["input_schema"], strict = enforced(schema, strict, ANTHROPIC_STRICT, quirks, where, losses)
+    own["input_schema"], strict = enforced(schema, strict, ANTHROPIC_STRICT, quirks, owner, losses)
     if strict is not None:
         own["strict"] = strict
     return dumps(with_tool_extra(own, tool, WIRE, losses))
@@ -154,7 +156,9 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
     thought = controls.thinking(ask, quirks, losses)
     thinks = "budget_tokens" in dict_of(thought.get("thinking"))
     if thinks and bare:
-        losses.append(Loss("dropped", "reasoning", "the open tool calls were made without thinking; off for this request"))
+        losses.append(
+            loss_of("dropped", "reasoning.mode", "the open tool calls were made without thinking; off for this request")
+        )
         del thought["thinking"]
         thinks = False
     body |= controls.sampling(ask, quirks, thinks=thinks, losses=losses)
@@ -175,13 +179,13 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
 def _unkept(ask: Ask) -> Iterator[Loss]:
     """What this wire has no word for, as it keeps nothing."""
     if ask.cache.key:
-        yield Loss("dropped", "cache key", "this wire has none")
+        yield loss_of("dropped", "cache.key", "this wire has none")
     if ask.state.store:
-        yield Loss("dropped", "store", "this wire keeps no answers")
+        yield loss_of("dropped", "state.store", "this wire keeps no answers")
     if ask.state.mode != "replay":
         elsewhere = ask.state.id and not ask.state.after
         sent = "what the provider holds is not sent" if elsewhere else "the whole conversation is sent"
-        yield Loss("degraded", f"state mode {ask.state.mode}", f"this wire keeps no state; {sent}")
+        yield loss_of("degraded", "state.mode", f"this wire keeps no state; {sent}", name=ask.state.mode)
 
 
 def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:

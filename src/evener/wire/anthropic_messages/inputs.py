@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, escape_step, loss_of
 from evener.wire.text import dict_of, dumps
 
 __all__ = ["fit_root"]
@@ -19,7 +19,7 @@ UNIONS = ("oneOf", "anyOf", "allOf")
 Node = dict[str, object]
 
 
-def fit_root(schema: str, where: str, losses: list[Loss]) -> str:
+def fit_root(schema: str, owner: Owner, losses: list[Loss]) -> str:
     """The schema itself if the wire takes it; else one that is wider, and that describes what it leaves out."""
     try:
         root = msgspec.json.decode(schema, type=dict[str, object])
@@ -33,11 +33,18 @@ def fit_root(schema: str, where: str, losses: list[Loss]) -> str:
     said = {name: root[name] for name in unions}
     if foreign:
         said |= _left_out(root, properties, foreign)
-        losses.append(Loss("degraded", f"schema of {where}", f"{', '.join(foreign)}: this wire takes no such names; described"))
+        losses += (
+            _described_only(owner, f"{name}: this wire takes no such names; described", f"properties/{escape_step(name)}")
+            for name in foreign
+        )
     if unions:
-        losses.append(Loss("degraded", f"schema of {where}", f"{', '.join(unions)} at the top: only said in the description"))
+        losses += (_described_only(owner, f"{name} at the top: only said in the description", name) for name in unions)
     wider = {name: value for name, value in root.items() if name not in unions}
     return dumps(_widened(wider, foreign) | {"description": _described(root, said)}).decode()
+
+
+def _described_only(owner: Owner, why: str, at: str) -> Loss:
+    return loss_of("degraded", f"{owner.topic}.schema", why, name=owner.name, at=at)
 
 
 def _left_out(root: Node, properties: Node, foreign: list[str]) -> Node:

@@ -25,7 +25,6 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
-from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange
@@ -108,7 +107,7 @@ def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall
     if not why:
         return page.put_beside(own)
     if own.pop(SIGNATURE, None):
-        page.drop("thought signature", why)
+        page.drop("reasoning.signature", why, block)
     why = why_shut(seal, page.ask.target, replace(page.quirks, seal_scope="provider"), page.chain)
     if not why:
         return page.put_beside(own)
@@ -120,7 +119,7 @@ def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall
 
 
 def _said(page: Page, message: Message) -> list[Part]:
-    page.message = message.id
+    page.message = message
     parts: list[Part] = []
     signs = bool(page.quirks.call_signature)
     for block in message.blocks:
@@ -137,7 +136,7 @@ def _said(page: Page, message: Message) -> list[Part]:
             case HostedBlock():
                 parts.append((_hosted(page, block, message), block.cache))
             case ToolResult():
-                page.drop("tool_result", "a model's turn cannot hold it")
+                page.drop("tool_result", "a model's turn cannot hold it", block)
             case _:
                 assert_never(block)
     return parts
@@ -150,7 +149,7 @@ def _text(page: Page, block: TextBlock, message: Message) -> Iterator[Part]:
     if block.text.strip() or SIGNATURE in own:
         yield {"text": block.text, **own}, block.cache
     else:
-        page.drop("text", "it was empty and its seal cannot go")
+        page.drop("text", "it was empty and its seal cannot go", block)
 
 
 def _reasoning(page: Page, block: ReasoningBlock) -> Iterator[Part]:
@@ -163,26 +162,26 @@ def _reasoning(page: Page, block: ReasoningBlock) -> Iterator[Part]:
         page.thought = True
         yield {"text": block.text, "thought": True, **own_fields(block.seal)}, ""
     elif block.text.strip() and page.ask.foreign_reasoning == "text":
-        page.degrade("reasoning", f"sent as plain text: {why}")
+        page.degrade("reasoning", f"sent as plain text: {why}", block)
         yield {"text": block.text}, ""
     else:
-        page.drop("reasoning", why)
+        page.drop("reasoning", why, block)
 
 
 def _call(page: Page, call: ToolCall, *, signs: bool) -> Value:
     own = _opened(page, call)
     name, id = function_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
     if name != call.name:
-        page.rename("tool_call name", call.name, name)
+        page.rename("tool_call.name", call, call.name, name)
     value: Value = {"name": name, "args": msgspec.Raw(page.arguments(call).encode())}
     if not is_bare(own):
         value = {"id": id, **value}
         if id != call.id:
-            page.rename("tool_call id", call.id, id)
+            page.rename("tool_call.id", call, call.id, id)
     part = part_of("functionCall", value, own)
     if signs and SIGNATURE not in part:
         why = "the first call of a turn needs one and has none that this model could verify; a stand-in is sent"
-        page.losses.append(Loss("added", "thought signature", why, page.message))
+        page.lose("added", "reasoning.signature", why, call)
         part[SIGNATURE] = page.quirks.call_signature
     return part
 
@@ -197,12 +196,12 @@ def _hosted(page: Page, block: HostedBlock, message: Message) -> Value:
     signed = [name for name in own if camel(name) == SIGNATURE]
     why = page.shut_why(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
     if why:
-        page.drop("thought signature", why)
+        page.drop("reasoning.signature", why, block)
     return {name: value for name, value in own.items() if not why or name not in signed}
 
 
 def _line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
-    page.degrade("hosted block" if isinstance(block, HostedBlock) else block.kind, "it cannot go here; sent as a line")
+    page.degrade(block.kind, "it cannot go here; sent as a line", block)
     return {"text": placeholder(block)}
 
 
@@ -211,11 +210,11 @@ def _line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
 
 def _back(page: Page, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
     """Add the parts of a message: its results, what they could not hold, and the rest."""
-    page.message = message.id
+    page.message = message
     lead = ""
     if message.role == "system":
         lead = OPERATOR
-        page.degrade("system message", "this wire takes none here; sent as marked user text")
+        page.degrade("message.role", "this wire takes none here; sent as marked user text")
     after: list[Part] = []
     for block in message.blocks:
         if type(block) is ToolResult:
@@ -241,7 +240,7 @@ def _spoken(page: Page, block: Block, message: Message, lead: str, parts: list[P
         case HostedBlock():
             parts.append((_hosted(page, block, message), block.cache))
         case ReasoningBlock() | ToolCall() | ToolResult():
-            page.drop(block.kind, "a user's turn cannot hold it")
+            page.drop(block.kind, "a user's turn cannot hold it", block)
         case _:
             assert_never(block)
 
@@ -264,7 +263,7 @@ def _result(page: Page, result: ToolResult, calls: Mapping[str, ToolCall], after
         elif isinstance(block, HostedBlock) or block.media_type in page.quirks.result_parts:
             media.append(value)
         else:
-            page.degrade(f"{block.kind} in a result", "a function's response cannot hold it here; it stands after the results")
+            page.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)
             label = f"[{block.kind} from {call.name if call else result.call_id}]"
             after += (({"text": label}, ""), (value, block.cache))
     value = {
@@ -344,11 +343,11 @@ def _media(page: Page, block: ImageBlock | DocumentBlock) -> Value | None:
 def _labels(page: Page, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:
     if isinstance(block, ImageBlock):
         if block.detail not in ("", "auto"):
-            page.drop("image detail", "this wire has none for one image")
+            page.drop("image.detail", "this wire has none for one image", block, at="detail")
         return {}
     if not block.name or "displayName" in sealed:
         return {}
     if not page.quirks.media_names:
-        page.drop("document name", "this endpoint takes none")
+        page.drop("document.name", "this endpoint takes none", block, at="name")
         return {}
     return {"displayName": block.name}

@@ -1,7 +1,7 @@
 """Thinking, tool choice, sampling and output: the neutral words in those of Gemini. Pure tables and small functions."""
 
 from evener.transcript.ask import Ask, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.efforts import effort_for, nearest_effort
 from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, camel_fields
@@ -45,14 +45,14 @@ def _sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if settings.top_k is not None:
         body["topK"] = settings.top_k
     if body and quirks.sampling == "none":
-        losses += (Loss("dropped", f"setting {name}", "this model does not heed it") for name in body)
+        losses += (loss_of("dropped", f"setting.{name}", "this model does not heed it") for name in body)
         body = {}
     if settings.seed is not None:
         body["seed"] = settings.seed
     if settings.stop:
         body["stopSequences"] = settings.stop[:MOST_STOPS]
     if len(settings.stop) > MOST_STOPS:
-        losses.append(Loss("dropped", "setting stop", f"this wire takes {MOST_STOPS} sequences; the rest was left out"))
+        losses.append(loss_of("dropped", "setting.stop", f"this wire takes {MOST_STOPS} sequences; the rest was left out"))
     return body
 
 
@@ -61,19 +61,19 @@ def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) ->
     if output is None:
         return {}
     if functions and not quirks.output_beside:
-        losses.append(Loss("degraded", "output schema", "this model takes none beside functions; ask for it in the prompt"))
+        losses.append(loss_of("degraded", "output.schema", "this model takes none beside functions; ask for it in the prompt"))
         return {}
     if _gives_schema(ask):
         return {"responseMimeType": JSON}
     if output.schema and quirks.output_schema:
-        schema, told = fitted(output.schema, quirks, "the output")
+        schema, told = fitted(output.schema, quirks, OUTPUT)
         losses += told
         return {"responseMimeType": JSON, "responseJsonSchema" if quirks.json_schemas else "responseSchema": schema}
     if not quirks.json_mode:
-        losses.append(Loss("degraded", "output schema", "this model has no such mode; ask for the shape in the prompt"))
+        losses.append(loss_of("degraded", "output.schema", "this model has no such mode; ask for the shape in the prompt"))
         return {}
     if output.schema:
-        losses.append(Loss("degraded", "output schema", "this model takes none; any JSON is asked for"))
+        losses.append(loss_of("degraded", "output.schema", "this model takes none; any JSON is asked for"))
     return {"responseMimeType": JSON}
 
 
@@ -88,32 +88,34 @@ def _thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     wanted = ask.reasoning
     body: Body = {}
     if wanted.mode == "between_tools":
-        losses.append(Loss("dropped", "reasoning between_tools", "this wire has no such mode"))
+        losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
     effort = "off" if wanted.mode == "off" else wanted.effort
     if quirks.thinking_control == "level":
         body = _level(effort, wanted.budget, quirks, losses)
         unsaid = not body and not quirks.thinks_unasked and quirks.default_effort in ("", "off")
         if wanted.mode == "on" and effort is None and unsaid:
-            losses.append(Loss("dropped", "reasoning on", "this model has levels and no switch; name an effort"))
+            losses.append(
+                loss_of("dropped", "reasoning.mode", "this model has levels and no switch; name an effort", name="on")
+            )
     elif quirks.thinking_control == "budget":
         body = _budget(effort, wanted.budget, quirks, losses, on=wanted.mode == "on")
     elif effort not in (None, "off") or wanted.budget is not None or wanted.mode == "on":
-        losses.append(Loss("dropped", "reasoning", "this model does not think"))
+        losses.append(loss_of("dropped", "reasoning.mode", "this model does not think"))
     if wanted.show and quirks.show and quirks.thinking_control != "none":
         body["includeThoughts"] = wanted.show != "omitted"
     elif wanted.show not in ("", "omitted"):
-        losses.append(Loss("dropped", "reasoning display", "this model shows none"))
+        losses.append(loss_of("dropped", "reasoning.show", "this model shows none"))
     return body
 
 
 def _level(effort: str | None, budget: int | None, quirks: Quirks, losses: list[Loss]) -> Body:
     if effort is None and budget is not None:
         effort = effort_for(budget) if budget else "off"
-        losses.append(Loss("degraded", "reasoning budget", f"this model has levels only; {budget} tokens are {effort!r}"))
+        losses.append(loss_of("degraded", "reasoning.budget", f"this model has levels only; {budget} tokens are {effort!r}"))
     if effort is None:
         return {}
     if not quirks.effort:
-        losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
+        losses.append(loss_of("dropped", "reasoning.effort", "this model takes none"))
         return {}
     return {"thinkingLevel": nearest_effort(effort, quirks.efforts or LEVELS, losses).upper()}
 
@@ -129,7 +131,9 @@ def _budget(effort: str | None, budget: int | None, quirks: Quirks, losses: list
         return {"thinkingBudget": AUTO_BUDGET} if on else {}
     held = max(quirks.least_budget, min(wanted, quirks.most_budget))
     if held != wanted:
-        losses.append(Loss("degraded", "reasoning budget", f"this model takes {quirks.least_budget} to {quirks.most_budget}"))
+        losses.append(
+            loss_of("degraded", "reasoning.budget", f"this model takes {quirks.least_budget} to {quirks.most_budget}")
+        )
     return {"thinkingBudget": held}
 
 
@@ -138,10 +142,10 @@ def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> 
     wanted = ask.choice
     if not functions:
         if wanted.mode in ("required", "named"):
-            losses.append(Loss("dropped", "tool choice", "there are no functions to choose from"))
+            losses.append(loss_of("dropped", "tool_choice", "there are no functions to choose from"))
         return {}
     if wanted.parallel is False:
-        losses.append(Loss("dropped", "parallel switch", "this wire has none"))
+        losses.append(loss_of("dropped", "tool_choice.parallel", "this wire has none"))
     mode, names = _mode(ask, quirks, losses)
     if mode == "AUTO" and not wanted.stated:
         return {}
@@ -154,10 +158,10 @@ def _mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, list[str]]
     names = [function_name(name, quirks.name_length) for name in wanted.names if name in known]
     mode = MODES[wanted.mode]
     if mode == "ANY" and not quirks.forced_choice:
-        losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
         mode = "AUTO"
     if len(names) < len(wanted.names) or (wanted.mode == "named" and len(names) != 1):
-        losses.append(Loss("degraded", "tool choice", "a named tool is not offered"))
+        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
         mode = "AUTO" if not names else mode
     if mode == "AUTO":
         mode = _checked(ask, quirks, losses, narrowed=bool(names))
@@ -171,11 +175,11 @@ def _checked(ask: Ask, quirks: Quirks, losses: list[Loss], *, narrowed: bool) ->
         return "AUTO"
     if not quirks.strict:
         losses += (
-            Loss("dropped", f"strict on tool {name}", "this model enforces no schemas") for name, on in strict.items() if on
+            loss_of("dropped", "tool.strict", "this model enforces no schemas", name=name) for name, on in strict.items() if on
         )
         if narrowed:
-            losses.append(Loss("degraded", "tool choice", "this model has no subsets; every tool is offered"))
+            losses.append(loss_of("degraded", "tool_choice", "this model has no subsets; every tool is offered"))
         return "AUTO"
-    if not all(strict.values()):
-        losses.append(Loss("degraded", "strict", "this wire enforces the schemas of all functions or of none; here, of all"))
+    why = "this wire enforces the schemas of all functions or of none; here, of all"
+    losses += (loss_of("degraded", "tool.strict", why, name=name) for name, on in strict.items() if not on)
     return "VALIDATED"

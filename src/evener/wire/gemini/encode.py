@@ -7,7 +7,7 @@ import msgspec
 
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
@@ -130,14 +130,15 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list
 
 def _report_system(ask: Ask, losses: list[Loss]) -> None:
     """Say what of the system prompt does not go out: only words do."""
-    for block in ask.transcript.system_blocks:
+    for number, block in enumerate(ask.transcript.system_blocks):
         if not block.text:
-            losses.append(Loss("dropped", "system part", "it was empty"))
+            losses.append(loss_of("dropped", "system.part", "it was empty", at=f"{number}"))
         if block.citations:
-            losses.append(Loss("dropped", "citations", UNCITED))
+            losses.append(loss_of("dropped", "system.citations", UNCITED, at=f"{number}/citations"))
         names = named_fields(fields(block.seal.data)) if block.seal else []
         if names and not _is_of(block.seal, ask.target):
-            losses.append(Loss("dropped", "fields of the system prompt", f"{', '.join(names)}: this wire takes only words"))
+            why = f"{', '.join(names)}: this wire takes only words"
+            losses.append(loss_of("dropped", "system.fields", why, at=f"{number}/seal"))
 
 
 def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
@@ -145,20 +146,22 @@ def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
     asked = [part.cache for part in ask.transcript.system_blocks]
     asked += (tool.cache for tool in ask.tools if isinstance(tool, ToolSpec))
     if ask.cache.mode != "off" and (marked or any(asked)):
-        yield Loss("dropped", "cache marks", "this wire takes none; caching is automatic")
+        yield loss_of("dropped", "cache.mark", "this wire takes none; caching is automatic")
     if ask.cache.key:
-        yield Loss("dropped", "cache key", "this wire has none")
+        yield loss_of("dropped", "cache.key", "this wire has none")
     if ask.state.mode != "replay":
-        yield Loss("degraded", f"state mode {ask.state.mode}", "this wire keeps no state; what is given is sent")
+        yield loss_of("degraded", "state.mode", "this wire keeps no state; what is given is sent", name=ask.state.mode)
     if ask.state.store:
-        yield Loss("dropped", "setting store", "this wire keeps nothing")
+        yield loss_of("dropped", "state.store", "this wire keeps nothing")
 
 
 def _contents(fragments: Sequence[Fragment], losses: list[Loss]) -> list[bytes]:
     """The contents: there is at least one, and the first is the user's (sheet 2)."""
     contents = [fragment.data for fragment in fragments if fragment.data]
     if not contents or _is_begun_by_model(fragments):
-        losses.append(Loss("added", "user message", "a conversation must begin with the user; an empty text stands for it"))
+        losses.append(
+            loss_of("added", "message", "a conversation must begin with the user; an empty text stands for it", name="user")
+        )
         contents.insert(0, NOTHING_SAID)
     return contents
 

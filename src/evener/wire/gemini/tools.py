@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evener.transcript.ask import HostedTool, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.wire.dialects import GEMINI_JSON, GEMINI_SUBSET
 from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, as_list, camel_fields
@@ -25,9 +25,9 @@ LISTED = ("anyOf", "prefixItems")
 SINGLE = ("items", "additionalProperties")
 
 
-def fitted(schema: str, quirks: Quirks, where: str) -> tuple[msgspec.Raw, tuple[Loss, ...]]:
+def fitted(schema: str, quirks: Quirks, owner: Owner) -> tuple[msgspec.Raw, tuple[Loss, ...]]:
     """A schema as this endpoint takes it; one that cannot be had in its dialect goes out as it is."""
-    found, losses = transform(schema, GEMINI_JSON if quirks.json_schemas else GEMINI_SUBSET, where)
+    found, losses = transform(schema, GEMINI_JSON if quirks.json_schemas else GEMINI_SUBSET, owner)
     return msgspec.Raw((found or schema).encode()), losses
 
 
@@ -39,7 +39,7 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     if tool.schema != NO_ARGUMENTS and not whole.keys() & {*FIELDS}:  # a function without arguments needs none (sheet 4)
-        schema, told = fitted(tool.schema, quirks, f"tool {tool.name}")
+        schema, told = fitted(tool.schema, quirks, Owner("tool", tool.name))
         losses += told
         whole[FIELDS[0] if quirks.json_schemas else FIELDS[1]] = schema
     return dumps(whole)
@@ -52,7 +52,8 @@ def offers(
     pairs = [(isinstance(tool, ToolSpec), part) for tool, part in zip(tools, parts, strict=False) if part]
     functions = [msgspec.Raw(part) for is_function, part in pairs if is_function]
     if functions and len(functions) < len(pairs) and quirks.hosted_beside == "no":
-        losses.append(Loss("dropped", "hosted tools", "this model takes none beside functions"))
+        hosted = [tool.name for tool in tools if isinstance(tool, HostedTool)]
+        losses += (loss_of("dropped", "tool.hosted", "this model takes none beside functions", name=name) for name in hosted)
         pairs = [pair for pair in pairs if pair[0]]
     found: list[object] = []
     for is_function, part in pairs:

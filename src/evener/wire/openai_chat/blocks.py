@@ -20,7 +20,6 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
-from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
@@ -62,11 +61,11 @@ def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragme
 def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
     page = Page(ask, quirks, chain, mute)
     if exchange.assistant is not None:
-        page.message = exchange.assistant.id
+        page.message = exchange.assistant
         _write(page, _assistant(page, exchange.assistant))
     turns: list[Draft] = []
     for message in exchange.back:
-        page.message = message.id
+        page.message = message
         results: list[ToolResult] = []
         for block in message.blocks:
             if type(block) is ToolResult:
@@ -104,7 +103,7 @@ def _joined(page: Page, parts: list[Part]) -> list[Part]:
     """Texts as one text, where the endpoint wants no lists of them."""
     if len(parts) < 2 or page.quirks.text_parts or not all(is_text(part) for part in parts):
         return parts
-    page.degrade("texts of a message", "this endpoint takes one; they were joined by newlines")
+    page.degrade("text", "this endpoint takes one; they were joined by newlines")
     return [({"type": "text", "text": "\n".join(str(value["text"]) for value, _ in parts)}, "")]
 
 
@@ -134,7 +133,7 @@ def _assistant(page: Page, message: Message) -> Draft:
     saying = Saying(page, message)
     for block in message.blocks:
         if saying.calls and not isinstance(block, ToolCall):
-            page.degrade("order of a turn", "on this wire all calls come last")
+            page.degrade("message.order", "on this wire all calls come last")
         if not isinstance(block, HostedBlock):
             saying.fields |= opened(block.seal, page.ask, page.quirks).message
         if not isinstance(block, HostedBlock | ReasoningBlock):
@@ -168,7 +167,7 @@ def _add(saying: Saying, block: Block) -> None:
         case ImageBlock() | DocumentBlock():
             saying.say(line(saying.page, block))
         case ToolResult():
-            saying.page.drop("tool_result", "an assistant turn cannot hold it")
+            saying.page.drop("tool_result", "an assistant turn cannot hold it", block)
         case _:
             assert_never(block)
 
@@ -201,7 +200,7 @@ def _said(saying: Saying, block: TextBlock) -> None:
         saying.parts.append(text_part(page, block, thoughts.lead))
         thoughts.lead = ""
     else:
-        page.drop("text", "it was empty and only its seal counted")
+        page.drop("text", "it was empty and only its seal counted", block)
 
 
 def _hosted(saying: Saying, block: HostedBlock) -> None:
@@ -221,9 +220,9 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
     inner = own.pop("function", None)
     name, id = wire_name(call.name, page.quirks.name_length), _id(call.id, page.quirks)
     if name != call.name:
-        page.rename("tool_call name", call.name, name)
+        page.rename("tool_call.name", call, call.name, name)
     if id != call.id:
-        page.rename("tool_call id", call.id, id)
+        page.rename("tool_call.id", call, call.id, id)
     value: dict[str, object] = {**own, "id": id, "type": "function"}
     if bytes(own.get("type", b"")) == b'"custom"':
         return {**value, "type": "custom", "custom": {"name": name, "input": call.raw}}
@@ -252,7 +251,7 @@ def _results(page: Page, results: Sequence[ToolResult], assistant: Message | Non
     media: list[Part] = []
     turns = [_result(page, result, names.get(result.call_id, ""), media) for result in results]
     if media:
-        page.degrade("media in a tool_result", "it holds only text here; they follow in a user message")
+        page.degrade("tool_result.media", "it holds only text here; they follow in a user message")
         turns.append(Draft({"role": "user"}, media))
     return turns
 
@@ -281,7 +280,7 @@ def _result(page: Page, result: ToolResult, name: str, media: list[Part]) -> Dra
         parts.append(({"type": "text", "text": f"[{label} follows below]"}, ""))
         media += (({"type": "text", "text": f"[{label}]"}, ""), (value, block.cache))
     if result.is_error:
-        page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
+        page.degrade("tool_result.error", f"this wire has none; the text begins with {ERROR!r}", result, at="is_error")
         first = parts.pop(0) if parts else ({"type": "text", "text": ""}, "")
         parts.insert(0, ({**first[0], "text": f"{ERROR}{first[0]['text']}"}, first[1]))
     if result.cache and parts:
@@ -297,7 +296,7 @@ def _spoken(page: Page, message: Message, blocks: Sequence[Block]) -> Draft:
         own["role"] = page.quirks.system_role
         if not page.quirks.mid_system or page.quirks.system_role == "user":
             own["role"], lead = "user", OPERATOR
-            page.degrade("system message", "this endpoint takes none here; sent as marked user text")
+            page.degrade("message.role", "this endpoint takes none here; sent as marked user text")
     for block in blocks:
         if type(block) is not HostedBlock and block.seal is not None:
             own |= _sealed_fields(page, block, lead)
@@ -344,7 +343,7 @@ def _in_order(page: Page, turns: list[Draft]) -> list[Draft]:
         if before and before.own["role"] == "tool" != turn.own["role"] and not page.quirks.tool_then_user:
             found.append(Draft({"role": "assistant"}, [({"type": "text", "text": FILLER}, "")]))
             why = "nobody may speak right after a tool here; a filler of the assistant stands between"
-            page.losses.append(Loss("added", "assistant message", why, page.message))
+            page.lose("added", "message", why, name="assistant")
             before = None
         if before and page.quirks.merge_turns and before.own == turn.own == {"role": "user"}:
             before.parts += turn.parts

@@ -1,7 +1,7 @@
 """Reasoning, tool choice, sampling and output format: the neutral words in those of this wire. Pure, small functions."""
 
 from evener.transcript.ask import Ask
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.efforts import SCALE, effort_for, nearest_effort
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
@@ -23,7 +23,7 @@ def thinks(ask: Ask) -> bool | None:
 def reasoning(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Body:
     """How hard to think, and what to show of it, in the row's spelling."""
     if ask.reasoning.mode == "between_tools":
-        losses.append(Loss("dropped", "reasoning between_tools", "this wire has no such mode"))
+        losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
     level = _level(ask, quirks, offered=offered, losses=losses)
     on = thinks(ask)
     match quirks.reasoning_request:
@@ -36,7 +36,7 @@ def reasoning(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) ->
             body = _thinking(quirks, level, on, losses)
         case "enable_thinking" | "template":
             if level not in (None, "off", quirks.default_effort):
-                losses.append(Loss("degraded", "reasoning effort", "this endpoint can only switch thinking on and off"))
+                losses.append(loss_of("degraded", "reasoning.effort", "this endpoint can only switch thinking on and off"))
             switch: Body = {} if on is None else {"enable_thinking": on}
             nested = quirks.reasoning_request == "template" and switch
             body = {"chat_template_kwargs": switch} if nested else switch
@@ -49,10 +49,10 @@ def _level(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> st
     level: str | None = "off" if wanted.mode == "off" else wanted.effort
     if level is None and wanted.budget is not None and quirks.reasoning_request != "object":
         level = effort_for(wanted.budget)
-        losses.append(Loss("degraded", "reasoning budget", f"this endpoint has efforts only; sent as {level!r}"))
+        losses.append(loss_of("degraded", "reasoning.budget", f"this endpoint has efforts only; sent as {level!r}"))
     silent = level == "off" or (level is None and quirks.default_effort in ("", "off"))
     if offered and not quirks.effort_with_tools and not silent:
-        losses.append(Loss("dropped", "reasoning effort", "this model takes tools only while it does not reason"))
+        losses.append(loss_of("dropped", "reasoning.effort", "this model takes tools only while it does not reason"))
         return "off"
     return level
 
@@ -61,10 +61,10 @@ def _effort(level: str | None, quirks: Quirks, losses: list[Loss]) -> Body:
     if level is None:
         return {}
     if not quirks.effort:
-        losses.append(Loss("dropped", "reasoning effort", "this model takes none"))
+        losses.append(loss_of("dropped", "reasoning.effort", "this model takes none"))
         return {}
     if quirks.efforts == ("off",) and level != "off":
-        losses.append(Loss("dropped", "reasoning effort", "this model can only be told not to reason"))
+        losses.append(loss_of("dropped", "reasoning.effort", "this model can only be told not to reason"))
         return {}
     return {"reasoning_effort": _word(level, quirks, losses)}
 
@@ -72,7 +72,7 @@ def _effort(level: str | None, quirks: Quirks, losses: list[Loss]) -> Body:
 def _unsaid(level: str | None, quirks: Quirks, losses: list[Loss], *, on: bool | None) -> None:
     """Report that thinking was to be on and nothing says so, where the model would not think by itself."""
     if on and level is None and not quirks.thinks_unasked and quirks.default_effort in ("", "off"):
-        losses.append(Loss("dropped", "reasoning on", "this endpoint has no switch for it; name an effort"))
+        losses.append(loss_of("dropped", "reasoning.mode", "this endpoint has no switch for it; name an effort", name="on"))
 
 
 def _word(level: str, quirks: Quirks, losses: list[Loss]) -> str:
@@ -88,7 +88,7 @@ def _object(ask: Ask, quirks: Quirks, level: str | None, losses: list[Loss]) -> 
     if wanted.budget is not None:
         body["max_tokens"] = wanted.budget
         if wanted.effort is not None:
-            losses.append(Loss("dropped", "reasoning effort", "this endpoint takes it or a budget, not both"))
+            losses.append(loss_of("dropped", "reasoning.effort", "this endpoint takes it or a budget, not both"))
     elif level is not None and wanted.mode != "off":
         body["effort"] = _word(level, quirks, losses)
     return {"reasoning": body} if body else {}
@@ -100,7 +100,9 @@ def _thinking(quirks: Quirks, level: str | None, on: bool | None, losses: list[L
     if on is not None and kind in quirks.thinking_modes:
         body["thinking"] = {"type": kind}
     elif on is False:
-        losses.append(Loss("degraded", "reasoning off", "this model always thinks; the least effort is asked for"))
+        losses.append(
+            loss_of("degraded", "reasoning.mode", "this model always thinks; the least effort is asked for", name="off")
+        )
     else:
         _unsaid(level, quirks, losses, on=on)
     if level is None or (level == "off" and "thinking" in body):
@@ -120,7 +122,7 @@ def _shown(ask: Ask, quirks: Quirks, body: Body, losses: list[Loss]) -> Body:
             known = ours if isinstance(ours, dict) else {}
             return {**body, "reasoning": {**known, "exclude": True}} if show == "omitted" else body
         case _:
-            losses.append(Loss("dropped", "reasoning display", "this endpoint decides itself what it shows"))
+            losses.append(loss_of("dropped", "reasoning.show", "this endpoint decides itself what it shows"))
             return body
 
 
@@ -129,7 +131,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
     wanted = ask.choice
     if not offered:
         if wanted.stated or wanted.mode in ("required", "named"):
-            losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
+            losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
         return {}
     body = side_by_side(ask, quirks, losses)
     value = _choice(ask, quirks, losses)
@@ -142,7 +144,7 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
     forced = wanted.mode == "required" or (wanted.mode == "named" and len(names) == 1)
     busy = thinks(ask) or (quirks.thinks_unasked and thinks(ask) is None)
     if forced and not (quirks.forced_choice and (quirks.forced_choice_thinking or not busy)):
-        losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
         return "auto"
     if wanted.mode == "named":
         return _named(names, quirks, losses)
@@ -150,7 +152,7 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
     if not names or mode == "none":
         return mode
     if not quirks.tool_subsets:
-        losses.append(Loss("degraded", "tool choice", "this endpoint has no subsets; every tool is offered"))
+        losses.append(loss_of("degraded", "tool_choice", "this endpoint has no subsets; every tool is offered"))
         return mode
     tools = [{"type": "function", "function": {"name": name}} for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
@@ -160,7 +162,7 @@ def _named(names: list[str], quirks: Quirks, losses: list[Loss]) -> object:
     if len(names) != 1:
         return "auto"
     if not quirks.named_choice:
-        losses.append(Loss("degraded", "tool choice", "this endpoint cannot force one tool; it must call some tool"))
+        losses.append(loss_of("degraded", "tool_choice", "this endpoint cannot force one tool; it must call some tool"))
         return quirks.required_word
     return {"type": "function", "function": {"name": names[0]}}
 
@@ -175,7 +177,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         _send(body, quirks.seed_field, "seed", settings.seed, losses)
     stops = list(settings.stop[: quirks.stops])
     if len(stops) < len(settings.stop):
-        losses.append(Loss("dropped", "setting stop", f"{len(settings.stop)} sequences, the endpoint takes {quirks.stops}"))
+        losses.append(loss_of("dropped", "setting.stop", f"{len(settings.stop)} sequences, the endpoint takes {quirks.stops}"))
     return {**body, **({"stop": stops} if stops else {})}
 
 
@@ -183,7 +185,7 @@ def _send(body: Body, field: str, name: str, value: int, losses: list[Loss]) -> 
     if field:
         body[field] = value
     else:
-        losses.append(Loss("dropped", f"setting {name}", "this endpoint has none"))
+        losses.append(loss_of("dropped", f"setting.{name}", "this endpoint has none"))
 
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:

@@ -97,10 +97,10 @@ def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     if isinstance(block, DocumentBlock) and block.media_type.startswith("text/") and isinstance(block.source, Inline):
         text = plain_text(block.source.data)
         if text is not None:
-            page.degrade("document", "this endpoint takes no text files; sent as text")
+            page.degrade("document", "this endpoint takes no text files; sent as text", block)
             return f"[{block.name or 'document'}]\n{text}"
     why = "only its own provider can read it" if isinstance(block, HostedBlock) else "this endpoint cannot take it here"
-    page.degrade("hosted block" if isinstance(block, HostedBlock) else block.kind, f"{why}; sent as a line")
+    page.degrade(block.kind, f"{why}; sent as a line", block)
     return placeholder(block)
 
 

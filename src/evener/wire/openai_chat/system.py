@@ -10,7 +10,7 @@ import msgspec
 
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.openai_chat.seals import UNCITED, left_behind, opened
 from evener.wire.quirks import Quirks
 from evener.wire.text import OPERATOR, dumps
@@ -32,7 +32,7 @@ def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses
     """The messages that hold the system prompt. `marks` are those of its parts, by number; `note` is said after them."""
     groups: list[_Group] = []
     for number, block in enumerate((*ask.transcript.system_blocks, *([TextBlock(note)] if note else ()))):
-        _report(block, ask, quirks, losses)
+        _report(block, str(number), ask, quirks, losses)
         if not block.text:
             continue
         sealed = opened(block.seal, ask, quirks)
@@ -48,19 +48,19 @@ def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses
         group.parts.append(part[:-1] + marks[number] + b"}" if number in marks else part)
         group.texts.append(text)
     if groups and quirks.system_role == "user":
-        losses.append(Loss("degraded", "system prompt", "this model takes none; sent as marked user text"))
+        losses.append(loss_of("degraded", "system", "this model takes none; sent as marked user text"))
     return [_message(group) for group in groups]
 
 
-def _report(block: TextBlock, ask: Ask, quirks: Quirks, losses: list[Loss]) -> None:
+def _report(block: TextBlock, at: str, ask: Ask, quirks: Quirks, losses: list[Loss]) -> None:
     """Say what of a part does not go out."""
     names, why = left_behind(block.seal, ask, quirks)
     if names:
-        losses.append(Loss("dropped", "fields of the system prompt", f"{', '.join(names)}: {why}"))
+        losses.append(loss_of("dropped", "system.fields", f"{', '.join(names)}: {why}", at=f"{at}/seal"))
     if block.citations:
-        losses.append(Loss("dropped", "citations", UNCITED))
+        losses.append(loss_of("dropped", "system.citations", UNCITED, at=f"{at}/citations"))
     if not block.text:
-        losses.append(Loss("dropped", "system part", "it was empty"))
+        losses.append(loss_of("dropped", "system.part", "it was empty", at=at))
 
 
 def marks_move(quirks: Quirks) -> bool:

@@ -30,11 +30,11 @@ class Thoughts:
         """Take one block in; a content part when it goes as one."""
         foreign = why_foreign(block.seal, self.message.origin, self.page.ask, self.page.quirks)
         if foreign and block.text.strip() and self.page.ask.foreign_reasoning == "text":
-            self.page.degrade("reasoning", f"sent as plain text: {foreign}")
+            self.page.degrade("reasoning", f"sent as plain text: {foreign}", block)
             return {"type": "text", "text": block.text}
         why = foreign or self._why_not()
         if why:
-            self.page.drop("reasoning", why)
+            self.page.drop("reasoning", why, block)
             return None
         self.page.thought = True
         return self._written(block)

@@ -28,7 +28,7 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange
@@ -112,7 +112,7 @@ def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: by
     if exchange.assistant is not None:
         _assistant(page, exchange.assistant, forms)
     for message in exchange.back:
-        page.message = message.id
+        page.message = message
         _back(page, message)
     return page.fragment(exchange, None)
 
@@ -146,7 +146,8 @@ def _added(page: Page, block: TextBlock, item: dict[str, msgspec.Raw]) -> list[d
     origin = block.seal.origin if block.seal else Origin()
     if page.quirks.hosted and page.ask.target.owns(origin.wire, origin.provider):
         return [dict(item)]
-    page.degrade("additional_tools", "this endpoint takes no such item; its tools are offered from the beginning")
+    why = "this endpoint takes no item that adds tools; they are offered from the beginning"
+    page.losses.append(loss_of("degraded", "tool.inline", why))
     return []
 
 
@@ -160,13 +161,13 @@ def _item(page: Page, value: dict[str, object] | bytes) -> None:
 
 
 def _assistant(page: Page, message: Message, forms: Forms) -> None:
-    page.message = message.id
+    page.message = message
     page.shut = any(isinstance(block, ReasoningBlock) and _why_not(page, block) for block in message.blocks)
     blocks: Sequence[Block] = message.blocks
     if page.quirks.calls_last and message.calls:
         blocks = [block for block in blocks if not isinstance(block, ToolCall)] + list(message.calls)
         if list(message.blocks) != blocks:
-            page.degrade("order of a turn", "this endpoint wants all calls at the end of it")
+            page.degrade("message.order", "this endpoint wants all calls at the end of it")
     for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
         block = (members := [block for _, block in group])[0]
         match block:
@@ -179,10 +180,10 @@ def _assistant(page: Page, message: Message, forms: Forms) -> None:
             case HostedBlock():
                 _hosted(page, block, "assistant")
             case ImageBlock() | DocumentBlock():
-                page.degrade(block.kind, "an assistant item cannot hold it; sent as a line")
+                page.degrade(block.kind, "an assistant item cannot hold it; sent as a line", block)
                 _item(page, {"role": "assistant", "content": placeholder(block)})
             case ToolResult():
-                page.drop("tool_result", "an assistant turn cannot hold it")
+                page.drop("tool_result", "an assistant turn cannot hold it", block)
             case _:
                 assert_never(block)
 
@@ -203,7 +204,7 @@ def _said(page: Page, blocks: Sequence[TextBlock]) -> None:
     item.pop("status", None)
     for block, seal in zip(blocks, seals, strict=True):
         if not block.text.strip() and "content" not in item:
-            page.drop("text", "it was empty and its seal cannot go")
+            page.drop("text", "it was empty and its seal cannot go", block)
             continue
         content: object = [_part(block, seal)] if seal.part else block.text
         _item(page, {"role": "assistant", **item, "content": content})
@@ -248,10 +249,10 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
         own.pop("status", None)  # handed out, but refused when sent back
         _item(page, {"type": "reasoning", "summary": [], **own})
     elif block.text.strip() and page.ask.foreign_reasoning == "text":
-        page.degrade("reasoning", f"sent as plain text: {why}")
+        page.degrade("reasoning", f"sent as plain text: {why}", block)
         _item(page, {"role": "assistant", "content": block.text})
     else:
-        page.drop("reasoning", why)
+        page.drop("reasoning", why, block)
 
 
 def _call(page: Page, call: ToolCall, forms: Forms) -> dict[str, object]:
@@ -268,9 +269,9 @@ def _call(page: Page, call: ToolCall, forms: Forms) -> dict[str, object]:
             own.pop("status", None)
     name, call_id = wire_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
     if name != call.name:
-        page.rename("tool_call name", call.name, name)
+        page.rename("tool_call.name", call, call.name, name)
     if call_id != call.id:
-        page.rename("tool_call id", call.id, call_id)
+        page.rename("tool_call.id", call, call.id, call_id)
     return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
 
 
@@ -304,7 +305,7 @@ def _hosted(page: Page, block: HostedBlock, role: str) -> None:
     if block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role):
         _item(page, block.raw.encode())
         return
-    page.degrade("hosted block", f"only its own provider can read it; sent as a line ({block.text or 'no text'})")
+    page.degrade("hosted", f"only its own provider can read it; sent as a line ({block.text or 'no text'})", block)
     _item(page, {"role": role, "content": placeholder(block)})
 
 
@@ -368,7 +369,7 @@ def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[
     elif isinstance(block, DocumentBlock):
         value = _document(page, block) if page.quirks.documents else None
     if value is None or isinstance(block, HostedBlock):
-        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line")
+        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "input_text", "text": placeholder(block)}
     return {**value, **page.unsealed(block)}  # what is sealed was not understood, so it is not what we write
 
@@ -422,7 +423,7 @@ def _result(page: Page, result: ToolResult) -> None:
         own["type"] = FREE_ANSWER
     content = list(result.content)
     if result.is_error:
-        page.degrade("tool_result error flag", f"this wire has none; the text begins with {ERROR!r}")
+        page.degrade("tool_result.error", f"this wire has none; the text begins with {ERROR!r}", result, at="is_error")
     if not content or (len(content) == 1 and is_plain(content[0])):
         own["output"] = ERROR + result.text if result.is_error else result.text
         _item(page, own)

@@ -1,7 +1,7 @@
 """Reasoning, tool choice, output format and state: the neutral words in those of Responses. Pure tables and small functions."""
 
 from evener.transcript.ask import Ask, ToolSpec
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.wire.efforts import effort_for, nearest_effort
 from evener.wire.names import wire_name
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
@@ -23,16 +23,16 @@ def reasoning(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     body: Body = {}
     effort = "off" if wanted.mode == "off" else wanted.effort
     if wanted.mode == "between_tools":
-        losses.append(Loss("dropped", "reasoning between_tools", "this wire has no such mode"))
+        losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
     if wanted.mode == "on" and effort is None and wanted.budget is None and not _thinks_unasked(quirks):
-        losses.append(Loss("degraded", "reasoning", "this wire cannot switch it on; the model's own default is used"))
+        losses.append(loss_of("degraded", "reasoning.mode", "this wire cannot switch it on; the model's own default is used"))
     if found := _effort(effort, wanted.budget, quirks, losses):
         body["effort"] = "none" if found == "off" else found
     if wanted.show in SHOWN:
         if quirks.show:
             body["summary"] = SHOWN[wanted.show]
         else:
-            losses.append(Loss("dropped", "reasoning display", "this endpoint shows none"))
+            losses.append(loss_of("dropped", "reasoning.show", "this endpoint shows none"))
     return {"reasoning": body} if body else {}
 
 
@@ -41,11 +41,11 @@ def _effort(effort: str | None, budget: int | None, quirks: Quirks, losses: list
     if effort is None and budget is None:
         return ""
     if not quirks.effort:
-        losses.append(Loss("dropped", "reasoning effort" if effort else "reasoning budget", "this model takes none"))
+        losses.append(loss_of("dropped", "reasoning.effort" if effort else "reasoning.budget", "this model takes none"))
         return ""
     if budget is not None and effort != "off":
         effort = effort or effort_for(budget)
-        losses.append(Loss("degraded", "reasoning budget", f"this wire has efforts only; sent as {effort!r}"))
+        losses.append(loss_of("degraded", "reasoning.budget", f"this wire has efforts only; sent as {effort!r}"))
     return nearest_effort(effort or "off", quirks.efforts or EFFORTS, losses)
 
 
@@ -58,9 +58,9 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
     wanted = ask.choice
     if not offered:
         if wanted.parallel is not None:
-            losses.append(Loss("dropped", "parallel switch", "there are no tools to call"))
+            losses.append(loss_of("dropped", "tool_choice.parallel", "there are no tools to call"))
         if wanted.mode in ("required", "named"):
-            losses.append(Loss("dropped", "tool choice", "there are no tools to choose from"))
+            losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
             return {}
         return {"tool_choice": wanted.mode} if wanted.stated else {}
     body = side_by_side(ask, quirks, losses)
@@ -73,7 +73,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
 def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
     wanted = ask.choice
     if wanted.mode in ("required", "named") and not quirks.forced_choice:
-        losses.append(Loss("degraded", "tool choice", "this model cannot be forced to call; it may choose"))
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
         return "auto"
     names = meant_tools(ask, quirks, losses)
     if wanted.mode == "named":
@@ -99,7 +99,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     body = heat(ask, quirks, losses)
     for name, given in (("top_k", settings.top_k), ("seed", settings.seed), ("stop", settings.stop or None)):
         if given is not None:
-            losses.append(Loss("dropped", f"setting {name}", "this wire has none"))
+            losses.append(loss_of("dropped", f"setting.{name}", "this wire has none"))
     return body
 
 
@@ -121,7 +121,7 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if wanted.store is not None and quirks.store:
         body["store"] = wanted.store
     elif wanted.store:
-        losses.append(Loss("dropped", "store", "this endpoint keeps no answers"))
+        losses.append(loss_of("dropped", "state.store", "this endpoint keeps no answers"))
     if wanted.id and wanted.mode == "chain":
         body["previous_response_id"] = wanted.id
     elif wanted.id and wanted.mode == "conversation":
@@ -130,7 +130,9 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         body["include"] = [ENCRYPTED]
     if (wanted.mode != "replay" and not quirks.store) or (wanted.mode == "conversation" and not quirks.conversation):
         losses.append(
-            Loss("degraded", f"state mode {wanted.mode}", "this endpoint keeps no state; what the provider holds is not sent")
+            loss_of(
+                "degraded", "state.mode", "this endpoint keeps no state; what the provider holds is not sent", name=wanted.mode
+            )
         )
         body.pop("previous_response_id", None)
         body.pop("conversation", None)
@@ -140,6 +142,6 @@ def state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 def cache_key(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The field `prompt_cache_key`."""
     if ask.cache.key and not quirks.cache_key:
-        losses.append(Loss("dropped", "cache key", "this endpoint takes none"))
+        losses.append(loss_of("dropped", "cache.key", "this endpoint takes none"))
         return {}
     return {"prompt_cache_key": ask.cache.key} if ask.cache.key else {}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evener.transcript.ask import Ask, HostedTool, Namespace, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, Owner, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
@@ -77,16 +77,20 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     losses = [*out.losses, *fixed.losses]
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
     if marks.tools or marks.system:
-        losses.append(Loss("dropped", "cache marks", "tools and instructions take none; they are cached by themselves"))
+        losses.append(loss_of("dropped", "cache.mark", "tools and instructions take none; they are cached by themselves"))
     items = drawn(fragments, marks, breakpoint_mark)
     if fixed.spoken and not out.resumed:
         items[:0] = fixed.spoken
     if fixed.json_mode and not _speaks_of_json(ask.transcript.first):
         items.insert(0, JSON_NOTE)
-        losses.append(Loss("added", "developer message", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
+        losses.append(
+            loss_of("added", "message", "JSON mode is refused where nobody speaks of JSON; a sentence does", name="developer")
+        )
     if not items and not ask.state.id:
         items.append(NOTHING_SAID)  # an empty input is rejected (sheet 2)
-        losses.append(Loss("added", "user message", "an empty conversation is rejected; an empty message stands for it"))
+        losses.append(
+            loss_of("added", "message", "an empty conversation is rejected; an empty message stands for it", name="user")
+        )
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
     body = joined(fixed.opening, items, b"]}")
@@ -154,7 +158,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
         grammar = {"format": {"type": "grammar", "syntax": tool.free.syntax, "definition": tool.free.grammar}}
         own |= {"type": "custom", **(grammar if tool.free.grammar else {})}
         return dumps(with_tool_extra(own, tool, WIRE, losses))
-    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, f"tool {tool.name}", losses)
+    own["parameters"], strict = enforced(tool.schema, tool.strict, OPENAI_STRICT, quirks, Owner("tool", tool.name), losses)
     own["strict"] = bool(strict)  # left out, the API tries strict and may change the schema (sheet 4)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
@@ -186,7 +190,7 @@ def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, loss
     limit = output_limit(ask, quirks, losses)
     if limit is not None:
         if limit < controls.LEAST_OUTPUT:
-            losses.append(Loss("degraded", "setting max_output_tokens", f"at least {controls.LEAST_OUTPUT} are needed"))
+            losses.append(loss_of("degraded", "setting.max_output_tokens", f"at least {controls.LEAST_OUTPUT} are needed"))
         body["max_output_tokens"] = max(limit, controls.LEAST_OUTPUT)
     body |= controls.sampling(ask, quirks, losses)
     body |= controls.reasoning(ask, quirks, losses)

@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.transcript.ask import Ask, State
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
@@ -45,7 +45,7 @@ def outgoing(ask: Ask, quirks: Quirks) -> Outgoing:
 
 
 def _whole(ask: Ask, why: str, state: State) -> Outgoing:
-    loss = Loss("degraded", f"state mode {ask.state.mode}", f"{why}; {ALL_IS_SENT}")
+    loss = loss_of("degraded", "state.mode", f"{why}; {ALL_IS_SENT}", name=ask.state.mode)
     keeps = state.mode if state.mode == "chain" and state.store is not False else ""
     return Outgoing(replace(ask, state=state), (loss,), keeps=keeps)
 
