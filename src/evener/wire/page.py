@@ -15,11 +15,13 @@ from evener.wire.quirks import Quirks
 from evener.wire.seals import MESSAGE, telling, why_shut
 from evener.wire.text import UNREADABLE, as_object, dumps, fields
 
-__all__ = ["Page"]
+__all__ = ["OWN_MARKS", "Page"]
 
 Sealed = TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult
 CITED = ("annotations", "citations")
 """What a seal calls the citations, which have a report of their own."""
+OWN_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
+"""Cache marks that say more than we can: they stay on their block as they came."""
 ASKS, MARKED = frozenset(("asks",)), frozenset(("marked",))
 """Traits of a fragment."""
 
@@ -43,6 +45,7 @@ class Page(msgspec.Struct, eq=False, gc=False):
     pieces: list[bytes] = []
     marks: list[Mark] = []  # those that somebody asked for
     losses: list[Loss] = []
+    free_tools: frozenset[str] = frozenset()  # the names of tools that take free text, where the wire has some
     free: list[str] = []  # the ids of calls that were written with a text instead of arguments
     beside: dict[str, msgspec.Raw] = {}  # fields of the message that only its maker knows
 
@@ -55,9 +58,11 @@ class Page(msgspec.Struct, eq=False, gc=False):
         data = lead + dumps(value)
         self.pieces.append(data)
         self.size = size = self.size + len(data)
-        self.place = size - 1
         if cache:
+            if not OWN_MARKS.isdisjoint(value):
+                return  # it holds its mark already, in its maker's words
             self.marks.append((size - 1, cache))
+        self.place = size - 1
 
     def mark(self, cache: str) -> None:
         """Remember that a mark may stand before the brace that was written last."""

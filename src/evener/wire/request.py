@@ -25,6 +25,7 @@ __all__ = [
     "Address",
     "Fixed",
     "Kept",
+    "TYPED",
     "Source",
     "add_losses",
     "as_function",
@@ -49,8 +50,8 @@ Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
-TYPED = ("format", "response_format", "thinking", "tool_choice")
-"""Objects that are nothing without their type: fields that were beside it do not go alone."""
+TYPED = ("response_format", "text.format", "output_config.format", "tool_choice")
+"""Objects that are nothing without their type."""
 CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
@@ -228,10 +229,18 @@ def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
     return max(0, min(value, most))
 
 
-def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[str], losses: list[Loss]) -> dict[str, object]:
+def with_extra(
+    body: dict[str, object],
+    ask: Ask,
+    wire: str,
+    nested: Iterable[str],
+    losses: list[Loss],
+    typed: tuple[str, ...] = TYPED,
+) -> dict[str, object]:
     """The body with the caller's own fields for this wire; those for others, and those that we write, are reported.
 
-    Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a.
+    Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a. Those in `typed`
+    are nothing without their type: fields that stood beside it do not go alone.
     """
     offered = any(not tool.inline for tool in ask.tools)
     written = {*CONVERSATION, *(["tools"] if offered else ()), *(["system"] if ask.transcript.system_blocks else ())}
@@ -242,7 +251,7 @@ def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[st
             continue
         theirs = fields(extra.body)
         losses += (loss_of("dropped", "extra", "the ask says it already", name=name) for name in theirs if name in written)
-        _add(body, {name: value for name, value in theirs.items() if name not in written}, tuple(nested), losses)
+        _add(body, {name: value for name, value in theirs.items() if name not in written}, (tuple(nested), typed), losses)
     return body
 
 
@@ -250,7 +259,7 @@ def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
     """The losses of fields that do not go; of an object, those of its fields."""
     for name, value in theirs.items():
         inner = fields(value) if bytes(value)[:1] == b"{" else {}
-        if not inner:
+        if not inner and bytes(value) != b"[]":
             yield loss_of("dropped", "extra", why, name=name)
         for field in inner:
             found = loss_of("dropped", "extra", why, name=f"{name}.{field}")
@@ -258,14 +267,15 @@ def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
 
 
 def _add(
-    ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[str, ...], losses: list[Loss], place: str = ""
+    ours: dict[str, object], theirs: dict[str, msgspec.Raw], known: tuple[tuple[str, ...], ...], losses: list[Loss], place: str = ""
 ) -> None:
+    nested, typed = known
     for name, value in theirs.items():
         inner, own = ours.get(name), fields(value) if place + name in nested and bytes(value)[:1] == b"{" else None
         if own is not None and isinstance(inner, dict):
             ours[name] = inner = dict(inner)
-            _add(inner, own, nested, losses, f"{place}{name}.")
-        elif own is not None and name in TYPED and "type" not in own:
+            _add(inner, own, known, losses, f"{place}{name}.")
+        elif own is not None and place + name in typed and "type" not in own:
             losses += _unknown({place + name: value}, "what it belongs to is not in this request")
         else:
             ours[name] = value

@@ -193,7 +193,8 @@ def _result(page: Page, result: ToolResult) -> None:
         for number, block in enumerate(content):
             page.block(_plain(page, block, "result"), block.cache, b"," if number else b"")
         page.write(b"]}")
-        page.mark(result.cache)
+        if "cache_control" not in own:
+            page.mark(result.cache)
 
 
 def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:

@@ -14,10 +14,11 @@ from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import ANTHROPIC_STRICT
 from evener.wire.enforced import enforced
 from evener.wire.fold import Fold, Render, extended, joined, started
-from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks
+from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks, with_control
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
+    TYPED,
     Address,
     Fixed,
     Kept,
@@ -173,7 +174,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
-    return dumps(with_extra(body, ask, WIRE, NESTED, losses))[:-1]
+    return dumps(with_extra(body, ask, WIRE, NESTED, losses, (*TYPED, "thinking")))[:-1]
 
 
 def _unkept(ask: Ask) -> Iterator[Loss]:
@@ -203,4 +204,4 @@ def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
 
 
 def _marked(data: bytes, ttl: str | None) -> bytes:
-    return data if ttl is None else data[:-1] + control_mark(ttl) + b"}"
+    return data if ttl is None else with_control(data, ttl)

@@ -89,8 +89,11 @@ class _Reader:
     def _reasoning(self, config: Fields) -> Reasoning:
         found: dict[str, object] = {"mode": "default"}
         own = camel_object(config, "thinkingConfig")
-        if own.peek("thinkingLevel").lower() in LEVELS and own.peek("thinkingLevel").isupper():
-            found["effort"] = own.text("thinkingLevel").lower()
+        level = own.peek("thinkingLevel")
+        if level.lower() in LEVELS:
+            found["effort"] = level.lower()
+            if level.isupper():  # else it goes back as it was spelled
+                own.take("thinkingLevel")
         budget = _whole(own, "thinkingBudget")
         if budget is not None:
             found |= {"mode": "off"} if budget == 0 else {"mode": "on"} if budget < 0 else {"mode": "on", "budget": budget}

@@ -23,6 +23,7 @@ from evener.wire.marks import (
     control_value,
     drawn,
     wanted_marks,
+    with_control,
 )
 from evener.wire.openai_chat import controls
 from evener.wire.openai_chat.blocks import WIRE, render
@@ -116,7 +117,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
         source,
         frame,
         start,
-        partial(render, ask, quirks),
+        partial(render, ask, quirks, _free_tools(ask, quirks)),
         wanted,
         _addressed(ask, quirks),
         marks,
@@ -176,6 +177,13 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     )
 
 
+def _free_tools(ask: Ask, quirks: Quirks) -> frozenset[str]:
+    """The names of the tools that take free text."""
+    if not quirks.custom_tools:
+        return frozenset()
+    return frozenset(tool.name for tool in ask.tools if isinstance(tool, ToolSpec) and tool.free is not None)
+
+
 def _custom(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> bytes:
     """A tool that takes free text."""
     free, tool = tool.free, as_function(msgspec.structs.replace(tool, free=None), losses)
@@ -191,7 +199,7 @@ def _custom(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> bytes:
 
 
 def _marked(data: bytes, ttl: str | None) -> bytes:
-    return data if ttl is None else data[:-1] + control_mark(ttl) + b"}"
+    return data if ttl is None else with_control(data, ttl)
 
 
 def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evener.errors import WireError
-from evener.transcript.ask import Ask, Cache, Extra, HostedTool, State, ToolSpec
+from evener.transcript.ask import Ask, Cache, Extra, FreeText, HostedTool, State, ToolSpec
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
@@ -22,7 +22,7 @@ from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, seal_text
 from evener.wire.openai_chat.tags import split
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, Items, message_id, raw_text, read_control, read_fields, reading
-from evener.wire.text import dumps, fields, text_in
+from evener.wire.text import dumps, fields, free_arguments, text_in
 
 __all__ = ["read_request"]
 
@@ -250,7 +250,10 @@ class _Reader:
         id = own.carried_text("id")
         if own.peek("type") == "custom":
             custom = read_fields(own.take("custom"))
-            return ToolCall(id, custom.text("name"), custom.text("input")), own.rest()
+            call = ToolCall(id, custom.carried_text("name"), free_arguments(custom.carried_text("input")))
+            if custom.rest():
+                own.put("custom", custom.rest_text())
+            return call, own.rest()
         own.take("type")
         function = read_fields(own.take("function"))
         arguments = function.take("arguments")
@@ -264,6 +267,8 @@ class _Reader:
 
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
+        if own.peek("type") == "custom" and own.is_object("custom"):
+            return self._custom(own)
         if own.peek("type") not in ("", "function") or not own.has("function"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         own.take("type")
@@ -274,6 +279,22 @@ class _Reader:
         if function.rest():
             own.put("function", function.rest_text())
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
+
+
+    def _custom(self, own: Fields) -> ToolSpec:
+        """A tool that takes free text. A format that is no grammar stays among its fields."""
+        own.take("type")
+        inner = own.peek_fields("custom")
+        shape = inner.peek_fields("format")
+        grammar = shape.peek_fields("grammar")
+        free = FreeText()
+        if shape.peek("type") == "grammar" and grammar.is_text("definition"):
+            free = FreeText(grammar.peek("syntax"), grammar.peek("definition"))
+            if len(shape.rest()) == len(grammar.rest()) == 2 and grammar.is_text("syntax"):
+                inner.take("format")
+        name, description = inner.carried_text("name"), inner.text("description")
+        own.put_rest("custom", inner)
+        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=self.target.provider, free=free)
 
 
 def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:

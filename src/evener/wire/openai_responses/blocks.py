@@ -39,7 +39,7 @@ from evener.wire.quirks import Quirks
 from evener.wire.seals import telling
 from evener.wire.text import ERROR, dumps, fields, free_text, is_plain, must_fetch, placeholder, text_in, word
 
-__all__ = ["ADDS_TOOLS", "FREE_ANSWER", "FREE_CALL", "WIRE", "TextSeal", "forms_of", "qualified", "render", "system_items"]
+__all__ = ["ADDS_TOOLS", "FREE_ANSWER", "FREE_CALL", "WIRE", "TextSeal", "continued", "forms_of", "qualified", "render", "system_items"]
 
 WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
@@ -47,6 +47,8 @@ SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "s
 FREE_CALL, FREE_ANSWER = "custom_tool_call", "custom_tool_call_output"
 ODD_CALL = re.compile(r'"(?:namespace|custom_tool_call)"')
 """What the seal of a call holds that is not a plain one."""
+MORE = "@more"
+"""Marks the seal of a text in the system prompt that is a further part of the item before it."""
 ADDS_TOOLS = b'"additional_tools"'
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
@@ -92,8 +94,8 @@ Forms = Mapping[str, Form]
 
 
 def qualified(namespace: str, name: str) -> str:
-    """The name of a tool, with that of its namespace."""
-    return Namespace(namespace).prefix + name if namespace else name
+    """The name of a tool, with that of its namespace. A tool that a search has found is its own: recorded."""
+    return Namespace(namespace).prefix + name if namespace and namespace != name else name
 
 
 def forms_of(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> Forms:
@@ -126,13 +128,28 @@ def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str
         if added := _added_tools(block):
             items += _added(page, block, added)
             continue
-        own = _text_fields(page, block, "system").item
-        if own:
-            items.append({"role": "developer", **own, "content": block.text})
+        seal = _text_fields(page, block, "system")
+        part = {"type": "input_text", "text": block.text, **seal.part}
+        if MORE in seal.item and items:
+            before = items[-1]["content"]
+            items[-1]["content"] = [*(before if isinstance(before, list) else [_plain_part(before)]), part]
+        elif seal.item:
+            items.append({"role": "developer", **seal.item, "content": [part] if seal.part else block.text})
         else:
             texts.append(block.text)
     losses += page.losses
     return texts, items
+
+
+def _plain_part(text: object) -> dict[str, object]:
+    return {"type": "input_text", "text": text}
+
+
+def continued(seal: Seal) -> Seal:
+    """The seal of a text that belongs to the same item as the text before it, where nothing else tells."""
+    own = _text_seals.decode(seal.data)
+    item = {"role": own.item.get("role", msgspec.Raw(b'"developer"')), MORE: msgspec.Raw(b"true")}
+    return replace(seal, data=dumps(TextSeal(item, own.part)).decode(), id="")
 
 
 def _added_tools(block: TextBlock) -> dict[str, msgspec.Raw]:

@@ -16,7 +16,7 @@ from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
 from evener.transcript.reply import Reply, StopReason
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
-from evener.wire.openai_responses.blocks import TextSeal
+from evener.wire.openai_responses.blocks import FREE_CALL, TextSeal, qualified
 from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.events import (
     NOTHING,
@@ -51,7 +51,7 @@ from evener.wire.openai_responses.usage import read_usage
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SseReader
 from evener.wire.stream import StreamDecoder
-from evener.wire.text import dumps, fields, parse, word
+from evener.wire.text import dumps, fields, free_arguments, parse, word
 
 __all__ = ["PARTS", "decode", "decoder"]
 
@@ -148,8 +148,12 @@ class _Turn(msgspec.Struct, gc=False):
         kind = named.type
         if kind == "function_call":
             call, kept = read_call(raw), _kept(fields(raw), ("type", "call_id", "name", "arguments"))
-            self._begin_call(number, call.call_id, call.name, found)
+            self._begin_call(number, call.call_id, qualified(call.namespace or "", call.name), found)
             self._end_call(number, call.arguments or "{}", kept, word(kept.get("id")), found)
+        elif kind == FREE_CALL:
+            call, kept = read_call(raw), _kept(fields(raw), ("call_id", "name", "input"))
+            self._begin_call(number, call.call_id, qualified(call.namespace or "", call.name), found)
+            self._end_call(number, free_arguments(call.input or ""), kept, word(kept.get("id")), found)
         elif kind == "message" and named.role in (None, "assistant"):  # a compaction hands the user's back, too
             item = _kept(fields(raw), ("type", "role", "content"))
             for place, part in enumerate(read_message(raw).content):
@@ -237,7 +241,7 @@ class _Turn(msgspec.Struct, gc=False):
             raise _without(event.type, "item")
         if read_name(event.item).type == "function_call":
             call = read_call(event.item)
-            self._begin_call(event.output_index, call.call_id, call.name, found)
+            self._begin_call(event.output_index, call.call_id, qualified(call.namespace or "", call.name), found)
 
     def _complete(self, event: Ended, frame: bytes, found: list[d.Delta]) -> None:
         """An item is complete. One of a plain form is not taken apart again."""

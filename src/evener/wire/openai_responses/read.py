@@ -42,7 +42,7 @@ from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
-from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CALL, WIRE, TextSeal, qualified
+from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CALL, WIRE, TextSeal, continued, qualified
 from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
@@ -103,7 +103,9 @@ class _Reader:
     def _opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
         """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools says nothing there."""
         found: list[TextBlock] = []
-        for block in blocks:
+        for number, block in enumerate(blocks):
+            if number and isinstance(block, TextBlock) and block.seal is not None:
+                block = msgspec.structs.replace(block, seal=continued(block.seal))
             if isinstance(block, HostedBlock) and bytes(fields(block.raw).get("type", b"")) == ADDS_TOOLS:
                 block = TextBlock("", seal=self._text_seal(fields(block.raw), {}))
             if not isinstance(block, TextBlock):
