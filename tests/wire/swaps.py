@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from evener.errors import WireError
-from evener.transcript import Ask, HostedBlock, TextBlock, ToolSpec
+from evener.transcript import Ask, HostedBlock, TextBlock, ToolSpec, Transcript
 from evener.wire import CODECS, Quirks
 from tests.corpus import Exchange, Json, exchanges
 from tests.wire import chat, gemini
@@ -34,7 +36,7 @@ CARRYING = frozenset(
 )
 """Fields whose loss would change what is said or called: odd ones may be refused."""
 
-ROUTING = frozenset({"type", "role", "mode", "responseMimeType", "response_mime_type", "responseSchema", "response_schema"})
+ROUTING = frozenset({"type", "role", "mode", "execution", "responseMimeType", "response_mime_type", "responseSchema", "response_schema"})
 """Fields that say what the fields beside them mean: where they are odd, these go with them."""
 
 DATA = frozenset(
@@ -134,6 +136,11 @@ def quirks_of(exchange: Exchange) -> Quirks:
 
 def read(exchange: Exchange, body: Json) -> Ask:
     return CODECS[exchange.wire].read_request(json.dumps(body).encode(), quirks_of(exchange))
+
+
+def with_messages(home: Ask, other: Ask) -> Ask:
+    """An ask with the messages of another."""
+    return replace(home, transcript=Transcript(tuple(other.transcript), home.transcript.system_blocks))
 
 
 # What was read, as facts that can be compared one by one.
