@@ -1,4 +1,4 @@
-"""The commands: `python -m bench` prints figures; `peers`, `fuzz`, `hops`, `threads`, `kills`, `damage`, `control` run long."""
+"""The commands: `python -m bench` prints figures; `peers` and those that are not among the figures run long."""
 
 import argparse
 import sys
@@ -12,6 +12,7 @@ from bench import (
     agents,
     clients,
     control,
+    corpus,
     decode,
     encode,
     fuzz,
@@ -20,6 +21,7 @@ from bench import (
     instructions,
     kills,
     peers,
+    requests,
     store,
     store_damage,
     threads,
@@ -49,6 +51,8 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "agents": lambda scale: agents.figures(agents.QUICK if scale == QUICK else agents.USUAL),
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
+PLAIN: dict[str, Callable[[], int]] = {"instructions": instructions.main, "corpus": corpus.main, "requests": requests.main}
+"""Commands without options."""
 USUALLY = ("decode", "encode", "imports")
 
 
@@ -58,7 +62,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("all", *FIGURES, "fuzz", "hops", "kills", "damage", "control", "threads", "instructions"),
+        choices=(
+            "all",
+            *FIGURES,
+            "fuzz",
+            "hops",
+            "corpus",
+            "requests",
+            "kills",
+            "damage",
+            "control",
+            "threads",
+            "instructions",
+        ),
         default="all",
         help="all: decode, encode, imports",
     )
@@ -81,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fuzz.main(chosen.seconds, seed, chosen.replay)
     if chosen.what == "hops":
         return hops.main(chosen.histories, chosen.walks or 40)
-    if chosen.what == "instructions":
-        return instructions.main()
+    if chosen.what in PLAIN:
+        return PLAIN[chosen.what]()
     if chosen.what == "kills":
         return kills.main(chosen.kills, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     if chosen.what == "damage":

@@ -29,14 +29,24 @@ CARRYING = frozenset(
         *("mimeType", "mime_type", "thought"),  # what sort of block a part is
         *("role", "type"),  # who said it, and what it is
         *("id", "call_id", "tool_call_id", "tool_use_id"),  # which result belongs to which call
-        *("tools", "functionDeclarations", "function_declarations", "name", "function", "custom", "tool_calls"),  # what is offered
+        *(
+            "tools",
+            "functionDeclarations",
+            "function_declarations",
+            "name",
+            "function",
+            "custom",
+            "tool_calls",
+        ),  # what is offered
         *("functionCall", "functionResponse", "function_call", "function_response"),
         "model",
     }
 )
 """Fields whose loss would change what is said or called: odd ones may be refused."""
 
-ROUTING = frozenset({"type", "role", "mode", "execution", "responseMimeType", "response_mime_type", "responseSchema", "response_schema"})
+ROUTING = frozenset(
+    {"type", "role", "mode", "execution", "responseMimeType", "response_mime_type", "responseSchema", "response_schema"}
+)
 """Fields that say what the fields beside them mean: where they are odd, these go with them."""
 
 DATA = frozenset(

@@ -37,6 +37,7 @@ CRM = {
 }
 SEARCH = {"type": "tool_search"}
 CLIENT_SEARCH = {"type": "tool_search", "execution": "client", "description": "Searches.", "parameters": OBJECT}
+SAID = {"role": "assistant", "content": "Hm."}
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go."}]}
 
 
@@ -79,7 +80,10 @@ WHERE = {
         {"type": "additional_tools", "role": "developer", "tools": list(tools)}, USER, tools=[]
     ),
     "added later": lambda *tools: responses(
-        USER, {"role": "assistant", "content": "Hm."}, {"type": "additional_tools", "role": "developer", "tools": list(tools)}, USER
+        USER,
+        {"role": "assistant", "content": "Hm."},
+        {"type": "additional_tools", "role": "developer", "tools": list(tools)},
+        USER,
     ),
 }
 
@@ -153,7 +157,10 @@ def test_tools_that_a_search_has_found_are_offered_elsewhere_once() -> None:
     request = responses(USER, call, given, call | {"call_id": "s2"}, given | {"call_id": "s2"}, USER, tools=[CLIENT_SEARCH])
     assert functions(moved(request, "anthropic")[0]).keys() == {"tool_search", "run", "crm__look_up", "crm__note"}
     body, encoded = again("openai_responses", request)
-    assert (body["tools"], [one for one in body["input"] if "tools" in one]) == (request["tools"], [given, given | {"call_id": "s2"}])
+    assert (body["tools"], [one for one in body["input"] if "tools" in one]) == (
+        request["tools"],
+        [given, given | {"call_id": "s2"}],
+    )
     assert encoded.losses == ()
 
 
@@ -168,7 +175,14 @@ def test_the_words_of_the_developer_after_added_tools_are_the_system_prompt_else
 
 HISTORY = [
     USER,
-    {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": 'a "b"\n\u2028', "id": "ctc_1", "status": "completed"},
+    {
+        "type": "custom_tool_call",
+        "call_id": "c1",
+        "name": "apply_patch",
+        "input": 'a "b"\n\u2028',
+        "id": "ctc_1",
+        "status": "completed",
+    },
     {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done."},
     {"type": "function_call", "call_id": "c2", "namespace": "crm", "name": "look_up", "arguments": '{"cmd":"x"}', "id": "fc_2"},
     {"type": "function_call_output", "call_id": "c2", "output": "Found."},
@@ -191,13 +205,15 @@ def test_calls_with_a_text_and_in_a_namespace_are_read_as_calls() -> None:
 def test_on_their_own_wire_they_come_back_as_they_were() -> None:
     body, encoded = again("openai_responses", responses(*HISTORY, tools=[PATCH, CRM]))
     assert encoded.losses == ()
-    assert [{**one, "output": "Noted."} if one.get("call_id") == "c3" and "output" in one else one for one in body["input"][1:]] == [
-        {**one, "output": "Noted."} if one.get("call_id") == "c3" and "output" in one else one for one in HISTORY[1:]
-    ]
+    assert [
+        {**one, "output": "Noted."} if one.get("call_id") == "c3" and "output" in one else one for one in body["input"][1:]
+    ] == [{**one, "output": "Noted."} if one.get("call_id") == "c3" and "output" in one else one for one in HISTORY[1:]]
 
 
 def test_another_model_of_the_same_maker_gets_them_in_the_same_form() -> None:
-    encoded = translate(json.dumps(responses(*HISTORY, tools=[PATCH, CRM])).encode(), source="openai", target="openai", model="gpt-5.4")
+    encoded = translate(
+        json.dumps(responses(*HISTORY, tools=[PATCH, CRM])).encode(), source="openai", target="openai", model="gpt-5.4"
+    )
     items = json.loads(encoded.body)["input"][1:]
     assert [(one["type"], one.get("name"), one.get("namespace")) for one in items] == [
         (one["type"], one.get("name"), one.get("namespace")) for one in HISTORY[1:]
@@ -244,7 +260,14 @@ def test_between_the_two_wires_that_have_them_free_text_stays_free_text() -> Non
 
 
 def test_an_answer_with_a_text_for_a_tool_is_a_call_that_can_be_run() -> None:
-    item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "apply_patch", "input": "x", "status": "completed"}
+    item = {
+        "type": "custom_tool_call",
+        "id": "ctc_1",
+        "call_id": "c1",
+        "name": "apply_patch",
+        "input": "x",
+        "status": "completed",
+    }
     answer = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [item]}
     reply = CODECS["openai_responses"].decode(json.dumps(answer).encode(), Quirks())
     assert [(call.id, call.name, call.args) for call in reply.calls] == [("c1", "apply_patch", {"input": "x"})]
@@ -273,6 +296,7 @@ def test_a_message_of_two_parts_is_written_once(role: str, place: str) -> None:
 TURN = {"messages": [{"role": "user", "content": "Hi"}]}
 ASKED = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 TOOL = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+NAMED = {"type": "function", "name": "run"}
 MARK = {"type": "ephemeral", "ttl": "1h", "scope": "global"}
 
 ODD: list[tuple[str, Json, str, object]] = [
@@ -299,21 +323,38 @@ ODD: list[tuple[str, Json, str, object]] = [
         "output.name",
         "n",
     ),
-    ("openai_responses", responses(tools=[RUN], tool_choice={"type": "function", "name": "run", "x": 1}), "choice.mode", "named"),
     (
         "openai_responses",
-        responses(tools=[RUN], tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [RUN | {"x": 1}, {"type": "mcp"}]}),
+        responses(tools=[RUN], tool_choice={"type": "function", "name": "run", "x": 1}),
+        "choice.mode",
+        "named",
+    ),
+    (
+        "openai_responses",
+        responses(
+            tools=[RUN], tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [RUN | {"x": 1}, {"type": "mcp"}]}
+        ),
         "choice.names",
         ("run",),
     ),
     ("openai_responses", responses(conversation={"id": "conv_1"}), "state.id", "conv_1"),
     ("openai_responses", responses(include=["reasoning.encrypted_content", 5], temperature=1), "settings.temperature", 1),
-    ("openai_chat", {**TURN, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "x": 1}}}, "output.name", "n"),
+    (
+        "openai_chat",
+        {**TURN, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "x": 1}}},
+        "output.name",
+        "n",
+    ),
     ("openai_chat", {**TURN, "response_format": {"type": "json_object", "x": 1}}, "output.schema", ""),
     ("openai_chat", {**TURN, "stream": True, "stream_options": {"include_usage": True, "x": 1}}, "stream", True),
     ("openai_chat", {**TURN, "stream": True, "stream_options": 5, "seed": 1}, "settings.seed", 1),
     ("openai_chat", {**TURN, "max_tokens": "many", "stop": "x"}, "settings.stop", ("x",)),
-    ("gemini", {**ASKED, "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH", "x": 1}}}, "reasoning.effort", "high"),
+    (
+        "gemini",
+        {**ASKED, "generationConfig": {"thinkingConfig": {"thinkingLevel": "HIGH", "x": 1}}},
+        "reasoning.effort",
+        "high",
+    ),
     ("gemini", {**ASKED, "generation_config": {"thinking_config": {"thinking_level": "high"}}}, "reasoning.effort", "high"),
     ("gemini", {**ASKED, "generationConfig": {"temperature": "hot", "topK": 3}}, "settings.top_k", 3),
     ("gemini", {**ASKED, "system_instruction": {"parts": [{"text": "S", "x": 1}]}}, "transcript.system", "S"),

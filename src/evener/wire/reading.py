@@ -101,6 +101,10 @@ class Fields:
         """A string field."""
         return self._read(name, str, "")
 
+    def said(self, name: str) -> str:
+        """A string field; an empty one stays, because that it is empty was said."""
+        return self.text(name) if self.peek(name) else ""
+
     def carried_text(self, name: str) -> str:
         """A string field that must be one."""
         return self._read(name, str, "", carried=True)

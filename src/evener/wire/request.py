@@ -19,13 +19,13 @@ from evener.wire.codec import Encoded, Frame
 from evener.wire.fold import Fold, Fragment, chained
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
-from evener.wire.text import fields
+from evener.wire.text import fields, telling_fields
 
 __all__ = [
+    "TYPED",
     "Address",
     "Fixed",
     "Kept",
-    "TYPED",
     "Source",
     "add_losses",
     "as_function",
@@ -52,6 +52,8 @@ MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
 TYPED = ("response_format", "text.format", "output_config.format", "tool_choice")
 """Objects that are nothing without their type."""
+READ_TOO = ("conversation", "max_completion_tokens", "max_tokens")
+"""Fields that are kept as they were spelled although they were read: nothing is lost with them."""
 CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
@@ -126,9 +128,7 @@ def is_declared_inline(tool: ToolSpec | HostedTool, target: Origin, quirks: Quir
     return tool.inline and quirks.hosted and target.wire == tool.wire and target.owns(tool.wire, tool.provider)
 
 
-def _own_tool(
-    tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losses: list[Loss]
-) -> ToolSpec | HostedTool | None:
+def _own_tool(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losses: list[Loss]) -> ToolSpec | HostedTool | None:
     """The tool without what belongs to another provider on the same wire; None when nothing is left to offer."""
     if tool.inline and is_declared_inline(tool, target, quirks):
         return None
@@ -139,8 +139,9 @@ def _own_tool(
         return None
     if not tool.extra:
         return tool
-    names = ", ".join(fields(tool.extra))
-    losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
+    names = ", ".join(telling_fields(tool.extra))
+    if names:
+        losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
     return replace(tool, extra="")
 
 
@@ -258,6 +259,8 @@ def with_extra(
 def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
     """The losses of fields that do not go; of an object, those of its fields."""
     for name, value in theirs.items():
+        if name in READ_TOO:
+            continue
         inner = fields(value) if bytes(value)[:1] == b"{" else {}
         if not inner and bytes(value) != b"[]":
             yield loss_of("dropped", "extra", why, name=name)
@@ -267,7 +270,11 @@ def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
 
 
 def _add(
-    ours: dict[str, object], theirs: dict[str, msgspec.Raw], known: tuple[tuple[str, ...], ...], losses: list[Loss], place: str = ""
+    ours: dict[str, object],
+    theirs: dict[str, msgspec.Raw],
+    known: tuple[tuple[str, ...], ...],
+    losses: list[Loss],
+    place: str = "",
 ) -> None:
     nested, typed = known
     for name, value in theirs.items():

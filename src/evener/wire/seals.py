@@ -18,7 +18,7 @@ MESSAGE = "@message"
 """Where the seal of a block holds fields of its message, which has no seal of its own."""
 
 # Fields that a provider keeps for its own books: nothing is lost where they cannot go.
-BOOKKEEPING = ("@field", "@more", "id", "index", "object", "role", "status")
+BOOKKEEPING = ("@field", "@more", "id", "index", "object", "role", "status", "type")
 EMPTY = (b"null", b"[]", b"{}", b'""')
 HOLDERS = (MESSAGE, "item", "part", "message", "own")
 """Names under which a seal sorts its fields; the names below them are meant."""

@@ -36,6 +36,7 @@ __all__ = [
     "must_fetch",
     "parse",
     "placeholder",
+    "telling_fields",
     "text_in",
     "with_tool_extra",
     "word",
@@ -75,9 +76,21 @@ def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: l
         return own
     if tool.wire == wire:
         return {**own, **fields(tool.extra)}
-    names = ", ".join(fields(tool.extra))
+    names = ", ".join(telling_fields(tool.extra))
+    if not names:
+        return own
     losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
     return own
+
+
+def telling_fields(raw: str) -> list[str]:
+    """The names of the fields of an object that say something."""
+    found: list[str] = []
+    for name, value in fields(raw).items():
+        inner = telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
+        if (inner is None and bytes(value) not in (b"null", b'""')) or inner:
+            found.append(name)
+    return found
 
 
 def as_object(raw: str) -> msgspec.Raw | None:

@@ -195,7 +195,7 @@ class _Reader:
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         cache = read_control(own)
         schema = own.take_object("input_schema", '{"type":"object","properties":{}}')
-        name, description, strict = own.carried_text("name"), own.text("description"), own.flag("strict")
+        name, description, strict = own.carried_text("name"), own.said("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
 
     def _choice(self) -> Choice:

@@ -132,7 +132,8 @@ def _whole(own: Fields, name: str, least: int | None = None) -> int | None:
         return None
     if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
         return None
-    own.take(name)
+    if isinstance(value, int):  # else it goes back as it was written
+        own.take(name)
     return int(value)
 
 

@@ -54,7 +54,8 @@ def render(ask: Ask, quirks: Quirks, free: frozenset[str], exchange: Exchange, c
     mute = "" if quirks.reasoning_field and quirks.thinking_replay != "none" else "this endpoint takes back no reasoning"
     lean = None
     if quirks.thinking_replay == "latest" and not mute:
-        lean = _page(exchange, Page(ask, quirks, chain, "this endpoint takes back only the latest", free_tools=free)).fragment(exchange, None)
+        leaner = Page(ask, quirks, chain, "this endpoint takes back only the latest", free_tools=free)
+        lean = _page(exchange, leaner).fragment(exchange, None)
     return _page(exchange, Page(ask, quirks, chain, mute, free_tools=free)).fragment(exchange, lean)
 
 

@@ -161,8 +161,8 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
 
 def _called(ask: Ask, quirks: Quirks, name: str) -> Body:
     """A tool as a choice names it."""
-    free = any(isinstance(tool, ToolSpec) and tool.free and wire_name(tool.name, quirks.name_length) == name for tool in ask.tools)
-    kind = "custom" if free and quirks.custom_tools else "function"
+    free = [tool.name for tool in ask.tools if isinstance(tool, ToolSpec) and tool.free is not None and quirks.custom_tools]
+    kind = "custom" if any(wire_name(one, quirks.name_length) == name for one in free) else "function"
     return {"type": kind, kind: {"name": name}}
 
 

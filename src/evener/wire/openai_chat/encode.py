@@ -209,7 +209,7 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     if ask.stream and quirks.stream_usage:
         body["stream_options"] = {"include_usage": True}
     limit = output_limit(ask, quirks, losses)
-    if limit is not None:
+    if limit is not None and not _is_spelled(ask):
         body[quirks.output_field] = limit
     body |= controls.sampling(ask, quirks, losses)
     body |= controls.reasoning(ask, quirks, offered=offered, losses=losses)
@@ -217,6 +217,12 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     body |= controls.output_format(ask, quirks, losses)
     body |= _kept(ask, quirks, losses)
     return with_extra(body, ask, WIRE, NESTED, losses)
+
+
+def _is_spelled(ask: Ask) -> bool:
+    """True if the caller's own fields hold the output limit, under whatever name it has."""
+    own = [extra for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
+    return any(name in fields(extra.body) for extra in own for name in ("max_completion_tokens", "max_tokens"))
 
 
 def _json_note(ask: Ask, losses: list[Loss]) -> str:

@@ -187,7 +187,9 @@ def _known_media(kind: str, inner: Fields, quirks: Quirks, provider: str) -> Ima
     if not inner.is_text("url") or (kind == "video_url" and not quirks.video):
         return None
     source, media = read_url(inner.text("url"))
-    return ImageBlock(source, media, inner.text("detail")) if kind == "image_url" else DocumentBlock(source, media or "video/mp4")
+    if kind == "image_url":
+        return ImageBlock(source, media, inner.text("detail"))
+    return DocumentBlock(source, media or "video/mp4")
 
 
 def _known_audio(inner: Fields, quirks: Quirks) -> DocumentBlock | None:

@@ -275,11 +275,10 @@ class _Reader:
         function = read_fields(own.take("function"))
         cache = read_control(own) if self.quirks.cache_style == "control" else ""
         schema = function.take_object("parameters", '{"type":"object","properties":{}}')
-        name, description, strict = function.carried_text("name"), function.text("description"), function.flag("strict")
+        name, description, strict = function.carried_text("name"), function.said("description"), function.flag("strict")
         if function.rest():
             own.put("function", function.rest_text())
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
-
 
     def _custom(self, own: Fields) -> ToolSpec:
         """A tool that takes free text. A format that is no grammar stays among its fields."""
@@ -292,7 +291,7 @@ class _Reader:
             free = FreeText(grammar.peek("syntax"), grammar.peek("definition"))
             if len(shape.rest()) == len(grammar.rest()) == 2 and grammar.is_text("syntax"):
                 inner.take("format")
-        name, description = inner.carried_text("name"), inner.text("description")
+        name, description = inner.carried_text("name"), inner.said("description")
         own.put_rest("custom", inner)
         return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=self.target.provider, free=free)
 

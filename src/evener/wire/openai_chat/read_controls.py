@@ -63,18 +63,29 @@ def _subset(own: Fields) -> dict[str, object] | None:
 
 def read_settings(body: Fields, quirks: Quirks) -> Settings:
     """Sampling and limits."""
-    limit = body.whole("max_completion_tokens", 0)
-    older = body.whole("max_tokens", 0) if limit is None else None
+    limit = _limit(body, quirks)
     seed = body.whole(quirks.seed_field) if quirks.seed_field else None
     stop = (body.text("stop"),) if body.is_text("stop") else tuple(body.texts("stop"))
     return Settings(
-        max_output_tokens=older if limit is None else limit,
+        max_output_tokens=limit,
         temperature=body.number("temperature"),
         top_p=body.number("top_p"),
         top_k=body.whole("top_k") if quirks.top_k else None,
         stop=stop,
         seed=seed,
     )
+
+
+def _limit(body: Fields, quirks: Quirks) -> int | None:
+    """The output limit, under its new or its old name. Under the one that the row does not write it stays, too, as it was."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        raw = body.peek_raw(name)
+        limit = body.whole(name, 0)
+        if limit is not None:
+            if name != quirks.output_field:
+                body.put(name, bytes(raw).decode())
+            return limit
+    return None
 
 
 def read_output(body: Fields) -> OutputSchema | None:

@@ -39,7 +39,18 @@ from evener.wire.quirks import Quirks
 from evener.wire.seals import telling
 from evener.wire.text import ERROR, dumps, fields, free_text, is_plain, must_fetch, placeholder, text_in, word
 
-__all__ = ["ADDS_TOOLS", "FREE_ANSWER", "FREE_CALL", "WIRE", "TextSeal", "continued", "forms_of", "qualified", "render", "system_items"]
+__all__ = [
+    "ADDS_TOOLS",
+    "FREE_ANSWER",
+    "FREE_CALL",
+    "WIRE",
+    "TextSeal",
+    "continued",
+    "forms_of",
+    "qualified",
+    "render",
+    "system_items",
+]
 
 WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
@@ -293,7 +304,7 @@ def _call(page: Page, call: ToolCall, forms: Forms) -> dict[str, object]:
 
 
 def _formed(page: Page, call: ToolCall, form: Form | None) -> tuple[ToolCall, Form | None]:
-    """The call without what its seal says of its form, and the form: as it was made, if on this wire, else as it is declared."""
+    """The call without what its seal says of its form, and the form: as it was made on this wire, else as it is declared."""
     seal = call.seal
     if seal is None or seal.origin.wire != WIRE:
         return call, form
@@ -303,7 +314,8 @@ def _formed(page: Page, call: ToolCall, form: Form | None) -> tuple[ToolCall, Fo
     call = replace(call, seal=rest)
     if not page.quirks.custom_tools or not (kind or namespace):
         return call, form
-    return call, Form(call.name.removeprefix(Namespace(namespace).prefix) if namespace else call.name, kind == FREE_CALL, namespace)
+    name = call.name.removeprefix(Namespace(namespace).prefix) if namespace else call.name
+    return call, Form(name, kind == FREE_CALL, namespace)
 
 
 def _odd_call(page: Page, call: ToolCall, form: Form) -> dict[str, object]:

@@ -101,7 +101,7 @@ class _Reader:
         return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
     def _opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
-        """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools says nothing there."""
+        """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools is an empty one."""
         found: list[TextBlock] = []
         for number, block in enumerate(blocks):
             if number and isinstance(block, TextBlock) and block.seal is not None:
@@ -167,7 +167,7 @@ class _Reader:
         content = own.take("content")
         speaker = own.take("role")
         item = own.rest()
-        if role == "assistant" or bytes(item.get("type", b"")) == b'"message"':
+        if role != "assistant" or "id" in item:  # where an id stands, we write it; elsewhere it says nothing
             item.pop("type", None)
         if role in ("developer", "system") or (role == "user" and item):
             item = {"role": speaker, **item}
@@ -306,14 +306,13 @@ class _Reader:
             free = FreeText(shape.peek("syntax"), shape.peek("definition"))
             if len(shape.rest()) == 3 and shape.is_text("syntax"):
                 own.take("format")
-        name, description, provider = own.carried_text("name"), own.text("description"), self.target.provider
+        name, description, provider = own.carried_text("name"), own.said("description"), self.target.provider
         return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=provider, free=free)
 
     def _function(self, own: Fields) -> ToolSpec:
-        for name in ("type", *(("description",) if not own.has("description") else ())):
-            own.take(name)
+        own.take("type")
         schema = own.take_object("parameters", '{"type":"object","properties":{}}')
-        name, description, strict = own.carried_text("name"), own.text("description"), own.flag("strict")
+        name, description, strict = own.carried_text("name"), own.said("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
 
     def _choice(self, tools: Sequence[ToolSpec | HostedTool]) -> Choice:
