@@ -8,12 +8,13 @@ them there is no conversation to speak of.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
 
 from evener.errors import WireError
-from evener.transcript import Ask, HostedBlock, TextBlock, ToolSpec, Transcript
+from evener.transcript import Ask, HostedBlock, Origin, TextBlock, ToolSpec, Transcript
 from evener.wire import CODECS, Quirks
 from tests.corpus import Exchange, Json, exchanges
 from tests.wire import chat, gemini
@@ -145,7 +146,7 @@ def quirks_of(exchange: Exchange) -> Quirks:
 
 
 def read(exchange: Exchange, body: Json) -> Ask:
-    return CODECS[exchange.wire].read_request(json.dumps(body).encode(), quirks_of(exchange))
+    return CODECS[exchange.wire].read_request(json.dumps(body).encode(), quirks_of(exchange), Origin(exchange.wire, "maker"))
 
 
 def with_messages(home: Ask, other: Ask) -> Ask:
@@ -199,13 +200,19 @@ def _bare(value: object) -> object:
     return value
 
 
+@lru_cache(4)
+def recorded_facts(exchange: Exchange) -> dict[str, object]:
+    """What the request says as it was recorded."""
+    return facts(read(exchange, exchange.request or {}))
+
+
 def problem(swap: Swap) -> str:
     """What is wrong with the way a swapped request is read; empty when nothing is."""
     try:
         ask = read(swap.exchange, swap.body)
     except WireError as error:
         return "" if swap.may_fail else f"{swap}: {error}"
-    before, after = facts(read(swap.exchange, swap.exchange.request or {})), facts(ask)
+    before, after = recorded_facts(swap.exchange), facts(ask)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     if swap.added and swap.exchange.wire == "gemini" and "tools" in swap.pattern[:1]:
         return ""  # there, each field of an entry is a tool of its own
@@ -213,7 +220,7 @@ def problem(swap: Swap) -> str:
         return f"{swap}: {sorted(changed)} changed" if changed else ""
     was = swap.exchange.request
     for step in swap.path:
-        was = was[step]  # type: ignore[index,call-overload]
+        was = was[step]  # type: ignore[index]
     if isinstance(was, dict | list) or swap.path[-1] in ROUTING | CARRYING:
         return ""
     return f"{swap}: {sorted(changed)} changed" if len(changed) > 1 else ""

@@ -1,6 +1,7 @@
 """Requests as real clients send them: every tool reaches every wire, and an odd field never spoils the fields beside it."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,16 +18,16 @@ Json = dict[str, Any]
 ELSEWHERE = {"anthropic": "claude-sonnet-5", "google": "gemini-3-pro-preview", "groq": "m", "xai": "grok-4"}
 """Providers that have neither tools that take free text nor namespaces, with a model of each."""
 
-OBJECT = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"], "additionalProperties": False}
-RUN = {"type": "function", "name": "run", "description": "Runs.", "strict": False, "parameters": OBJECT}
-PATCH = {
+OBJECT: Json = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"], "additionalProperties": False}
+RUN: Json = {"type": "function", "name": "run", "description": "Runs.", "strict": False, "parameters": OBJECT}
+PATCH: Json = {
     "type": "custom",
     "name": "apply_patch",
     "description": "Patches.",
     "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "x"'},
 }
-ANY_TEXT = {"type": "custom", "name": "say", "description": "Says.", "format": {"type": "text"}}
-CRM = {
+ANY_TEXT: Json = {"type": "custom", "name": "say", "description": "Says.", "format": {"type": "text"}}
+CRM: Json = {
     "type": "namespace",
     "name": "crm",
     "description": "Customers.",
@@ -35,10 +36,10 @@ CRM = {
         {"type": "custom", "name": "note", "description": "Notes."},
     ],
 }
-SEARCH = {"type": "tool_search"}
-CLIENT_SEARCH = {"type": "tool_search", "execution": "client", "description": "Searches.", "parameters": OBJECT}
-SAID = {"role": "assistant", "content": "Hm."}
-USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go."}]}
+SEARCH: Json = {"type": "tool_search"}
+CLIENT_SEARCH: Json = {"type": "tool_search", "execution": "client", "description": "Searches.", "parameters": OBJECT}
+SAID: Json = {"role": "assistant", "content": "Hm."}
+USER: Json = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go."}]}
 
 
 def responses(*items: Json, tools: list[Json] | None = None, **more: Any) -> Json:
@@ -74,7 +75,7 @@ def functions(body: Json) -> dict[str, tuple[str, Json]]:
 
 # Tools that the client runs.
 
-WHERE = {
+WHERE: dict[str, Callable[..., Json]] = {
     "as a tool": lambda *tools: responses(tools=list(tools)),
     "added at the beginning": lambda *tools: responses(
         {"type": "additional_tools", "role": "developer", "tools": list(tools)}, USER, tools=[]
@@ -173,7 +174,7 @@ def test_the_words_of_the_developer_after_added_tools_are_the_system_prompt_else
 
 # Their calls and results.
 
-HISTORY = [
+HISTORY: list[Json] = [
     USER,
     {
         "type": "custom_tool_call",
@@ -189,7 +190,7 @@ HISTORY = [
     {"type": "custom_tool_call", "call_id": "c3", "namespace": "crm", "name": "note", "input": ""},
     {"type": "custom_tool_call_output", "call_id": "c3", "output": [{"type": "input_text", "text": "Noted."}]},
 ]
-CALLS = {
+CALLS: dict[str, Json] = {
     "apply_patch": {"input": 'a "b"\n\u2028'},
     "crm__look_up": {"cmd": "x"},
     "crm__note": {"input": ""},
@@ -235,7 +236,7 @@ def test_elsewhere_they_are_calls_of_functions_and_come_back_as_they_were_declar
     ]
 
 
-CHAT_PATCH = {
+CHAT_PATCH: Json = {
     "type": "custom",
     "custom": {
         "name": "apply_patch",
@@ -293,11 +294,11 @@ def test_a_message_of_two_parts_is_written_once(role: str, place: str) -> None:
 
 # Odd fields beside known ones.
 
-TURN = {"messages": [{"role": "user", "content": "Hi"}]}
-ASKED = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
-TOOL = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
-NAMED = {"type": "function", "name": "run"}
-MARK = {"type": "ephemeral", "ttl": "1h", "scope": "global"}
+TURN: Json = {"messages": [{"role": "user", "content": "Hi"}]}
+ASKED: Json = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+TOOL: Json = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+NAMED: Json = {"type": "function", "name": "run"}
+MARK: Json = {"type": "ephemeral", "ttl": "1h", "scope": "global"}
 
 ODD: list[tuple[str, Json, str, object]] = [
     ("anthropic_messages", {**TURN, "thinking": {"type": "adaptive", "display": "updates"}}, "reasoning.mode", "on"),
