@@ -9,7 +9,7 @@ SHOWN = 20
 
 
 def main() -> int:
-    """Run the campaign; 1 when a request could not be read, or a field beside the odd one was not."""
+    """Run the campaign; 1 when a request, or a field beside the odd one, could not be read, or one was lost in silence."""
     from evener.wire import CODECS
     from tests.corpus import CORPUS
     from tests.wire import swaps
@@ -23,7 +23,7 @@ def main() -> int:
         for exchange in swaps.requests(wire):
             for swap in swaps.swaps(exchange):
                 tried += 1
-                if problem := swaps.problem(swap):
+                if problem := swaps.problem(swap) or swaps.silence(swap):
                     problems.append(problem)
         print(f"{wire}: {tried} requests with an odd field, {len(problems)} problems")
         for problem in problems[:SHOWN]:

@@ -5,26 +5,19 @@ all else counts, the type of a number included. Whatever differs must be a Loss 
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from evener.transcript import Origin
 from evener.wire import CODECS, Encoded
-from tests.corpus import Exchange, Json
-from tests.wire import chat, gemini, normal, swaps
+from tests.corpus import Exchange
+from tests.wire import swaps
 from tests.wire.normal import text_of
-from tests.wire.wires import WIRES
+from tests.wire.swaps import NORMAL, target
+
+__all__ = ["BAR", "NORMAL", "Trip", "trips"]
 
 BAR = 0.99
 """Of the recorded requests, at least this many come back the same."""
-
-NORMAL: dict[str, Callable[[Json], Json]] = {
-    "anthropic_messages": normal.anthropic,
-    "openai_responses": normal.responses,
-    "openai_chat": chat.normal,
-    "gemini": gemini.normal,
-}
 
 
 @dataclass(frozen=True)
@@ -38,15 +31,6 @@ class Trip:
     def __str__(self) -> str:
         told = "; ".join(f"{loss} [{loss.code}]" for loss in self.encoded.losses)
         return f"{self.exchange.wire}/{self.exchange.id}: {'the same' if self.same else 'differs'}: {told or 'nothing said'}"
-
-
-def target(exchange: Exchange) -> Origin:
-    """Whom a recorded request was for."""
-    if exchange.wire == "gemini":
-        return Origin("gemini", gemini.ROWS[exchange.provider], model=gemini.model_of(exchange))
-    if exchange.wire == "openai_chat":
-        return Origin("openai_chat", chat.ROWS[exchange.provider], model=(exchange.request or {}).get("model", "unknown"))
-    return WIRES[exchange.wire].target(exchange)
 
 
 @cache

@@ -6,7 +6,7 @@ them there is no conversation to speak of.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,8 @@ from evener.errors import WireError
 from evener.transcript import Ask, HostedBlock, Origin, TextBlock, ToolSpec, Transcript
 from evener.wire import CODECS, Quirks
 from tests.corpus import Exchange, Json, exchanges
-from tests.wire import chat, gemini
+from tests.wire import chat, gemini, normal
+from tests.wire.normal import text_of
 from tests.wire.wires import WIRES, rows
 
 Path = tuple[str | int, ...]
@@ -57,6 +58,14 @@ DATA = frozenset(
     }
 )
 """Objects whose fields are the client's own: they are swapped as a whole."""
+
+NORMAL: dict[str, Callable[[Json], Json]] = {
+    "anthropic_messages": normal.anthropic,
+    "openai_responses": normal.responses,
+    "openai_chat": chat.normal,
+    "gemini": gemini.normal,
+}
+
 
 ODD_WORD, ODD_NAME = "odd_word", "odd_field"
 ODDITIES: tuple[Any, ...] = (ODD_WORD, -7, True, 0.5, [], ["x"], {}, {ODD_NAME: 1}, None)
@@ -145,6 +154,15 @@ def quirks_of(exchange: Exchange) -> Quirks:
     return WIRES[exchange.wire].quirks(exchange)
 
 
+def target(exchange: Exchange) -> Origin:
+    """Whom a recorded request was for."""
+    if exchange.wire == "gemini":
+        return Origin("gemini", gemini.ROWS[exchange.provider], model=gemini.model_of(exchange))
+    if exchange.wire == "openai_chat":
+        return Origin("openai_chat", chat.ROWS[exchange.provider], model=(exchange.request or {}).get("model", "unknown"))
+    return WIRES[exchange.wire].target(exchange)
+
+
 def read(exchange: Exchange, body: Json) -> Ask:
     return CODECS[exchange.wire].read_request(json.dumps(body).encode(), quirks_of(exchange), Origin(exchange.wire, "maker"))
 
@@ -198,6 +216,23 @@ def _bare(value: object) -> object:
     if isinstance(value, tuple):
         return [type(one)(one.text) if isinstance(one, TextBlock) else one.kind for one in value if hasattr(one, "kind")]
     return value
+
+
+def silence(swap: Swap) -> str:
+    """What of a swapped request comes back otherwise on its own wire although nothing says so; empty when nothing does.
+
+    Carrying fields aside: of those, one that is null or empty is read as if it were absent.
+    """
+    exchange = swap.exchange
+    last = swap.path[-1] if swap.path else ""
+    if swap.may_fail or (not swap.added and last in DATA | {"systemInstruction", "system_instruction"}):
+        return ""
+    quirks, codec, form = quirks_of(exchange), CODECS[exchange.wire], NORMAL[exchange.wire]
+    ask = codec.read_request(json.dumps(swap.body).encode(), quirks, target(exchange))
+    encoded = codec.encode(ask, quirks, None)
+    if encoded.losses or text_of(form(json.loads(encoded.body))) == text_of(form(swap.body)):
+        return ""
+    return f"{swap}: comes back otherwise, and no loss says so"
 
 
 @lru_cache(4)

@@ -74,7 +74,7 @@ class _Reader:
         body = self.body
         system = tuple(self._system())
         messages = [self._message(number, raw) for number, raw in enumerate(body.carried_items("messages"))]
-        if self.quirks.version_in_body and body.peek("anthropic_version") in ("", self.quirks.api_version):
+        if self.quirks.version_in_body and body.peek("anthropic_version") == self.quirks.api_version:
             body.take("anthropic_version")
         ask = Ask(
             transcript=Transcript(messages, system),

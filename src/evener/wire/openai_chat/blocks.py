@@ -223,7 +223,7 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
         page.rename("tool_call.name", call, call.name, name)
     if id != call.id:
         page.rename("tool_call.id", call, call.id, id)
-    value: dict[str, object] = {**own, "id": id, "type": "function"}
+    value: dict[str, object] = {"type": "function", **own, "id": id}
     if call.name in page.free_tools or bytes(own.get("type", b"")) == b'"custom"':
         more = fields(own["custom"]) if "custom" in own else {}
         return {**value, "type": "custom", "custom": {**more, "name": name, "input": free_text(call)}}

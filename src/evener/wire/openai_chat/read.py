@@ -254,7 +254,8 @@ class _Reader:
             if custom.rest():
                 own.put("custom", custom.rest_text())
             return call, own.rest()
-        own.take("type")
+        if own.peek("type") == "function":
+            own.take("type")
         function = read_fields(own.take("function"))
         arguments = function.take("arguments")
         text = text_in(arguments) if bytes(arguments)[:1] == b'"' else raw_text(arguments, "{}")
@@ -271,7 +272,8 @@ class _Reader:
             return self._custom(own)
         if own.peek("type") not in ("", "function") or not own.has("function"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
-        own.take("type")
+        if own.peek("type") == "function":
+            own.take("type")
         function = read_fields(own.take("function"))
         cache = read_control(own) if self.quirks.cache_style == "control" else ""
         schema = function.take_object("parameters", '{"type":"object","properties":{}}')

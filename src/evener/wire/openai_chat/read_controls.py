@@ -43,7 +43,8 @@ def _named(own: Fields, kind: str) -> dict[str, object] | None:
     if not name:
         return None
     own.put_rest(kind, inner)
-    own.take("type")
+    if own.is_text("type"):
+        own.take("type")
     return {"mode": "named", "names": [name]}
 
 

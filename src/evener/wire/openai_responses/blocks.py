@@ -43,6 +43,7 @@ __all__ = [
     "ADDS_TOOLS",
     "FREE_ANSWER",
     "FREE_CALL",
+    "PART",
     "WIRE",
     "TextSeal",
     "continued",
@@ -60,6 +61,8 @@ ODD_CALL = re.compile(r'"(?:namespace|custom_tool_call)"')
 """What the seal of a call holds that is not a plain one."""
 MORE = "@more"
 """Marks the seal of a text in the system prompt that is a further part of the item before it."""
+PART = "@part"
+"""Marks what is kept verbatim of a message: a part of its content, not an item of its own."""
 ADDS_TOOLS = b'"additional_tools"'
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
@@ -309,7 +312,9 @@ def _formed(page: Page, call: ToolCall, form: Form | None) -> tuple[ToolCall, Fo
     if seal is None or seal.origin.wire != WIRE:
         return call, form
     own = fields(seal.data)
-    kind, namespace = text_in(own.pop("type", None)), text_in(own.pop("namespace", None))
+    kind, namespace = text_in(own.pop("type", None)), text_in(own.get("namespace"))
+    if namespace:
+        del own["namespace"]
     rest = replace(seal, data=dumps(own).decode()) if own else None
     call = replace(call, seal=rest)
     if not page.quirks.custom_tools or not (kind or namespace):
@@ -331,7 +336,7 @@ def _odd_call(page: Page, call: ToolCall, form: Form) -> dict[str, object]:
 
 
 def _hosted(page: Page, block: HostedBlock, role: str) -> None:
-    if block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role):
+    if block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role) and not _is_part(block):
         _item(page, block.raw.encode())
         return
     page.degrade("hosted", f"only its own provider can read it; sent as a line ({block.text or 'no text'})", block)
@@ -345,7 +350,7 @@ def _back(page: Page, message: Message) -> None:
     """Results and hosted blocks are items of their own; what stands between them is one message."""
     spoken: list[Block] = []
     for block in message.blocks:
-        if type(block) is not ToolResult and type(block) is not HostedBlock:
+        if type(block) is not ToolResult and (type(block) is not HostedBlock or _is_part(block)):
             spoken.append(block)
             continue
         if spoken:
@@ -391,8 +396,15 @@ def _inputs(page: Page, blocks: Sequence[Block], seals: Sequence[TextSeal]) -> N
                 page.block({"type": "input_text", "text": f"[{block.kind} omitted]"})
 
 
+def _is_part(block: HostedBlock) -> bool:
+    """True if it is a part of a message; else it is an item."""
+    return block.wire == WIRE and block.raw.startswith(f'{{"{PART}"')
+
+
 def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
     value: dict[str, object] | None = None
+    if isinstance(block, HostedBlock) and _is_part(block) and block.is_for(page.ask.target) and page.quirks.hosted:
+        return dict(fields(fields(block.raw)[PART]))
     if isinstance(block, ImageBlock):
         value = _image(page, block) if page.quirks.images else None
     elif isinstance(block, DocumentBlock):

@@ -46,7 +46,7 @@ from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CA
 from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
-from evener.wire.openai_responses.hosted import hosted_block, is_answer
+from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, Items, cited, message_id, raw_text, read_breakpoint, read_fields, reading
 from evener.wire.text import dumps, fields, free_arguments, word
@@ -204,7 +204,7 @@ class _Reader:
         kind = own.peek("type")
         source = _source(own, self.target.provider) if kind in ("input_image", "input_file") else None
         if source is None:
-            return hosted_block(raw, self.target.provider)
+            return hosted_part(raw, self.target.provider)
         own.take("type")
         cache = read_breakpoint(own)
         if kind == "input_image":
@@ -409,6 +409,8 @@ def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
     """Where the media lies, and its type."""
     present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
     if len(present) != 1 or not own.is_text(present[0]):
+        return None
+    if present[0] == "file_data" and not own.peek("file_data").startswith("data:"):
         return None
     value = own.carried_text(present[0])
     if present[0] == "file_id":
