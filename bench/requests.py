@@ -25,7 +25,7 @@ def main() -> int:
                 tried += 1
                 if problem := swaps.problem(swap) or swaps.silence(swap):
                     problems.append(problem)
-        print(f"{wire}: {tried} requests with an odd field, {len(problems)} problems")
+        print(f"{wire}: {tried} requests with an odd field, {len(problems)} problems", flush=True)
         for problem in problems[:SHOWN]:
             print(f"  {problem}")
         wrong += len(problems)

@@ -4,7 +4,6 @@ A message of ours may become several items. Seals hold what this API put on its 
 text, the item's own fields on calls, results and reasoning.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import assert_never
@@ -57,8 +56,6 @@ WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
 """Whose a text seal is, by the role that it names: none on what the assistant said."""
 FREE_CALL, FREE_ANSWER = "custom_tool_call", "custom_tool_call_output"
-ODD_CALL = re.compile(r'"(?:namespace|custom_tool_call)"')
-"""What the seal of a call holds that is not a plain one."""
 MORE = "@more"
 """Marks the seal of a text in the system prompt that is a further part of the item before it."""
 PART = "@part"
@@ -288,7 +285,7 @@ def _reasoning(page: Page, block: ReasoningBlock) -> None:
 
 def _call(page: Page, call: ToolCall, forms: Forms) -> dict[str, object]:
     form = forms.get(call.name)
-    if call.seal is not None and (ODD_CALL.search(call.seal.data) or form):
+    if call.seal is not None and (form or '"namespace"' in call.seal.data or '"custom_tool_call"' in call.seal.data):
         call, form = _formed(page, call, form)
     if form is not None:
         return _odd_call(page, call, form)
