@@ -207,7 +207,8 @@ def facts(ask: Ask) -> dict[str, object]:
             for name in ("kind", *fields):
                 if name != "seal":
                     found[f"message {place} block {number} {name}"] = _bare(getattr(block, name))
-    made = {str(found[name]): str(place) for place, name in enumerate(found) if name.endswith(" id")}
+    ids = [name for name in found if name.endswith(" id")]
+    made = {str(found[name]): str(place) for place, name in enumerate(ids)}
     return {name: made.get(str(value), value) if name.endswith(("call_id", " id")) else value for name, value in found.items()}
 
 
@@ -248,7 +249,8 @@ def problem(swap: Swap) -> str:
     except WireError as error:
         return "" if swap.may_fail else f"{swap}: {error}"
     before, after = recorded_facts(swap.exchange), facts(ask)
-    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    names = before.keys() if swap.added else before.keys() | after.keys()  # an empty text may hold the new field
+    changed = {name for name in names if before.get(name) != after.get(name)}
     if swap.added and swap.exchange.wire == "gemini" and "tools" in swap.pattern[:1]:
         return ""  # there, each field of an entry is a tool of its own
     if swap.added:
