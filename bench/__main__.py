@@ -12,6 +12,7 @@ from bench import (
     agents,
     clients,
     control,
+    corpus,
     decode,
     encode,
     forks,
@@ -23,6 +24,7 @@ from bench import (
     kills,
     peers,
     repairs,
+    requests,
     schemas,
     store,
     store_damage,
@@ -56,6 +58,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
 }
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
+    "corpus": lambda _chosen, _: corpus.main(),
     "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
     "forks": lambda chosen, seed: forks.main(chosen.forks, seed),
     "framing": lambda chosen, seed: framing.main(chosen.seconds, seed),
@@ -64,6 +67,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "instructions": lambda _chosen, _: instructions.main(),
     "kills": lambda chosen, seed: kills.main(chosen.kills, seed, pauses=chosen.pauses),
     "repairs": lambda _chosen, _: repairs.main(),
+    "requests": lambda _chosen, _: requests.main(),
     "schemas": lambda _chosen, _: schemas.main(),
     "swaps": lambda _chosen, _: swaps.main(),
     "threads": lambda chosen, seed: threads.main(chosen.walks or 4, seed, hops=chosen.hops),

@@ -5,10 +5,8 @@ spellings of one thing; it deletes no key:
 
     stream                        false when absent; stream_options null then
     content                       a text is one text part; null when absent beside calls
-    max_tokens                    is max_completion_tokens: one limit under its old and its new name
     stop                          a text is a list of one
     tools[].type, tool_choice.type   "function" when absent
-    function.description          "" when absent
     cache_control.ttl             "5m" when absent
 """
 
@@ -176,8 +174,6 @@ def answer(exchange: Exchange) -> Said:
 def normal(body: Json) -> Json:
     """A request in its normal form."""
     full: Json = {"stream": False, "stream_options": None, **body}
-    if "max_tokens" in full:
-        full["max_completion_tokens"] = full.pop("max_tokens")
     if isinstance(full.get("stop"), str):
         full["stop"] = [full["stop"]]
     if isinstance(full.get("tool_choice"), dict):
@@ -200,7 +196,7 @@ def _message(message: Json) -> Json:
 def _tool(tool: Json) -> Json:
     if tool.get("type", "function") != "function":
         return tool
-    return _marked({"type": "function", **tool, "function": {"description": "", **tool["function"]}})
+    return _marked({"type": "function", **tool, "function": tool["function"]})
 
 
 def _marked(own: Json) -> Json:

@@ -6,13 +6,12 @@ Every rule writes out what the API takes as said, or picks one of two spellings 
       stream                      false when absent
       tool_result.is_error        false when absent
       cache_control.ttl           "5m" when absent
-      tools[].description         "" when absent (custom tools)
       content, system             a text is one text block, in messages, in tool results and in the system prompt
-      consecutive messages        of one role are one message: the API merges them
+      consecutive messages        of one role are one message: the API merges them (sheet 3); a Loss says so, too
 
     Responses
       stream                      false when absent
-      tools[].description         "" when absent or null (functions)
+      type                        "message" when absent beside a role, but the assistant's (sheet 3: the easy form)
       content, output             a text is one text part: input_text, or output_text from the assistant
       output_text.annotations     [] when absent
 
@@ -47,7 +46,7 @@ def anthropic(body: Json) -> Json:
     if "system" in body:
         full["system"] = [_marked(block) for block in _blocks(body["system"])]
     if "tools" in body:
-        full["tools"] = [_anthropic_tool(tool) for tool in body["tools"]]
+        full["tools"] = [_marked(tool) for tool in body["tools"]]
     return _marked(full)
 
 
@@ -59,10 +58,6 @@ def _marked(own: Json) -> Json:
     if not isinstance(own.get("cache_control"), dict):
         return own
     return {**own, "cache_control": {"ttl": "5m", **own["cache_control"]}}
-
-
-def _anthropic_tool(tool: Json) -> Json:
-    return _marked({"description": "", **tool} if tool.get("type") in (None, "custom") else tool)
 
 
 def _anthropic_block(block: Json) -> Json:
@@ -83,17 +78,13 @@ def responses(body: Json) -> Json:
         full["input"] = [_item(item) for item in body["input"]]
     elif "input" in body:
         full["input"] = [_item({"role": "user", "content": body["input"]})]
-    if "tools" in body:
-        full["tools"] = [_function(tool) for tool in body["tools"]]
     return full
 
 
-def _function(tool: Json) -> Json:
-    return {**tool, "description": tool.get("description") or ""} if tool["type"] == "function" else tool
-
-
 def _item(item: Json) -> Json:
-    name = "output" if item.get("type") == "function_call_output" else "content"
+    if item.get("role") in ("user", "system", "developer"):
+        item = {"type": "message", **item}
+    name = "output" if item.get("type") in ("function_call_output", "custom_tool_call_output") else "content"
     if name not in item or item.get("type") == "reasoning":
         return item
     kind = "output_text" if item.get("role") == "assistant" else "input_text"

@@ -618,10 +618,8 @@ def test_what_has_no_neutral_word_is_kept() -> None:
         b"{}",
         b'{"contents":1}',
         b'{"contents":[{"role":"system","parts":[]}]}',
-        b'{"contents":[{"role":"user","parts":[],"x":1}]}',
-        b'{"contents":[{"parts":[{"functionCall":1}]}]}',
+        b'{"contents":[{"parts":[{"functionCall":{"name":1}}]}]}',
         b'{"contents":[{"parts":[{"text":"a"}]}],"tools":[1]}',
-        b'{"contents":[],"generationConfig":{"temperature":"hot"}}',
     ],
 )
 def test_what_is_no_request_is_refused_clearly(body: bytes) -> None:

@@ -94,4 +94,4 @@ def test_translate_keeps_what_the_other_wire_has_a_word_for() -> None:
     found = translate(json.dumps(request).encode(), source="anthropic_messages", target="openai_responses", model="gpt-4o")
     body = json.loads(found.body)
     assert (body["instructions"], body["max_output_tokens"], body["temperature"]) == ("Be brief.", 2048, 0.5)
-    assert [loss.what for loss in found.losses] == ["field metadata"]
+    assert [loss.what for loss in found.losses] == ["field metadata.user_id"]

@@ -695,7 +695,7 @@ def test_a_request_is_read_into_neutral_words() -> None:
     assert (ask.settings.max_output_tokens, ask.settings.stop) == (5, ("x",))
     assert (ask.reasoning.effort, ask.cache.key, ask.stream) == ("off", "k", False)
     assert ask.output == OutputSchema("{}", "n")
-    assert ask.extra == (Extra(WIRE, '{"logit_bias":{"1": 2}}', provider=US.provider),)
+    assert ask.extra == (Extra(WIRE, '{"logit_bias":{"1": 2},"max_tokens":5}', provider=US.provider),)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{", b'{"messages":[{"role":"ghost"}]}', b'{"messages":[1]}', b'{"messages":3}'])

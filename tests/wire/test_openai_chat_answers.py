@@ -190,7 +190,7 @@ def test_whole_calls_keep_their_order_and_their_ids_and_those_without_get_one() 
 def test_other_sorts_of_calls() -> None:
     custom = {"id": "a", "type": "custom", "custom": {"name": "write", "input": "words"}}
     reply = answered({"tool_calls": [custom]})
-    assert (reply.calls[0].name, reply.calls[0].raw) == ("write", "words")
+    assert (reply.calls[0].name, reply.calls[0].raw) == ("write", '{"input":"words"}')
     assert answered({"function_call": {"name": "old", "arguments": "{}"}}).calls == (ToolCall(made_id("c-1", 0), "old"),)
     nothing = {
         "audio": {"id": "", "data": ""},

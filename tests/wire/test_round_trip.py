@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from evener.transcript.loss import CODES
 from evener.wire import Encoded, Quirks
 from tests.corpus import Exchange, needs_corpus
-from tests.wire import normal
+from tests.wire import normal, strict
 from tests.wire.normal import text_of
 from tests.wire.wires import WIRES, Wire
 
@@ -129,3 +130,14 @@ def test_the_normal_form_is_its_own_and_leaves_the_body_alone(name: str) -> None
 def test_numbers_and_nulls_count() -> None:
     assert text_of({"a": 1}) != text_of({"a": 1.0})
     assert text_of(normal.responses({"input": [], "top_p": None})) != text_of(normal.responses({"input": []}))
+
+
+# All wires, all rows.
+
+
+@needs_corpus
+def test_of_all_recorded_requests_nearly_all_come_back_and_of_the_rest_a_loss_with_its_code_tells() -> None:
+    trips = [trip for wire in strict.NORMAL for trip in strict.trips(wire)]
+    differ = [trip for trip in trips if not trip.same]
+    assert len(differ) <= len(trips) * (1 - strict.BAR)
+    assert [str(trip) for trip in differ if not any(loss.code in CODES for loss in trip.encoded.losses)] == []

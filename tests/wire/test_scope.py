@@ -268,8 +268,6 @@ ITEMS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "failed": (A, {"type": "x_tool_result", "tool_use_id": "s", "content": {"error_code": "too_many"}}, ["too_many"]),
     "ran": (A, {"type": "x_tool_result", "tool_use_id": "s", "content": {"stdout": "4", "encrypted_stdout": "SECRET"}}, ["4"]),
     "redacted": (A, {"type": "other", "data": "SECRET", "content": [{"source": {"data": "SECRET"}}]}, ["other"]),
-    "custom": (R, {"type": "custom_tool_call", "call_id": "c", "name": "sh", "input": "ls -l"}, ["sh", "ls -l"]),
-    "answer": (R, {"type": "custom_tool_call_output", "call_id": "c", "output": "a.txt"}, ["a.txt"]),
     "mcp": (R, {"type": "mcp_call", "server_label": "l", "name": "ask", "arguments": "{}", "output": "42"}, ["l", "ask", "42"]),
     "code": (
         R,

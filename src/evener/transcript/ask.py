@@ -22,13 +22,17 @@ from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 
 __all__ = [
+    "FREE_INPUT",
+    "FREE_SCHEMA",
     "Ask",
     "Cache",
     "Choice",
     "ChoiceMode",
     "Effort",
     "Extra",
+    "FreeText",
     "HostedTool",
+    "Namespace",
     "OutputForm",
     "OutputSchema",
     "Reasoning",
@@ -57,11 +61,54 @@ STATE_MODES: tuple[str, ...] = get_args(StateMode)
 OUTPUT_FORMS: tuple[str, ...] = get_args(OutputForm)
 
 
+FREE_INPUT = "input"
+FREE_SCHEMA = '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}'
+"""The arguments of a tool that takes free text: one string."""
+
+
+class FreeText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a tool takes that is called with a text instead of arguments: any text, or one that fits a grammar.
+
+    `syntax` says how `grammar` is written (`lark`, `regex`); both are empty for any text.
+    """
+
+    syntax: str = ""
+    grammar: str = ""
+
+    def __post_init__(self) -> None:
+        check_text(self.syntax, "FreeText.syntax")
+        check_text(self.grammar, "FreeText.grammar")
+
+
+class Namespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A named group of tools. The name of a tool in it is qualified: `crm__look_up` for `look_up` in `crm`.
+
+    `extra` is the JSON text of fields that only the wire of its tools knows.
+    """
+
+    name: str
+    description: str = ""
+    extra: str = ""
+
+    def __post_init__(self) -> None:
+        check_text(self.name, "Namespace.name")
+        check_text(self.description, "Namespace.description")
+        if self.extra != "":
+            check_object(self.extra, "Namespace.extra")
+
+    @property
+    def prefix(self) -> str:
+        """What the qualified names of its tools begin with."""
+        return self.name if self.name.endswith("__") else f"{self.name}__"
+
+
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A tool as the model sees it. `schema` is the JSON text of a JSON Schema for the arguments; a mapping is taken, too.
 
     `strict` asks the provider to enforce the schema; None leaves it to the wire. `extra` is the JSON text of fields that
-    only the wire named in `wire` knows, and with `provider` only that one on it.
+    only the wire named in `wire` knows, and with `provider` only that one on it. `free` marks a tool that takes a text; its
+    schema is `FREE_SCHEMA`, and where a wire has no such tools it is a function of one string. `namespace` is the group it
+    belongs to; its name is qualified then. `inline`: the conversation itself declares it to its own wire, others must offer it.
     """
 
     name: str
@@ -72,9 +119,17 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     wire: str = ""
     cache: CacheTtl = ""
     provider: str = ""
+    free: FreeText | None = None
+    namespace: Namespace | None = None
+    inline: bool = False
 
     def __post_init__(self) -> None:
         check_text(self.name, "ToolSpec.name")
+        if self.free is not None:
+            check_type(self.free, (FreeText,), "ToolSpec.free")
+            force_setattr(self, "schema", FREE_SCHEMA)
+        if self.namespace is not None:
+            check_type(self.namespace, (Namespace,), "ToolSpec.namespace")
         check_text(self.wire, "ToolSpec.wire")
         check_text(self.provider, "ToolSpec.provider")
         check_type(self.strict, (bool, type(None)), "ToolSpec.strict")
@@ -91,14 +146,23 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """The schema, decoded afresh."""
         return json_object(self.schema, "The schema of tool {!r}", self.name)
 
+    @property
+    def bare_name(self) -> str:
+        """The name within its namespace."""
+        return self.name.removeprefix(self.namespace.prefix) if self.namespace else self.name
+
 
 class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the provider runs: its declaration, verbatim, for one wire, and with `provider` only for that one on it."""
+    """A tool that the provider runs: its declaration, verbatim, for one wire, and with `provider` only for that one on it.
+
+    `inline`: the conversation itself declares it.
+    """
 
     wire: str
     raw: str
     name: str = ""
     provider: str = ""
+    inline: bool = False
 
     def __post_init__(self) -> None:
         check_text(self.wire, "HostedTool.wire")

@@ -111,6 +111,10 @@ TOPICS: dict[str, Topic] = {
     "extra.header": Topic("header {}", "extra/headers/{}", ("dropped",), "a header for another wire or provider"),
     # Tools.
     "tool": Topic("tools", "tools", ("dropped", "degraded"), "all tools"),
+    "tool.free": Topic("free text of tool {}", "tools/{}/free", ("degraded",), "a tool that takes free text is a function"),
+    "tool.grammar": Topic("grammar of tool {}", "tools/{}/free/grammar", ("degraded",), "a grammar is only described"),
+    "tool.namespace": Topic("namespace of tool {}", "tools/{}/namespace", ("degraded",), "a tool outside of its namespace"),
+    "tool.inline": Topic("tools that are added later", "tools", ("degraded",), "tools are offered from the beginning"),
     "tool.hosted": Topic("hosted tool {}", "tools/{}", ("dropped",), "a tool that only its own provider runs"),
     "tool.name": Topic("tool {}", "tools/{}/name", ("renamed",), "the name of a tool"),
     "tool.description": Topic("description of tool {}", "tools/{}/description", ("dropped", "degraded"), "its description"),

@@ -12,14 +12,16 @@ from evener.transcript.origin import Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment, Mark
 from evener.wire.quirks import Quirks
-from evener.wire.seals import telling, why_shut
+from evener.wire.seals import MESSAGE, telling, why_shut
 from evener.wire.text import UNREADABLE, as_object, dumps, fields
 
-__all__ = ["Page"]
+__all__ = ["OWN_MARKS", "Page"]
 
 Sealed = TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult
 CITED = ("annotations", "citations")
 """What a seal calls the citations, which have a report of their own."""
+OWN_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
+"""Cache marks that say more than we can: they stay on their block as they came."""
 ASKS, MARKED = frozenset(("asks",)), frozenset(("marked",))
 """Traits of a fragment."""
 
@@ -43,6 +45,9 @@ class Page(msgspec.Struct, eq=False, gc=False):
     pieces: list[bytes] = []
     marks: list[Mark] = []  # those that somebody asked for
     losses: list[Loss] = []
+    free_tools: frozenset[str] = frozenset()  # the names of tools that take free text, where the wire has some
+    free: list[str] = []  # the ids of calls that were written with a text instead of arguments
+    beside: dict[str, msgspec.Raw] = {}  # fields of the message that only its maker knows
 
     def write(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -53,9 +58,11 @@ class Page(msgspec.Struct, eq=False, gc=False):
         data = lead + dumps(value)
         self.pieces.append(data)
         self.size = size = self.size + len(data)
-        self.place = size - 1
         if cache:
+            if not OWN_MARKS.isdisjoint(value):
+                return  # it holds its mark already, in its maker's words
             self.marks.append((size - 1, cache))
+        self.place = size - 1
 
     def mark(self, cache: str) -> None:
         """Remember that a mark may stand before the brace that was written last."""
@@ -77,10 +84,25 @@ class Page(msgspec.Struct, eq=False, gc=False):
             return {}
         why = self.shut_why(msgspec.structs.replace(block.seal, binding=""))
         if not why:
-            return fields(block.seal.data)
+            return self.put_beside(fields(block.seal.data))
         self.uncited(block, why)
         self.leave(block, telling(block.seal.data), why)
         return {}
+
+    def put_beside(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+        """The fields of a block, without those of its message: these are written when it is closed."""
+        if MESSAGE in own:
+            self.beside = fields(own.pop(MESSAGE))
+        return own
+
+    def close(self) -> None:
+        """End the list of blocks of a message, and the message."""
+        end = b"]}"
+        if self.beside:
+            end = b"]," + dumps(self.beside)[1:]
+            self.beside = {}
+        self.pieces.append(end)
+        self.size += len(end)
 
     def uncited(self, block: Sealed, why: str) -> None:
         """Report that a text's citations do not go, if it has any."""

@@ -45,6 +45,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     forced_choice_thinking: bool = True  # also while thinking is on
     parallel_switch: bool = True
     hosted: bool = True  # the provider's own tools and blocks
+    custom_tools: bool = True  # tools that take free text, and namespaces of tools, on the wires that have them
     name_length: int = 64
     id_length: int = 64
     unique_ids: bool = True  # call ids over the whole request; within a turn they always are

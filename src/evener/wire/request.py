@@ -1,6 +1,6 @@
 """What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import is_
 from typing import Generic, TypeVar
 from urllib.parse import quote
@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from evener.errors import BadValue
-from evener.transcript.ask import Ask, HostedTool, ToolSpec
+from evener.transcript.ask import FREE_INPUT, Ask, HostedTool, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
-from evener.transcript.loss import Loss, loss_of
+from evener.transcript.loss import Loss, escape_step, loss_of
 from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
@@ -19,20 +19,23 @@ from evener.wire.codec import Encoded, Frame
 from evener.wire.fold import Fold, Fragment, chained
 from evener.wire.names import wire_name
 from evener.wire.quirks import Quirks
-from evener.wire.text import fields
+from evener.wire.text import fields, telling_fields
 
 __all__ = [
+    "TYPED",
     "Address",
     "Fixed",
     "Kept",
     "Source",
     "add_losses",
+    "as_function",
     "bounded",
     "declared_name",
     "drafted",
     "frame_of",
     "headers_of",
     "hosted_tool",
+    "is_declared_inline",
     "names_of",
     "output_limit",
     "path_of",
@@ -48,6 +51,10 @@ Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
+TYPED = ("response_format", "text.format", "output_config.format", "tool_choice")
+"""Objects that are nothing without their type."""
+READ_TOO = ("conversation", "max_completion_tokens", "max_tokens")
+"""Fields that are kept as they were spelled although they were read: nothing is lost with them."""
 CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
@@ -110,7 +117,7 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     if ask.tools and not quirks.tools:
         losses.append(loss_of("dropped", "tool", "this endpoint takes none"))
     else:
-        own = [_own_tool(one, ask.target, losses) for one in ask.tools]
+        own = [_own_tool(one, ask.target, quirks, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
         _refuse_many(len(tools) - tools.count(b""), ask.target, quirks)
     parts = tuple(part(one) for one in system)
@@ -126,8 +133,15 @@ def _refuse_many(number: int, target: Origin, quirks: Quirks) -> None:
         )
 
 
-def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -> ToolSpec | HostedTool | None:
-    """The tool without what belongs to another provider on the same wire; None when nothing is left."""
+def is_declared_inline(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks) -> bool:
+    """True if a block of the conversation declares the tool to whom we ask, because that block goes there verbatim."""
+    return tool.inline and quirks.hosted and target.wire == tool.wire and target.owns(tool.wire, tool.provider)
+
+
+def _own_tool(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losses: list[Loss]) -> ToolSpec | HostedTool | None:
+    """The tool without what belongs to another provider on the same wire; None when nothing is left to offer."""
+    if tool.inline and is_declared_inline(tool, target, quirks):
+        return None
     if tool.wire != target.wire or target.owns(tool.wire, tool.provider):
         return tool
     if isinstance(tool, HostedTool):
@@ -135,8 +149,9 @@ def _own_tool(tool: ToolSpec | HostedTool, target: Origin, losses: list[Loss]) -
         return None
     if not tool.extra:
         return tool
-    names = ", ".join(fields(tool.extra))
-    losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
+    names = ", ".join(telling_fields(tool.extra))
+    if names:
+        losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
     return replace(tool, extra="")
 
 
@@ -146,6 +161,23 @@ def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss])
         return tool.raw.encode()
     losses.append(loss_of("dropped", "tool.hosted", "only its own provider can run it", name=tool.name))
     return b""
+
+
+def as_function(tool: ToolSpec, losses: list[Loss]) -> ToolSpec:
+    """The tool as a plain function, for an endpoint that has neither tools that take free text nor namespaces of tools."""
+    if tool.namespace is not None:
+        why = f"there are no namespaces here; sent as {tool.name!r}, without what {tool.namespace.name!r} says of itself"
+        losses.append(loss_of("degraded", "tool.namespace", why, name=tool.name))
+    if tool.free is not None:
+        why = "no tool takes free text here; offered as a function of one string"
+        losses.append(loss_of("degraded", "tool.free", why, name=tool.name))
+        if tool.free.grammar:
+            why = "it is not enforced here; the description holds it"
+            losses.append(loss_of("degraded", "tool.grammar", why, name=tool.name))
+            syntax = f" ({tool.free.syntax})" if tool.free.syntax else ""
+            rule = f"`{FREE_INPUT}` must be a text that fits this grammar{syntax}:\n{tool.free.grammar}"
+            tool = replace(tool, description=f"{tool.description}\n\n{rule}".strip())
+    return tool
 
 
 def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> str:
@@ -216,30 +248,61 @@ def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
     return max(0, min(value, most))
 
 
-def with_extra(body: dict[str, object], ask: Ask, wire: str, nested: Iterable[str], losses: list[Loss]) -> dict[str, object]:
+def with_extra(
+    body: dict[str, object],
+    ask: Ask,
+    wire: str,
+    nested: Iterable[str],
+    losses: list[Loss],
+    typed: tuple[str, ...] = TYPED,
+) -> dict[str, object]:
     """The body with the caller's own fields for this wire; those for others, and those that we write, are reported.
 
-    Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a.
+    Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a. Those in `typed`
+    are nothing without their type: fields that stood beside it do not go alone.
     """
-    written = {*CONVERSATION, *(["tools"] if ask.tools else ()), *(["system"] if ask.transcript.system_blocks else ())}
+    offered = any(not tool.inline for tool in ask.tools)
+    written = {*CONVERSATION, *(["tools"] if offered else ()), *(["system"] if ask.transcript.system_blocks else ())}
     for extra in ask.extra:
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
-            losses += (loss_of("dropped", "extra", only, name=name) for name in fields(extra.body))
+            losses += _unknown(fields(extra.body), only)
             losses += (loss_of("dropped", "extra.header", only, name=name) for name, _ in extra.headers)
             continue
         theirs = fields(extra.body)
         losses += (loss_of("dropped", "extra", "the ask says it already", name=name) for name in theirs if name in written)
-        _add(body, {name: value for name, value in theirs.items() if name not in written}, tuple(nested), "")
+        _add(body, {name: value for name, value in theirs.items() if name not in written}, (tuple(nested), typed), losses)
     return body
 
 
-def _add(ours: dict[str, object], theirs: dict[str, msgspec.Raw], nested: tuple[str, ...], place: str) -> None:
+def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
+    """The losses of fields that do not go; of an object, those of its fields."""
     for name, value in theirs.items():
-        inner = ours.get(name)
-        if place + name in nested and isinstance(inner, dict) and bytes(value)[:1] == b"{":
+        if name in READ_TOO:
+            continue
+        inner = fields(value) if bytes(value)[:1] == b"{" else {}
+        if not inner and bytes(value) != b"[]":
+            yield loss_of("dropped", "extra", why, name=name)
+        for field in inner:
+            found = loss_of("dropped", "extra", why, name=f"{name}.{field}")
+            yield replace(found, path=f"extra/{escape_step(name)}/{escape_step(field)}")
+
+
+def _add(
+    ours: dict[str, object],
+    theirs: dict[str, msgspec.Raw],
+    known: tuple[tuple[str, ...], ...],
+    losses: list[Loss],
+    place: str = "",
+) -> None:
+    nested, typed = known
+    for name, value in theirs.items():
+        inner, own = ours.get(name), fields(value) if place + name in nested and bytes(value)[:1] == b"{" else None
+        if own is not None and isinstance(inner, dict):
             ours[name] = inner = dict(inner)
-            _add(inner, fields(value), nested, f"{place}{name}.")
+            _add(inner, own, known, losses, f"{place}{name}.")
+        elif own is not None and place + name in typed and "type" not in own:
+            losses += _unknown({place + name: value}, "what it belongs to is not in this request")
         else:
             ours[name] = value
 

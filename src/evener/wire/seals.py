@@ -12,12 +12,15 @@ from evener.transcript.origin import Origin, Seal
 from evener.wire.quirks import Quirks
 from evener.wire.text import dumps, fields, word
 
-__all__ = ["line_of", "telling", "why_not_own", "why_shut"]
+__all__ = ["MESSAGE", "line_of", "telling", "why_not_own", "why_shut"]
+
+MESSAGE = "@message"
+"""Where the seal of a block holds fields of its message, which has no seal of its own."""
 
 # Fields that a provider keeps for its own books: nothing is lost where they cannot go.
-BOOKKEEPING = ("@field", "id", "index", "object", "role", "status")
+BOOKKEEPING = ("@field", "@more", "id", "index", "object", "role", "status", "type")
 EMPTY = (b"null", b"[]", b"{}", b'""')
-HOLDERS = ("@message", "item", "part", "message", "own")
+HOLDERS = (MESSAGE, "item", "part", "message", "own")
 """Names under which a seal sorts its fields; the names below them are meant."""
 
 LONGEST = 300

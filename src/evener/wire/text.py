@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from evener.errors import BadValue
-from evener.transcript.ask import ToolSpec
+from evener.transcript.ask import FREE_INPUT, ToolSpec
 from evener.transcript.blocks import (
     DocumentBlock,
     HostedBlock,
@@ -15,6 +15,7 @@ from evener.transcript.blocks import (
     ResultContent,
     Stored,
     TextBlock,
+    ToolCall,
     Uploaded,
 )
 from evener.transcript.loss import Loss, loss_of
@@ -27,10 +28,13 @@ __all__ = [
     "dict_of",
     "dumps",
     "fields",
+    "free_arguments",
+    "free_text",
     "is_plain",
     "merged",
     "must_fetch",
     "placeholder",
+    "telling_fields",
     "text_in",
     "with_tool_extra",
     "word",
@@ -68,9 +72,21 @@ def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: l
         return own
     if tool.wire == wire:
         return {**own, **fields(tool.extra)}
-    names = ", ".join(fields(tool.extra))
+    names = ", ".join(telling_fields(tool.extra))
+    if not names:
+        return own
     losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
     return own
+
+
+def telling_fields(raw: str) -> list[str]:
+    """The names of the fields of an object that say something."""
+    found: list[str] = []
+    for name, value in fields(raw).items():
+        inner = telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
+        if (inner is None and bytes(value) not in (b"null", b'""')) or inner:
+            found.append(name)
+    return found
 
 
 def as_object(raw: str) -> msgspec.Raw | None:
@@ -113,6 +129,18 @@ def must_fetch(what: str) -> BadValue:
 def word(raw: msgspec.Raw | None) -> str:
     """A JSON value as a word to show: a string without its quotes, nothing for null."""
     return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != b"null" else ""
+
+
+def free_text(call: ToolCall) -> str:
+    """The text that a call of a tool was made with that takes free text; all that was written where there is no such text."""
+    own = as_object(call.raw)
+    given = fields(own).get(FREE_INPUT) if own is not None else None
+    return text_in(given) if given is not None and bytes(given)[:1] == b'"' else call.raw
+
+
+def free_arguments(text: str) -> str:
+    """The arguments of a call that was made with a text: the JSON text of an object."""
+    return dumps({FREE_INPUT: text}).decode()
 
 
 def text_in(raw: msgspec.Raw | None) -> str:

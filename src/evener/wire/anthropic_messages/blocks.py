@@ -31,7 +31,18 @@ from evener.wire.media import IMAGES, is_image_taken, is_textual, plain_text, se
 from evener.wire.names import wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import ERROR, OPERATOR, UNREADABLE, as_object, dumps, fields, is_plain, must_fetch, placeholder
+from evener.wire.text import (
+    ERROR,
+    OPERATOR,
+    UNREADABLE,
+    as_object,
+    dict_of,
+    dumps,
+    fields,
+    is_plain,
+    must_fetch,
+    placeholder,
+)
 
 __all__ = ["WIRE", "render"]
 
@@ -100,8 +111,7 @@ def _message(page: Page, role: str, messages: Sequence[Message]) -> None:
             _block(page, block, role, message, lead)
     if page.size == start:
         page.block({"type": "text", "text": "[nothing that this provider can read]"})
-    page.pieces.append(b"]}")
-    page.size += 2
+    page.close()
 
 
 def _block(page: Page, block: Block, role: str, message: Message, lead: str) -> None:
@@ -214,7 +224,8 @@ def _result(page: Page, result: ToolResult) -> None:
         for number, block in enumerate(content):
             page.block(_plain(page, block, "result"), block.cache, b"," if number else b"")
         page.write(b"]}")
-        page.mark(result.cache)
+        if "cache_control" not in own:
+            page.mark(result.cache)
 
 
 def _mixed_error(page: Page, result: ToolResult, content: Sequence[ResultContent], own: dict[str, object]) -> None:
@@ -228,7 +239,8 @@ def _mixed_error(page: Page, result: ToolResult, content: Sequence[ResultContent
     for number, (value, cache) in enumerate(parts):
         page.block(value, cache, b"," if number else b"")
     page.write(b"]}")
-    page.mark(result.cache)
+    if "cache_control" not in own:
+        page.mark(result.cache)
 
 
 def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:
@@ -247,7 +259,10 @@ def _plain(page: Page, block: TextBlock | ImageBlock | DocumentBlock | HostedBlo
     if value is None:
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "text", "text": placeholder(block)}
-    return {**page.unsealed(block), **value}
+    own = page.unsealed(block)
+    if "source" in own:  # fields of it that we have no word for
+        value["source"] = {**dict_of(value["source"]), **fields(own["source"])}
+    return {**own, **value}
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:

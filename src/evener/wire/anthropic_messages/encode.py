@@ -14,15 +14,17 @@ from evener.wire.codec import Encoded, Frame
 from evener.wire.dialects import ANTHROPIC_PLAIN, ANTHROPIC_STRICT
 from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Render, extended, joined, started
-from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks
+from evener.wire.marks import Marks, Wanted, choose_marks, control_mark, control_value, drawn, wanted_marks, with_control
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
+    TYPED,
     Address,
     Fixed,
     Kept,
     Source,
     add_losses,
+    as_function,
     bounded,
     declared_name,
     drafted,
@@ -41,6 +43,8 @@ __all__ = ["encode"]
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
 TTLS = ("5m", "1h")
+NESTED = ("output_config", "output_config.format", "thinking", "tool_choice")
+"""Objects that we write and the caller may add to."""
 BETAS = "anthropic-beta"
 DIALECTS = (ANTHROPIC_PLAIN, ANTHROPIC_STRICT)
 
@@ -136,6 +140,7 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    tool = as_function(tool, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
@@ -173,7 +178,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
-    return dumps(with_extra(body, ask, WIRE, ("output_config",), losses))[:-1]
+    return dumps(with_extra(body, ask, WIRE, NESTED, losses, (*TYPED, "thinking")))[:-1]
 
 
 def _unkept(ask: Ask) -> Iterator[Loss]:
@@ -203,4 +208,4 @@ def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
 
 
 def _marked(data: bytes, ttl: str | None) -> bytes:
-    return data if ttl is None else data[:-1] + control_mark(ttl) + b"}"
+    return data if ttl is None else with_control(data, ttl)

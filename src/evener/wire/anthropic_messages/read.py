@@ -45,12 +45,15 @@ from evener.wire.anthropic_messages.blocks import WIRE
 from evener.wire.anthropic_messages.citations import citations_in, read_citation
 from evener.wire.anthropic_messages.hosted import Whose, hosted_block, seal_name
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, message_id, raw_text, read_control, read_fields, reading
+from evener.wire.reading import Fields, cited, keep_beside, message_id, raw_text, read_control, read_fields, reading
 
 __all__ = ["read_request"]
 
 MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
 SHOWN = {"summarized": "summary", "omitted": "omitted"}
+WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
+"""The field that says where media lie, by the type of their source."""
+SWITCHES = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}
 KNOWN_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
@@ -70,12 +73,13 @@ class _Reader:
     def ask(self) -> Ask:
         body = self.body
         system = tuple(self._system())
-        messages = [self._message(number, raw) for number, raw in enumerate(body.items("messages"))]
-        body.take("anthropic_version")
+        messages = [self._message(number, raw) for number, raw in enumerate(body.carried_items("messages"))]
+        if self.quirks.version_in_body and body.peek("anthropic_version") == self.quirks.api_version:
+            body.take("anthropic_version")
         ask = Ask(
             transcript=Transcript(messages, system),
             target=self.target,
-            tools=tuple(self._tool(raw) for raw in body.items("tools")),
+            tools=tuple(self._tool(raw) for raw in body.carried_items("tools")),
             choice=self._choice(),
             settings=self._settings(),
             reasoning=self._reasoning(),
@@ -88,28 +92,30 @@ class _Reader:
 
     def _system(self) -> list[TextBlock]:
         if self.body.is_text("system"):
-            text = self.body.text("system")
+            text = self.body.carried_text("system")
             return [TextBlock(text)] if text else []
         parts = []
-        for raw in self.body.items("system"):
+        for raw in self.body.carried_items("system"):
             own = read_fields(raw)
             cache = read_control(own)
-            if own.text("type") != "text":
+            if own.peek("type") != "text":
                 raise WireError("Expected text blocks in `system`. Move anything else into a message.")
+            own.take("type")
             parts.append(self._text(own, cache))
         return parts
 
     def _message(self, number: int, raw: msgspec.Raw) -> Message:
         own = read_fields(raw)
-        role = own.text("role")
+        role = own.carried_text("role")
         if role not in ("user", "assistant", "system"):
             raise WireError(f"messages[{number}] has the role {role!r}. Expected user, assistant or system.")
         if own.is_text("content"):
-            blocks: tuple[Block, ...] = (TextBlock(own.text("content")),)
+            blocks: tuple[Block, ...] = (TextBlock(own.carried_text("content")),)
         else:
-            blocks = tuple(self._block(block) for block in own.items("content"))
+            blocks = tuple(self._block(block) for block in own.carried_items("content"))
         origin = self.target if role == "assistant" else None
-        return Message(_role(role), blocks, id=message_id(number, raw), created_at=None, origin=origin)
+        kept = keep_beside(blocks, own, self.target)
+        return Message(_role(role), kept, id=message_id(number, raw), created_at=None, origin=origin)
 
     def _block(self, raw: msgspec.Raw) -> Block:
         own = read_fields(raw)
@@ -135,19 +141,19 @@ class _Reader:
         own.take("type")
         cache = read_control(own)
         arguments = raw_text(own.take("input"), "{}")
-        return ToolCall(own.text("id"), own.text("name"), arguments, self._seal(own), cache)
+        return ToolCall(own.carried_text("id"), own.carried_text("name"), arguments, self._seal(own), cache)
 
     def _result(self, own: Fields) -> ToolResult:
         own.take("type")
         cache = read_control(own)
         content: tuple[ResultContent, ...]
         if own.is_text("content"):
-            text = own.text("content")
+            text = own.carried_text("content")
             content = (TextBlock(text),) if text else ()
         else:
-            content = tuple(self._inner(raw) for raw in own.items("content"))
+            content = tuple(self._inner(raw) for raw in own.carried_items("content"))
         is_error = own.flag("is_error") or False
-        return ToolResult(own.text("tool_use_id"), content, is_error, self._seal(own), cache)
+        return ToolResult(own.carried_text("tool_use_id"), content, is_error, self._seal(own), cache)
 
     def _inner(self, raw: msgspec.Raw) -> ResultContent:
         own = read_fields(raw)
@@ -158,17 +164,18 @@ class _Reader:
         return self._text(own, cache)
 
     def _text(self, own: Fields, cache: CacheTtl) -> TextBlock:
-        cited = tuple(read_citation(raw) for raw in citations_in(own.peek_raw("citations")))
-        return TextBlock(own.text("text"), cited, self._seal(own), cache)
+        citations = cited(citations_in(own.peek_raw("citations")), read_citation)
+        return TextBlock(own.carried_text("text"), citations, self._seal(own), cache)
 
     def _media(self, raw: msgspec.Raw, whose: Whose = "") -> ImageBlock | DocumentBlock | HostedBlock:
         own = read_fields(raw)
         kind = own.peek("type")
-        source = _source(own.peek_raw("source"), self.target.provider) if kind in ("image", "document") else None
+        inner = own.peek_fields("source")
+        source = _source(inner, self.target.provider) if kind in ("image", "document") else None
         if source is None:
             return hosted_block(own.rest(), self.target.provider, whose)
-        for name in ("type", "source"):
-            own.take(name)
+        own.take("type")
+        own.put_rest("source", inner)
         cache = read_control(own)
         if kind == "image":
             return ImageBlock(source[0], source[1], seal=self._seal(own), cache=cache)
@@ -187,20 +194,20 @@ class _Reader:
         if own.peek("type") not in ("", "custom"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         cache = read_control(own)
-        schema = raw_text(own.take("input_schema"), '{"type":"object","properties":{}}')
-        name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
+        schema = own.take_object("input_schema", '{"type":"object","properties":{}}')
+        name, description, strict = own.carried_text("name"), own.said("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
 
     def _choice(self) -> Choice:
-        if not self.body.has("tool_choice"):
-            return Choice()
-        own = read_fields(self.body.take("tool_choice"))
+        own = self.body.peek_fields("tool_choice")
         mode = MODES.get(own.peek("type"))
         if mode is None:
-            raise WireError(f"Unknown tool_choice {own.peek('type')!r}. Expected one of {', '.join(MODES)}.")
+            return Choice()  # a choice that only this wire knows stays in `extra`
+        own.take("type")
         disabled = own.flag("disable_parallel_tool_use")
         parallel = None if disabled is None else not disabled
         name = own.text("name")
+        self.body.put_rest("tool_choice", own)
         return Choice(mode, (name,) if name else (), parallel, stated=True)
 
     def _settings(self) -> Settings:
@@ -214,59 +221,59 @@ class _Reader:
         )
 
     def _reasoning(self) -> Reasoning:
-        effort = ""
-        if self.body.has("output_config"):
-            effort = read_fields(self.body.peek_raw("output_config")).peek("effort")
-        known = effort if effort in KNOWN_EFFORTS else None
-        if not self.body.has("thinking"):
-            return msgspec.convert({"mode": "default", "effort": known}, Reasoning)
-        own = read_fields(self.body.peek_raw("thinking"))
-        kind, budget, display = own.text("type"), own.whole("budget_tokens"), own.text("display")
-        mode = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}.get(kind)
-        if own.rest_text() or mode is None or display not in ("", *SHOWN):
-            return msgspec.convert({"mode": "default", "effort": known}, Reasoning)  # stays in `extra`, untouched
-        self.body.take("thinking")
-        show = SHOWN.get(display, "")
-        return msgspec.convert({"mode": mode, "effort": known, "budget": budget, "show": show}, Reasoning)
+        effort = self.body.peek_fields("output_config").peek("effort")
+        found: dict[str, object] = {"mode": "default", "effort": effort if effort in KNOWN_EFFORTS else None}
+        own = self.body.peek_fields("thinking")
+        kind = own.peek("type")
+        if kind in SWITCHES:
+            found |= {"mode": SWITCHES[kind], "budget": own.whole("budget_tokens", 0)}
+            if own.peek("display") in SHOWN:
+                found["show"] = SHOWN[own.text("display")]
+            if not own.has("budget_tokens"):  # else the way to think that it was written for stays with it
+                own.take("type")
+            self.body.put_rest("thinking", own)
+        return msgspec.convert(found, Reasoning)
 
     def _cache(self) -> Cache:
-        if not self.body.has("cache_control"):
-            return Cache()
-        return Cache("provider", read_control(self.body) or "5m")
+        ttl = read_control(self.body)
+        return Cache("provider", ttl) if ttl else Cache()
 
     def _output(self) -> tuple[OutputSchema | None, tuple[Extra, ...]]:
         """The output schema, and all that is left of the body."""
         output = None
-        if self.body.has("output_config"):
-            own = read_fields(self.body.take("output_config"))
+        own = self.body.peek_fields("output_config")
+        if own.rest():
             if own.peek("effort") in KNOWN_EFFORTS:
                 own.take("effort")
-            shape = read_fields(own.peek_raw("format")) if own.has("format") else None
-            if shape and shape.peek("type") == "json_schema" and set(dict(shape.rest())) == {"type", "schema"}:
-                own.take("format")
-                output = OutputSchema(raw_text(shape.take("schema"), "{}"), strict=True)  # it is always enforced here
-            if own.rest_text():
-                self.body.put("output_config", own.rest_text())
+            shape = own.peek_fields("format")
+            if shape.peek("type") == "json_schema" and shape.is_object("schema"):
+                shape.take("type")
+                output = OutputSchema(shape.take_object("schema", "{}"), strict=True)  # it is always enforced here
+                own.put_rest("format", shape)
+            self.body.put_rest("output_config", own)
         rest = self.body.rest_text()
         return output, (Extra(WIRE, rest, provider=self.target.provider),) if rest else ()
 
 
-def _source(raw: msgspec.Raw, provider: str) -> tuple[Source, str] | None:
-    own = read_fields(raw)
-    kind, media = own.text("type"), own.text("media_type")
+def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
+    """Where media lie, and their type, taken; None, and nothing taken, when that is said in no known form."""
+    kind = own.peek("type")
+    where = WHERE.get(kind, "")
+    if not own.is_text(where):
+        return None
+    own.take("type")
+    value, media = own.text(where), own.text("media_type")
     found: Source
     match kind:
         case "base64":
-            found = Inline(own.text("data"))
+            found = Inline(value)
         case "url":
-            found = Remote(own.text("url"))
+            found = Remote(value)
         case "file":
-            found = Uploaded(own.text("file_id"), WIRE, provider)
-        case "text":
-            found = Inline(b64encode(own.text("data").encode()).decode())
+            found = Uploaded(value, WIRE, provider)
         case _:
-            return None
-    return None if own.rest_text() else (found, media)
+            found = Inline(b64encode(value.encode()).decode())
+    return found, media
 
 
 def _role(role: str) -> Role:

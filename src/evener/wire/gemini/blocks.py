@@ -96,8 +96,7 @@ def _content(page: Page, opening: bytes, parts: Sequence[Part]) -> None:
     for value, cache in parts or NOTHING_LEFT:
         page.block(value, cache, lead)
         lead = b","
-    page.pieces.append(b"]}")
-    page.size += 2
+    page.close()
 
 
 def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
@@ -107,12 +106,12 @@ def _opened(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall
         return {}
     own, why = own_fields(seal), page.shut_why(seal)
     if not why:
-        return own
+        return page.put_beside(own)
     if own.pop(SIGNATURE, None):
         page.drop("reasoning.signature", why, block)
     why = why_shut(seal, page.ask.target, replace(page.quirks, seal_scope="provider"), page.chain)
     if not why:
-        return own
+        return page.put_beside(own)
     page.leave(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
     return ours(own)
 

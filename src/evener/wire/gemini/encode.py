@@ -8,13 +8,14 @@ import msgspec
 from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss, loss_of
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import RepairRules
 from evener.wire.codec import Encoded, Frame
 from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
 from evener.wire.gemini import controls
 from evener.wire.gemini.blocks import WIRE, render
 from evener.wire.gemini.names import function_name
-from evener.wire.gemini.parts import UNCITED, named_fields
+from evener.wire.gemini.parts import UNCITED, named_fields, own_fields
 from evener.wire.gemini.tools import offers, tool_part
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
@@ -76,7 +77,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
     ask = without_messages(ask)
-    frame = frame_of(ask, quirks, prior, tool_part, _part)
+    frame = frame_of(ask, quirks, prior, tool_part, partial(_part, target=ask.target))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
     start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     lost: tuple[list[Loss], list[Loss]] = (list(frame.losses), list(frame.losses))
@@ -96,8 +97,14 @@ def _addressed(ask: Ask, quirks: Quirks) -> Address:
     return path + events, headers_of(ask, WIRE), names_of(ask.tools, quirks, function_name)
 
 
-def _part(block: TextBlock) -> bytes:
-    return dumps({"text": block.text}) if block.text else b""
+def _part(block: TextBlock, target: Origin) -> bytes:
+    """A part of the system prompt, with what this provider put on it; empty when it says nothing."""
+    own = own_fields(block.seal) if _is_of(block.seal, target) else {}
+    return dumps({"text": block.text, **own}) if block.text else b""
+
+
+def _is_of(seal: Seal | None, target: Origin) -> bool:
+    return seal is not None and target.owns(seal.origin.wire, seal.origin.provider)
 
 
 def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list[Loss]) -> bytes:
@@ -130,7 +137,7 @@ def _report_system(ask: Ask, losses: list[Loss]) -> None:
         if block.citations:
             losses.append(loss_of("dropped", "system.citations", UNCITED, at=f"{number}/citations"))
         names = named_fields(fields(block.seal.data)) if block.seal else []
-        if names:
+        if names and not _is_of(block.seal, ask.target):
             why = f"{', '.join(names)}: this wire takes only words"
             losses.append(loss_of("dropped", "system.fields", why, at=f"{number}/seal"))
 

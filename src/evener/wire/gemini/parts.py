@@ -11,7 +11,7 @@ import msgspec
 
 from evener.transcript.blocks import Remote, Source, Uploaded
 from evener.transcript.origin import Seal
-from evener.wire.reading import Items
+from evener.wire.reading import Fields, Items
 from evener.wire.text import dumps, fields
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "as_list",
     "camel",
     "camel_fields",
+    "camel_object",
     "is_bare",
     "named_fields",
     "ours",
@@ -67,6 +68,11 @@ def camel(name: str) -> str:
 def camel_fields(raw: bytes | msgspec.Raw) -> Raws:
     """The fields of an object under their own names, however they were spelled."""
     return {camel(name): value for name, value in fields(raw).items()}
+
+
+def camel_object(own: Fields, name: str) -> Fields:
+    """The fields of an object within these, which is left in place; none when it is absent or something else."""
+    return Fields(camel_fields(own.peek_raw(name))) if own.is_object(name) else Fields({})
 
 
 def as_list(raw: msgspec.Raw) -> list[msgspec.Raw]:

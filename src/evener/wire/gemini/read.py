@@ -9,11 +9,11 @@ import msgspec
 from evener.errors import WireError
 from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputSchema, Reasoning, Settings, State, ToolSpec
 from evener.transcript.blocks import TextBlock
-from evener.transcript.origin import Origin
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.dialects import GEMINI_JSON
 from evener.wire.gemini.controls import JSON, LEVELS
-from evener.wire.gemini.parts import WIRE, as_list, camel_fields
+from evener.wire.gemini.parts import WIRE, as_list, camel_fields, camel_object
 from evener.wire.gemini.tools import older_schema, read_tools
 from evener.wire.gemini.turns import Turns
 from evener.wire.quirks import Quirks
@@ -22,7 +22,7 @@ from evener.wire.schemas import transform
 
 __all__ = ["read_request"]
 
-SYSTEM, CONFIG, CHOICE = "systemInstruction", "generationConfig", "toolConfig"
+SYSTEM, CONFIG, CHOICE, CALLING = "systemInstruction", "generationConfig", "toolConfig", "functionCallingConfig"
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
@@ -43,11 +43,10 @@ class _Reader:
             raise WireError("Expected a Gemini request, but there are no contents. Check which wire the body is for.")
         turns = Turns(self.target)
         messages = [turns.message(number, raw) for number, raw in enumerate(as_list(body.take("contents")))]
-        choice = self._opened(CHOICE)
-        config = self._opened(CONFIG)
-        calling = Fields(camel_fields(choice.take("functionCallingConfig"))) if choice.has("functionCallingConfig") else None
-        strict = True if calling and calling.peek("mode") == "VALIDATED" else None
-        tools = self._tools(strict)
+        choice = camel_object(body, CHOICE)
+        config = camel_object(body, CONFIG)
+        calling = camel_object(choice, CALLING)
+        tools = self._tools(strict=True if calling.peek("mode") == "VALIDATED" else None)
         ask = Ask(
             transcript=Transcript(messages, self._system()),
             target=self.target,
@@ -59,33 +58,29 @@ class _Reader:
             state=State(),
             stream=False,
         )
-        if calling:
-            _put(choice, "functionCallingConfig", calling)
+        _put(choice, CALLING, calling)
         _put(body, CHOICE, choice)
         _put(body, CONFIG, config)
         rest = body.rest_text()
         return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
-    def _opened(self, name: str) -> Fields:
-        """The fields of an object within the body, taken out of it; an empty one stays."""
-        own = camel_fields(self.body.peek_raw(name)) if self.body.has(name) else {}
-        if own:
-            self.body.take(name)
-        return Fields(own)
-
     def _system(self) -> list[TextBlock]:
         """The system prompt; what is not plain text stays in `extra`."""
-        if not self.body.has(SYSTEM):
+        if self.body.is_text(SYSTEM):
+            return [TextBlock(self.body.text(SYSTEM))]
+        own = camel_object(self.body, SYSTEM)
+        raws = as_list(own.take("parts")) if own.has("parts") else []
+        parts = [Fields(camel_fields(raw)) for raw in raws if bytes(raw)[:1] == b"{"]
+        if not parts or len(parts) < len(raws) or not all(part.is_text("text") for part in parts):
             return []
-        own = Fields(camel_fields(self.body.peek_raw(SYSTEM)))
-        parts = [Fields(camel_fields(raw)) for raw in as_list(own.take("parts"))] if own.has("parts") else []
-        if not parts or not all(part.is_text("text") and len(part.rest()) == 1 for part in parts):
-            return []
-        self.body.take(SYSTEM)
-        _put(self.body, SYSTEM, own)
-        return [TextBlock(part.text("text")) for part in parts]
+        self.body.put_rest(SYSTEM, own)
+        return [self._system_part(part) for part in parts]
 
-    def _tools(self, strict: bool | None) -> tuple[ToolSpec | HostedTool, ...]:
+    def _system_part(self, own: Fields) -> TextBlock:
+        text = own.text("text")
+        return TextBlock(text, seal=Seal(own.rest_text(), self.target) if own.rest() else None)
+
+    def _tools(self, *, strict: bool | None) -> tuple[ToolSpec | HostedTool, ...]:
         if not self.body.has("tools"):
             return ()
         entries = as_list(self.body.take("tools"))
@@ -93,11 +88,12 @@ class _Reader:
 
     def _reasoning(self, config: Fields) -> Reasoning:
         found: dict[str, object] = {"mode": "default"}
-        if not config.has("thinkingConfig"):
-            return msgspec.convert(found, Reasoning)
-        own = Fields(camel_fields(config.take("thinkingConfig")))
-        if own.peek("thinkingLevel").lower() in LEVELS:
-            found["effort"] = own.text("thinkingLevel").lower()
+        own = camel_object(config, "thinkingConfig")
+        level = own.peek("thinkingLevel")
+        if level.lower() in LEVELS:
+            found["effort"] = level.lower()
+            if level.isupper():  # else it goes back as it was spelled
+                own.take("thinkingLevel")
         budget = _whole(own, "thinkingBudget")
         if budget is not None:
             found |= {"mode": "off"} if budget == 0 else {"mode": "on"} if budget < 0 else {"mode": "on", "budget": budget}
@@ -111,10 +107,10 @@ class _Reader:
         """The shape of the answer. A schema that would go out differently stays in `extra`, too."""
         if config.peek("responseMimeType") != JSON:
             return None
-        if config.has("responseSchema"):
+        if config.is_object("responseSchema"):
             return OutputSchema(older_schema(raw_text(config.peek_raw("responseSchema"), "{}")))
         config.take("responseMimeType")
-        if not config.has("responseJsonSchema"):
+        if not config.is_object("responseJsonSchema"):
             return OutputSchema()
         schema = raw_text(config.peek_raw("responseJsonSchema"), "{}")
         if self.quirks.json_schemas and transform(schema, GEMINI_JSON)[0] == schema:
@@ -123,30 +119,27 @@ class _Reader:
 
 
 def _put(holder: Fields, name: str, own: Fields) -> None:
-    if own.rest_text():
-        holder.put(name, own.rest_text())
+    """Put what is left of an object in its place; one that was empty or no object stays as it is."""
+    if holder.is_object(name) and bytes(holder.peek_raw(name)) != b"{}":
+        holder.put_rest(name, own)
 
 
-def _limit(own: Fields, name: str) -> int | None:
-    """A number of tokens; what is none, as 0, stays where it is."""
-    return None if bytes(own.peek_raw(name)).strip(b'"').startswith((b"0", b"-")) else _whole(own, name)
-
-
-def _whole(own: Fields, name: str) -> int | None:
-    """A whole number; also one that is written with a point. Anything else stays where it is."""
+def _whole(own: Fields, name: str, least: int | None = None) -> int | None:
+    """A whole number, not below `least`; also one that is written with a point. Anything else stays where it is."""
     try:
         value = msgspec.json.decode(own.peek_raw(name), type=int | float | None)
     except msgspec.ValidationError:
         return None
-    if value is None or (isinstance(value, float) and not value.is_integer()):
+    if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
         return None
-    own.take(name)
+    if isinstance(value, int):  # else it goes back as it was written
+        own.take(name)
     return int(value)
 
 
 def _settings(config: Fields) -> Settings:
     return Settings(
-        max_output_tokens=_limit(config, "maxOutputTokens"),
+        max_output_tokens=_whole(config, "maxOutputTokens", 1),
         temperature=config.number("temperature"),
         top_p=config.number("topP"),
         top_k=_whole(config, "topK"),
@@ -155,19 +148,15 @@ def _settings(config: Fields) -> Settings:
     )
 
 
-def _choice(own: Fields | None, tools: tuple[ToolSpec | HostedTool, ...]) -> Choice:
+def _choice(own: Fields, tools: tuple[ToolSpec | HostedTool, ...]) -> Choice:
     """Which functions may or must be called; what has no neutral word stays in `extra`."""
-    if own is None or not any(isinstance(tool, ToolSpec) for tool in tools):
+    if not any(isinstance(tool, ToolSpec) for tool in tools):
         return Choice()
     mode = own.peek("mode")
     if mode not in ("AUTO", "VALIDATED", "ANY", "NONE"):
         return Choice()
     own.take("mode")
-    names = msgspec.json.decode(own.peek_raw("allowedFunctionNames"), type=list[str] | None) or []
-    if mode in ("VALIDATED", "ANY") and names:
-        own.take("allowedFunctionNames")
-    else:
-        names = []
+    names = own.texts("allowedFunctionNames") if mode in ("VALIDATED", "ANY") else []
     match mode:
         case "ANY":
             return Choice("named" if len(names) == 1 else "required", tuple(names), stated=True)

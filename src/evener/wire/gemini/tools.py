@@ -12,7 +12,7 @@ from evener.wire.gemini.names import function_name
 from evener.wire.gemini.parts import WIRE, as_list, camel_fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
-from evener.wire.request import declared_name, hosted_tool
+from evener.wire.request import as_function, declared_name, hosted_tool
 from evener.wire.schemas import transform
 from evener.wire.text import dumps, with_tool_extra
 
@@ -36,6 +36,7 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
     """One function's declaration, or one hosted tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    tool = as_function(tool, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     owner = Owner("tool", tool.name)
@@ -84,11 +85,11 @@ def read_tools(entry: msgspec.Raw, quirks: Quirks, provider: str, *, strict: boo
 
 def _function(raw: msgspec.Raw, quirks: Quirks, provider: str, strict: bool | None) -> ToolSpec:
     own = Fields(camel_fields(raw))
-    name, description = own.text("name"), own.text("description")
+    name, description = own.carried_text("name"), own.text("description")
     schema = NO_ARGUMENTS
-    if own.has("parameters"):
+    if own.is_object("parameters"):
         schema = older_schema(raw_text(own.peek_raw("parameters"), NO_ARGUMENTS))
-    elif own.has("parametersJsonSchema"):
+    elif own.is_object("parametersJsonSchema"):
         schema = raw_text(own.peek_raw("parametersJsonSchema"), NO_ARGUMENTS)
         if quirks.json_schemas and schema != NO_ARGUMENTS and transform(schema, GEMINI_JSON)[0] == schema:
             own.take("parametersJsonSchema")

@@ -33,14 +33,15 @@ from evener.wire.gemini.parts import (
     Shape,
     as_list,
     camel_fields,
+    camel_object,
     is_bare,
     own_fields,
     sealed_text,
     source_of,
 )
 from evener.wire.names import made_id
-from evener.wire.reading import Fields, message_id, raw_text
-from evener.wire.text import dumps
+from evener.wire.reading import Fields, keep_beside, message_id, raw_text
+from evener.wire.text import dumps, fields
 
 __all__ = ["Turns"]
 
@@ -62,11 +63,10 @@ class Turns:
     def message(self, number: int, raw: msgspec.Raw) -> Message:
         """One content."""
         own = Fields(camel_fields(raw))
-        role = ROLES.get(own.text("role"))
+        role = ROLES.get(said := own.carried_text("role"))
         parts = as_list(own.take("parts")) if own.has("parts") else []
-        if role is None or own.rest_text():
-            odd = "another role" if role is None else f"the fields {', '.join(own.rest())}"
-            raise WireError(f"contents[{number}] has {odd}. Expected the role user or model, and parts.")
+        if role is None:
+            raise WireError(f"contents[{number}] has the role {said!r}. Expected the role user or model, and parts.")
         self.place = message_id(number, raw)
         if role == "assistant":
             self._ask(())
@@ -76,7 +76,8 @@ class Turns:
         if role == "assistant":
             self._ask(blocks)
         origin = self.target if role == "assistant" else None
-        return Message(role, blocks, id=self.place, created_at=None, origin=origin)
+        kept = keep_beside(blocks, own, self.target)
+        return Message(role, kept, id=self.place, created_at=None, origin=origin)
 
     def _ask(self, blocks: Sequence[Block]) -> None:
         """Note the calls that have no result yet, by id and by name."""
@@ -91,12 +92,12 @@ class Turns:
         match found:
             case ["text"] if own.is_text("text"):
                 return self._text(own)
-            case ["functionCall"]:
+            case ["functionCall"] if own.is_object("functionCall"):
                 return self._call(place, own)
-            case ["functionResponse"]:
+            case ["functionResponse"] if own.is_object("functionResponse"):
                 return self._result(own)
-            case ["inlineData"] | ["fileData"]:
-                return self._media(own, found[0])
+            case ["inlineData"] | ["fileData"] if own.is_object(found[0]):
+                return self._media(own, found[0]) or hosted_block(raw, self.target.provider)
             case _:
                 return hosted_block(raw, self.target.provider)
 
@@ -116,20 +117,22 @@ class Turns:
     def _call(self, place: int, own: Fields) -> ToolCall:
         call = Fields(camel_fields(own.take("functionCall")))
         arguments = raw_text(call.take("args"), "{}")
-        name, given = call.text("name"), call.text("id")
+        name, given = call.carried_text("name"), call.carried_text("id")
         if not given:
             call.put("id", "null")
         return ToolCall(
             given or made_id(self.place, place), name, arguments, self._seal(own.rest(), "functionCall", call.rest())
         )
 
-    def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock:
-        media = Fields(camel_fields(own.take(kind)))
-        media_type, named = media.text("mimeType"), media.peek("displayName")
-        inline = kind == "inlineData"
-        source = (
-            Inline(media.text("data").translate(STANDARD)) if inline else source_of(media.text("fileUri"), self.target.provider)
-        )
+    def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock | None:
+        """The media of a part; None, and nothing taken, where it says in no known form what it is."""
+        media = camel_object(own, kind)
+        inline, where = kind == "inlineData", "data" if kind == "inlineData" else "fileUri"
+        if (media.has("mimeType") and not media.is_text("mimeType")) or not media.is_text(where):
+            return None
+        own.take(kind)
+        media_type, named, value = media.text("mimeType"), media.peek("displayName"), media.text(where)
+        source = Inline(value.translate(STANDARD)) if inline else source_of(value, self.target.provider)
         seal = self._seal(own.rest(), kind, media.rest())
         if media_type.startswith("image/"):
             return ImageBlock(source, media_type, seal=seal)
@@ -137,14 +140,16 @@ class Turns:
 
     def _result(self, own: Fields) -> ToolResult:
         result = Fields(camel_fields(own.take("functionResponse")))
-        name, given = result.text("name"), result.text("id")
+        name, given = result.carried_text("name"), result.carried_text("id")
         call = self._answered(name, given)
         if call and not given and not is_bare(own_fields(call.seal)):
             result.put("id", "null")
         if call and name != call.name:
             result.put("name", dumps(name).decode())
         texts, failed = self._response(result)
-        media: list[ResultContent] = [self._inner(raw) for raw in result.items("parts")]
+        media: list[ResultContent] = [self._inner(raw) for raw in result.peek_items("parts")]
+        if media or bytes(result.peek_raw("parts")) == b"[]":
+            result.take("parts")
         seal = self._seal(own.rest(), "functionResponse", result.rest())
         return ToolResult(call.id if call else given, (*texts, *media), failed, seal)
 
@@ -162,7 +167,7 @@ class Turns:
     def _response(self, result: Fields) -> tuple[list[TextBlock], bool]:
         """The text of a result and whether it is an error; where it stood is left in the seal unless it is the usual place."""
         raw = result.take("response")
-        own = Fields(camel_fields(b"{}") if raw == NOBODYS else msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
+        own = Fields({} if raw == NOBODYS else fields(raw))
         names = list(own.rest())
         if not names:
             return [], False
@@ -176,4 +181,4 @@ class Turns:
     def _inner(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = Fields(camel_fields(raw))
         found = [name for name in ("inlineData", "fileData") if own.has(name)]
-        return self._media(own, found[0]) if len(found) == 1 else self._kept(raw, "part of a result")
+        return (self._media(own, found[0]) if len(found) == 1 else None) or self._kept(raw, "part of a result")

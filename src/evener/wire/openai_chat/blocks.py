@@ -30,7 +30,7 @@ from evener.wire.openai_chat.system import marks_move
 from evener.wire.openai_chat.thoughts import Thoughts
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
-from evener.wire.text import ERROR, OPERATOR, dumps, fields
+from evener.wire.text import ERROR, OPERATOR, dumps, fields, free_text
 
 __all__ = ["WIRE", "render"]
 
@@ -50,17 +50,17 @@ class Draft(msgspec.Struct, eq=False, gc=False):
     verbatim: bytes = b""
 
 
-def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
-    """One exchange: what the assistant said, then what came back."""
+def render(ask: Ask, quirks: Quirks, free: frozenset[str], exchange: Exchange, chain: bytes) -> Fragment:
+    """One exchange: what the assistant said, then what came back. `free` are the names of tools that take free text."""
     mute = "" if quirks.reasoning_field and quirks.thinking_replay != "none" else "this endpoint takes back no reasoning"
     lean = None
     if quirks.thinking_replay == "latest" and not mute:
-        lean = _page(exchange, chain, ask, quirks, "this endpoint takes back only the latest").fragment(exchange, None)
-    return _page(exchange, chain, ask, quirks, mute).fragment(exchange, lean)
+        leaner = Page(ask, quirks, chain, "this endpoint takes back only the latest", free_tools=free)
+        lean = _page(exchange, leaner).fragment(exchange, None)
+    return _page(exchange, Page(ask, quirks, chain, mute, free_tools=free)).fragment(exchange, lean)
 
 
-def _page(exchange: Exchange, chain: bytes, ask: Ask, quirks: Quirks, mute: str) -> Page:
-    page = Page(ask, quirks, chain, mute)
+def _page(exchange: Exchange, page: Page) -> Page:
     if exchange.assistant is not None:
         page.message = exchange.assistant
         _write(page, _assistant(page, exchange.assistant))
@@ -228,9 +228,10 @@ def _call(page: Page, call: ToolCall) -> dict[str, object]:
         page.rename("tool_call.id", call, call.id, id)
     if call.cache:
         page.drop("cache.mark", "calls take none here", call, at="cache")
-    value: dict[str, object] = {**own, "id": id, "type": "function"}
-    if bytes(own.get("type", b"")) == b'"custom"':
-        return {**value, "type": "custom", "custom": {"name": name, "input": call.raw}}
+    value: dict[str, object] = {"type": "function", **own, "id": id}
+    if call.name in page.free_tools or bytes(own.get("type", b"")) == b'"custom"':
+        more = fields(own["custom"]) if "custom" in own else {}
+        return {**value, "type": "custom", "custom": {**more, "name": name, "input": free_text(call)}}
     kept = fields(inner) if inner is not None else {}
     return {**value, "function": {**kept, "name": name, "arguments": page.arguments(call)}}
 

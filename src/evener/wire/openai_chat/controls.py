@@ -1,8 +1,9 @@
 """Reasoning, tool choice, sampling and output format: the neutral words in those of this wire. Pure, small functions."""
 
-from evener.transcript.ask import Ask
+from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss, loss_of
 from evener.wire.efforts import SCALE, effort_for, nearest_effort, report_length
+from evener.wire.names import wire_name
 from evener.wire.openai_words import answer_shape, heat, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
 from evener.wire.request import report_choice
@@ -151,24 +152,31 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
         losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
         return "auto"
     if wanted.mode == "named":
-        return _named(names, quirks, losses)
+        return _named(ask, names, quirks, losses)
     mode = quirks.required_word if wanted.mode == "required" else wanted.mode
     if not names or mode == "none":
         return mode
     if not quirks.tool_subsets:
         losses.append(loss_of("degraded", "tool_choice", "this endpoint has no subsets; every tool is offered"))
         return mode
-    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    tools = [_called(ask, quirks, name) for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
-def _named(names: list[str], quirks: Quirks, losses: list[Loss]) -> object:
+def _called(ask: Ask, quirks: Quirks, name: str) -> Body:
+    """A tool as a choice names it."""
+    free = [tool.name for tool in ask.tools if isinstance(tool, ToolSpec) and tool.free is not None and quirks.custom_tools]
+    kind = "custom" if any(wire_name(one, quirks.name_length) == name for one in free) else "function"
+    return {"type": kind, kind: {"name": name}}
+
+
+def _named(ask: Ask, names: list[str], quirks: Quirks, losses: list[Loss]) -> object:
     if len(names) != 1:
         return "auto"
     if not quirks.named_choice:
         losses.append(loss_of("degraded", "tool_choice", "this endpoint cannot force one tool; it must call some tool"))
         return quirks.required_word
-    return {"type": "function", "function": {"name": names[0]}}
+    return _called(ask, quirks, names[0])
 
 
 def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:

@@ -24,6 +24,7 @@ from evener.wire.marks import (
     drawn,
     report_lifetime,
     wanted_marks,
+    with_control,
 )
 from evener.wire.openai_chat import controls
 from evener.wire.openai_chat.blocks import WIRE, render
@@ -36,6 +37,7 @@ from evener.wire.request import (
     Kept,
     Source,
     add_losses,
+    as_function,
     bounded,
     declared_name,
     drafted,
@@ -56,7 +58,11 @@ PATH = "/chat/completions"
 DIALECTS = (OPENAI_PLAIN, OPENAI_STRICT)
 TTLS = {"breakpoint": ("30m",), "control": ("5m", "1h")}
 JSON_NOTE = "Answer with one JSON object and nothing else."
-NESTED = ("reasoning", "thinking", "stream_options", "chat_template_kwargs")
+NESTED = (
+    *("reasoning", "thinking", "stream_options", "chat_template_kwargs", "response_format", "response_format.json_schema"),
+    *("tool_choice", "tool_choice.function", "tool_choice.custom"),
+)
+"""Objects that we write and the caller may add to."""
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
@@ -116,7 +122,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
         source,
         frame,
         start,
-        partial(render, ask, quirks),
+        partial(render, ask, quirks, _free_tools(ask, quirks)),
         wanted,
         _addressed(ask, quirks),
         marks,
@@ -160,6 +166,9 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    if tool.free is not None and quirks.custom_tools:
+        return _custom(tool, quirks, losses)
+    tool = as_function(tool, losses)
     own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
@@ -173,8 +182,29 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     )
 
 
+def _free_tools(ask: Ask, quirks: Quirks) -> frozenset[str]:
+    """The names of the tools that take free text."""
+    if not quirks.custom_tools:
+        return frozenset()
+    return frozenset(tool.name for tool in ask.tools if isinstance(tool, ToolSpec) and tool.free is not None)
+
+
+def _custom(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """A tool that takes free text."""
+    free, tool = tool.free, as_function(msgspec.structs.replace(tool, free=None), losses)
+    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    if tool.description:
+        own["description"] = tool.description
+    if free and free.grammar:
+        grammar = {"definition": free.grammar, "syntax": free.syntax}
+        own["format"] = {"type": "grammar", "grammar": grammar}
+    extra = with_tool_extra({}, tool, WIRE, losses)
+    inner = extra.pop("custom", None)
+    return dumps({"type": "custom", "custom": {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra})
+
+
 def _marked(data: bytes, ttl: str | None) -> bytes:
-    return data if ttl is None else data[:-1] + control_mark(ttl) + b"}"
+    return data if ttl is None else with_control(data, ttl)
 
 
 def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[str, object]:
@@ -184,7 +214,7 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     if ask.stream and quirks.stream_usage:
         body["stream_options"] = {"include_usage": True}
     limit = output_limit(ask, quirks, losses)
-    if limit is not None:
+    if limit is not None and not _is_spelled(ask):
         body[quirks.output_field] = limit
     body |= controls.sampling(ask, quirks, losses)
     body |= controls.reasoning(ask, quirks, offered=offered, losses=losses)
@@ -192,6 +222,12 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     body |= controls.output_format(ask, quirks, losses)
     body |= _kept(ask, quirks, losses)
     return with_extra(body, ask, WIRE, NESTED, losses)
+
+
+def _is_spelled(ask: Ask) -> bool:
+    """True if the caller's own fields hold the output limit, under whatever name it has."""
+    own = [extra for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
+    return any(name in fields(extra.body) for extra in own for name in ("max_completion_tokens", "max_tokens"))
 
 
 def _json_note(ask: Ask, losses: list[Loss]) -> str:

@@ -31,7 +31,7 @@ from evener.wire.openai_chat.seals import WIRE, left_behind, opened, seal_text
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, read_breakpoint, read_control, read_fields
-from evener.wire.text import fields, placeholder, word
+from evener.wire.text import dumps, fields, placeholder, word
 
 __all__ = ["Part", "Plain", "is_text", "line", "media_part", "read_mark", "read_part", "report_rest", "text_part"]
 
@@ -79,7 +79,17 @@ def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> d
             value = {"type": "video_url", "video_url": {"url": url}} if url else None
         case DocumentBlock():
             value = _file(page, block)
-    return {**opened(block.seal, page.ask, page.quirks).own, **value} if value else None
+    return _with_sealed(value, opened(block.seal, page.ask, page.quirks).own) if value else None
+
+
+def _with_sealed(value: dict[str, object], own: dict[str, msgspec.Raw]) -> dict[str, object]:
+    """A part with the fields that were sealed, those of its one object in their place."""
+    kind = str(value["type"])
+    inner = value.get(kind)
+    if kind in own and isinstance(inner, dict):
+        own = {**own, kind: msgspec.Raw(dumps({**inner, **fields(own[kind])}))}
+        return {**value, **own}
+    return {**own, **value}
 
 
 def report_rest(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> None:
@@ -177,28 +187,39 @@ def _media(own: Fields, kind: str, quirks: Quirks, provider: str) -> ImageBlock 
         return DocumentBlock(source, media, own.text("document_name"))
     if kind not in ("image_url", "input_audio", "file", "video_url") or bytes(own.peek_raw(kind))[:1] != b"{":
         return None
-    inner = {name: msgspec.json.decode(value) for name, value in fields(own.peek_raw(kind)).items()}
-    known = {name: value for name, value in inner.items() if isinstance(value, str)}
-    found = _known_media(kind, known, quirks, provider) if known.keys() == inner.keys() else None
+    inner = own.peek_fields(kind)
+    found = _known_media(kind, inner, quirks, provider)
     if found:
-        own.take(kind)
+        own.put_rest(kind, inner)
     return found
 
 
-def _known_media(kind: str, inner: dict[str, str], quirks: Quirks, provider: str) -> ImageBlock | DocumentBlock | None:
-    match kind, inner:
-        case "image_url", {"url": url, **rest} if rest.keys() <= {"detail"}:
-            source, media = read_url(url)
-            return ImageBlock(source, media, rest.get("detail", ""))
-        case "input_audio", {"data": data, "format": sort, **rest} if not rest and sort in quirks.audio_formats:
-            return DocumentBlock(Inline(data), MEDIA.get(sort, f"audio/{sort}"))
-        case "video_url", {"url": url, **rest} if not rest and quirks.video:
-            source, media = read_url(url)
-            return DocumentBlock(source, media or "video/mp4")
-        case "file", {"file_data": url, "filename": name, **rest} if not rest:
-            source, media = read_url(url)
-            return DocumentBlock(source, media or "application/pdf", name)
-        case "file", {"file_id": id, **rest} if rest.keys() <= {"filename"}:
-            return DocumentBlock(Uploaded(id, WIRE, provider), "", rest.get("filename", ""))
-        case _:
-            return None
+def _known_media(kind: str, inner: Fields, quirks: Quirks, provider: str) -> ImageBlock | DocumentBlock | None:
+    """The media, with what is known of them taken; None, and nothing taken, when they are of no known form."""
+    if kind == "input_audio":
+        return _known_audio(inner, quirks)
+    if kind == "file":
+        return _known_file(inner, provider)
+    if not inner.is_text("url") or (kind == "video_url" and not quirks.video):
+        return None
+    source, media = read_url(inner.text("url"))
+    if kind == "image_url":
+        return ImageBlock(source, media, inner.text("detail"))
+    return DocumentBlock(source, media or "video/mp4")
+
+
+def _known_audio(inner: Fields, quirks: Quirks) -> DocumentBlock | None:
+    sort = inner.peek("format")
+    if not inner.is_text("data") or sort not in quirks.audio_formats:
+        return None
+    inner.take("format")
+    return DocumentBlock(Inline(inner.text("data")), MEDIA.get(sort, f"audio/{sort}"))
+
+
+def _known_file(inner: Fields, provider: str) -> DocumentBlock | None:
+    if inner.is_text("file_id") and not inner.has("file_data"):
+        return DocumentBlock(Uploaded(inner.text("file_id"), WIRE, provider), "", inner.text("filename"))
+    if inner.is_text("file_data") and not inner.has("file_id"):
+        source, media = read_url(inner.text("file_data"))
+        return DocumentBlock(source, media or "application/pdf", inner.text("filename"))
+    return None

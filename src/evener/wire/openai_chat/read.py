@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evener.errors import WireError
-from evener.transcript.ask import Ask, Cache, Extra, HostedTool, State, ToolSpec
+from evener.transcript.ask import Ask, Cache, Extra, FreeText, HostedTool, State, ToolSpec
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
@@ -22,7 +22,7 @@ from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, seal_text
 from evener.wire.openai_chat.tags import split
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, Items, message_id, raw_text, read_control, read_fields, reading
-from evener.wire.text import dumps, fields, text_in
+from evener.wire.text import dumps, fields, free_arguments, text_in
 
 __all__ = ["read_request"]
 
@@ -47,13 +47,13 @@ class _Reader:
 
     def ask(self) -> Ask:
         body, quirks = self.body, self.quirks
-        raws = body.items("messages")
+        raws = body.carried_items("messages")
         opening = self._opening(raws)
         messages = self._messages(raws[len(opening) :])
         ask = Ask(
             transcript=Transcript(messages, self._system(opening)),
             target=self.target,
-            tools=tuple(self._tool(raw) for raw in (body.items("tools") if _list(body.peek_raw("tools")) else ())),
+            tools=tuple(self._tool(raw) for raw in (body.carried_items("tools") if _list(body.peek_raw("tools")) else ())),
             choice=read_choice(body, quirks),
             settings=read_settings(body, quirks),
             reasoning=read_reasoning(body, quirks),
@@ -68,9 +68,13 @@ class _Reader:
     def _stream(self) -> bool:
         stream = self.body.flag("stream") or False
         if stream and self.quirks.stream_usage:
-            options = read_fields(self.body.take("stream_options")) if self.body.has("stream_options") else None
-            if options is None:
+            options = self.body.peek_fields("stream_options")
+            if self.body.is_object("stream_options"):
+                self.body.take("stream_options")
+            if not self.body.has("stream_options") and not options.rest():
                 self.body.put("stream_options", "null")  # counts were not asked for: say so, or we would
+            elif self.body.has("stream_options"):
+                pass  # of no form that we know: it goes as it came
             elif not options.flag("include_usage"):
                 self.body.put("stream_options", dumps({"include_usage": False, **options.rest()}).decode())
             elif options.rest():
@@ -115,7 +119,7 @@ class _Reader:
         before = ""
         for number, raw in enumerate(raws):
             own = read_fields(raw)
-            role = own.text("role")
+            role = own.carried_text("role")
             blocks = self._blocks(role, own, raw)
             if role == before == "tool":
                 messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
@@ -164,7 +168,7 @@ class _Reader:
 
     def _result(self, own: Fields) -> ToolResult:
         content = own.take("content")
-        call = own.text("tool_call_id")
+        call = own.carried_text("tool_call_id")
         blocks = tuple(self._content(content, {})) if bytes(content) != b'""' else ()
         return ToolResult(call, blocks, seal=self._seal({}, own.rest()))
 
@@ -172,7 +176,7 @@ class _Reader:
 
     def _said(self, own: Fields, raw: msgspec.Raw) -> list[Block]:
         makers = [*self._thoughts(own), *self._words(own)]
-        calls = own.items("tool_calls") if bytes(own.peek_raw("tool_calls")) not in (b"[]", b"null") else []
+        calls = own.carried_items("tool_calls") if bytes(own.peek_raw("tool_calls")) not in (b"[]", b"null") else []
         found = [(block, sealed) for block, sealed in (*makers, *((self._call(call)) for call in calls))]
         message = own.rest()
         cited = read_citations(own.peek_raw("annotations"))
@@ -193,7 +197,7 @@ class _Reader:
         details = own.peek_raw("reasoning_details")
         field = next((name for name in ("reasoning_content", "reasoning") if own.peek(name)), "")
         if bytes(details)[:1] == b"[" and bytes(details) != b"[]":
-            entries = [fields(raw) for raw in _list(details)]
+            entries = [fields(raw) for raw in _list(details) if bytes(raw)[:1] == b"{"]
             texts = [text_in(entry.get("text")) or text_in(entry.get("summary")) for entry in entries]
             own.take("reasoning_details")
             return [(ReasoningBlock(own.peek(field) or "".join(texts)), {"reasoning_details": details})]
@@ -229,11 +233,11 @@ class _Reader:
                 cache = read_mark(own, self.quirks)
                 return TextBlock(own.text("text"), cache=cache), own.rest()
             case "thinking" if bytes(own.peek_raw("thinking"))[:1] == b"[":
-                inner = [fields(one) for one in _list(own.peek_raw("thinking"))]
+                inner = [fields(one) for one in own.peek_items("thinking") if bytes(one)[:1] == b"{"]
                 text = "".join(text_in(one.get("text")) for one in inner)
                 own.take("type")
                 return ReasoningBlock(text), own.rest()
-            case "refusal":
+            case "refusal" if own.is_text("refusal"):
                 return TextBlock(own.text("refusal")), own.rest()
             case _:
                 return self._hosted(raw), {}
@@ -243,15 +247,19 @@ class _Reader:
 
     def _call(self, raw: msgspec.Raw) -> tuple[ToolCall, Raws]:
         own = read_fields(raw)
-        id = own.text("id")
+        id = own.carried_text("id")
         if own.peek("type") == "custom":
             custom = read_fields(own.take("custom"))
-            return ToolCall(id, custom.text("name"), custom.text("input")), own.rest()
-        own.take("type")
+            call = ToolCall(id, custom.carried_text("name"), free_arguments(custom.carried_text("input")))
+            if custom.rest():
+                own.put("custom", custom.rest_text())
+            return call, own.rest()
+        if own.peek("type") == "function":
+            own.take("type")
         function = read_fields(own.take("function"))
         arguments = function.take("arguments")
         text = text_in(arguments) if bytes(arguments)[:1] == b'"' else raw_text(arguments, "{}")
-        call = ToolCall(id, function.text("name"), text or "{}")
+        call = ToolCall(id, function.carried_text("name"), text or "{}")
         if function.rest():
             own.put("function", function.rest_text())
         return call, own.rest()
@@ -260,16 +268,34 @@ class _Reader:
 
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
+        if own.peek("type") == "custom" and own.is_object("custom"):
+            return self._custom(own)
         if own.peek("type") not in ("", "function") or not own.has("function"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
-        own.take("type")
+        if own.peek("type") == "function":
+            own.take("type")
         function = read_fields(own.take("function"))
         cache = read_control(own) if self.quirks.cache_style == "control" else ""
-        schema = raw_text(function.take("parameters"), '{"type":"object","properties":{}}')
-        name, description, strict = function.text("name"), function.text("description"), function.flag("strict")
+        schema = function.take_object("parameters", '{"type":"object","properties":{}}')
+        name, description, strict = function.carried_text("name"), function.said("description"), function.flag("strict")
         if function.rest():
             own.put("function", function.rest_text())
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
+
+    def _custom(self, own: Fields) -> ToolSpec:
+        """A tool that takes free text. A format that is no grammar stays among its fields."""
+        own.take("type")
+        inner = own.peek_fields("custom")
+        shape = inner.peek_fields("format")
+        grammar = shape.peek_fields("grammar")
+        free = FreeText()
+        if shape.peek("type") == "grammar" and grammar.is_text("definition"):
+            free = FreeText(grammar.peek("syntax"), grammar.peek("definition"))
+            if len(shape.rest()) == len(grammar.rest()) == 2 and grammar.is_text("syntax"):
+                inner.take("format")
+        name, description = inner.carried_text("name"), inner.said("description")
+        own.put_rest("custom", inner)
+        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=self.target.provider, free=free)
 
 
 def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:

@@ -8,10 +8,11 @@ import msgspec
 from evener.transcript.ask import Choice, OutputSchema, Reasoning, Settings
 from evener.wire.efforts import SCALE
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, raw_text, read_fields
+from evener.wire.reading import Fields, read_fields
 
 __all__ = ["read_choice", "read_output", "read_reasoning", "read_settings"]
 
+CALLED = ("function", "custom")
 MODES = {"auto": "auto", "required": "required", "any": "required", "none": "none"}
 
 
@@ -22,36 +23,52 @@ def read_choice(body: Fields, quirks: Quirks) -> Choice:
     if word in MODES and (MODES[word] != "required" or word == quirks.required_word):
         body.take("tool_choice")
         return msgspec.convert({"mode": MODES[word], "parallel": parallel, "stated": True}, Choice)
-    if bytes(body.peek_raw("tool_choice"))[:1] != b"{":
-        return Choice(parallel=parallel)
-    own = read_fields(body.peek_raw("tool_choice"))
+    own = body.peek_fields("tool_choice")
+    kind = own.peek("type")
     found: dict[str, object] | None = None
-    if own.peek("type") in ("", "function") and own.has("function"):
-        name = read_fields(own.peek_raw("function")).peek("name")
-        found = {"mode": "named", "names": [name]}
-    elif own.peek("type") == "allowed_tools" and own.has("allowed_tools"):
-        found = _subset(read_fields(own.peek_raw("allowed_tools")))
+    if kind in ("", *CALLED) and own.is_object(kind or "function"):
+        found = _named(own, kind or "function")
+    elif kind == "allowed_tools":
+        found = _subset(own)
     if found is None:
         return Choice(parallel=parallel)  # a choice that only this wire knows stays in `extra`
-    body.take("tool_choice")
+    body.put_rest("tool_choice", own)
     return msgspec.convert({**found, "parallel": parallel, "stated": True}, Choice)
 
 
+def _named(own: Fields, kind: str) -> dict[str, object] | None:
+    """The one tool that must be called, taken out of the choice."""
+    inner = own.peek_fields(kind)
+    name = inner.text("name")
+    if not name:
+        return None
+    own.put_rest(kind, inner)
+    if own.is_text("type"):
+        own.take("type")
+    return {"mode": "named", "names": [name]}
+
+
 def _subset(own: Fields) -> dict[str, object] | None:
-    tools = [read_fields(raw) for raw in own.items("tools")]
-    names = [read_fields(tool.peek_raw("function")).peek("name") for tool in tools if tool.has("function")]
-    mode = MODES.get(own.peek("mode"))
-    return {"mode": mode, "names": names} if mode and names and len(names) == len(tools) else None
+    """The tools that may be called. The choice stays where it is, too, unless it names functions and nothing else."""
+    inner = own.peek_fields("allowed_tools")
+    tools = [read_fields(raw) for raw in inner.peek_items("tools") if bytes(raw)[:1] == b"{"]
+    names = [name for tool in tools for kind in CALLED if (name := tool.peek_fields(kind).peek("name"))]
+    mode = MODES.get(inner.peek("mode"))
+    if not names:
+        return None
+    if mode and len(names) == len(inner.peek_items("tools")) and len(inner.rest()) == 2 and len(own.rest()) == 2:
+        own.take("type")
+        own.take("allowed_tools")
+    return {"mode": mode or "auto", "names": names}
 
 
 def read_settings(body: Fields, quirks: Quirks) -> Settings:
     """Sampling and limits."""
-    limit = body.limit("max_completion_tokens")
-    older = body.limit("max_tokens") if limit is None else None
+    limit = _limit(body, quirks)
     seed = body.whole(quirks.seed_field) if quirks.seed_field else None
     stop = (body.text("stop"),) if body.is_text("stop") else tuple(body.texts("stop"))
     return Settings(
-        max_output_tokens=older if limit is None else limit,
+        max_output_tokens=limit,
         temperature=body.number("temperature"),
         top_p=body.number("top_p"),
         top_k=body.whole("top_k") if quirks.top_k else None,
@@ -60,21 +77,32 @@ def read_settings(body: Fields, quirks: Quirks) -> Settings:
     )
 
 
+def _limit(body: Fields, quirks: Quirks) -> int | None:
+    """The output limit, under its new or its old name. Under the one that the row does not write it stays, too, as it was."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        raw = body.peek_raw(name)
+        limit = body.limit(name)
+        if limit is not None:
+            if name != quirks.output_field:
+                body.put(name, bytes(raw).decode())
+            return limit
+    return None
+
+
 def read_output(body: Fields) -> OutputSchema | None:
     """The shape of the answer."""
-    if not body.has("response_format"):
-        return None
-    own = read_fields(body.peek_raw("response_format"))
-    found = None
-    if own.peek("type") == "json_object" and len(own.rest()) == 1:
+    own = body.peek_fields("response_format")
+    inner = own.peek_fields("json_schema")
+    if own.peek("type") == "json_object":
         found = OutputSchema()
-    elif own.peek("type") == "json_schema" and own.rest().keys() == {"type", "json_schema"}:
-        inner = read_fields(own.peek_raw("json_schema"))
-        schema = raw_text(inner.take("schema"), "")
-        name, description, strict = inner.text("name"), inner.text("description"), inner.flag("strict")
-        found = OutputSchema(schema, name, description, strict) if schema and not inner.rest() else None
-    if found:
-        body.take("response_format")
+    elif own.peek("type") == "json_schema" and inner.is_object("schema"):
+        schema = inner.take_object("schema", "{}")
+        found = OutputSchema(schema, inner.text("name"), inner.text("description"), inner.flag("strict"))
+        own.put_rest("json_schema", inner)
+    else:
+        return None
+    own.take("type")
+    body.put_rest("response_format", own)
     return found
 
 
@@ -108,29 +136,27 @@ def _effort(own: Fields, field: str, found: dict[str, object]) -> None:
 
 
 def _object(body: Fields, quirks: Quirks, found: dict[str, object]) -> None:
-    if not body.has("reasoning"):
+    if not body.is_object("reasoning"):
         return
-    own = read_fields(body.take("reasoning"))
+    own = body.peek_fields("reasoning")
     _effort(own, "effort", found)
     if "effort" not in found:
-        found["budget"] = own.whole("max_tokens")
+        found["budget"] = own.whole("max_tokens", 0)
     on = own.flag("enabled")
     if on is not None:
         found["mode"] = "on" if on else "off"
     if quirks.reasoning_display == "exclude" and bytes(own.peek_raw("exclude")) == b"true":
         own.take("exclude")
         found["show"] = "omitted"
-    if own.rest():
-        body.put("reasoning", own.rest_text())
+    body.put_rest("reasoning", own)
 
 
 def _switch(body: Fields, found: dict[str, object]) -> None:
-    if not body.has("thinking"):
+    if not body.is_object("thinking"):
         return
-    own = read_fields(body.take("thinking"))
+    own = body.peek_fields("thinking")
     kind = own.peek("type")
     if kind in ("enabled", "disabled"):
         own.take("type")
         found["mode"] = "on" if kind == "enabled" else "off"
-    if own.rest():
-        body.put("thinking", own.rest_text())
+    body.put_rest("thinking", own)

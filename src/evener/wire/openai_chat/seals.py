@@ -10,13 +10,12 @@ from evener.transcript.ask import Ask
 from evener.transcript.origin import Origin, Seal
 from evener.wire.openai_chat.chunks import is_there
 from evener.wire.quirks import Quirks
-from evener.wire.seals import why_not_own, why_shut
+from evener.wire.seals import MESSAGE, why_not_own, why_shut
 from evener.wire.text import dumps, fields
 
 __all__ = ["FIELD", "REFUSAL", "UNCITED", "WIRE", "Sealed", "left_behind", "opened", "seal_text", "why_foreign"]
 
 WIRE = "openai_chat"
-MESSAGE = "@message"
 FIELD = "@field"
 UNCITED = "this wire takes none back"
 REFUSAL = b'"refusal"'

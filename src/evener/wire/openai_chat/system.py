@@ -12,6 +12,7 @@ from evener.transcript.ask import Ask
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss, loss_of
 from evener.wire.openai_chat.seals import UNCITED, left_behind, opened
+from evener.wire.page import OWN_MARKS
 from evener.wire.quirks import Quirks
 from evener.wire.text import OPERATOR, dumps
 
@@ -45,7 +46,7 @@ def system_messages(ask: Ask, quirks: Quirks, marks: Mapping[int, bytes], losses
         text = lead + block.text
         part = dumps({"type": "text", "text": text, **sealed.own})
         group.listed = group.listed or bool(block.cache or sealed.own) or marks_move(quirks)
-        group.parts.append(part[:-1] + marks[number] + b"}" if number in marks else part)
+        group.parts.append(part[:-1] + marks[number] + b"}" if number in marks and not OWN_MARKS & sealed.own.keys() else part)
         group.texts.append(text)
     if groups and quirks.system_role == "user":
         losses.append(loss_of("degraded", "system", "this model takes none; sent as marked user text"))

@@ -21,7 +21,7 @@ from evener.wire.openai_chat.hosted import hosted_block
 from evener.wire.openai_chat.seals import FIELD, REFUSAL, seal_text
 from evener.wire.openai_chat.speech import Speech
 from evener.wire.openai_chat.tags import Tags
-from evener.wire.text import dumps, fields, text_in, word
+from evener.wire.text import dumps, fields, free_arguments, text_in, word
 
 __all__ = ["Turn"]
 
@@ -132,7 +132,9 @@ class Turn(msgspec.Struct, gc=False):
             found.append(d.HostedAdded(HOSTED, hosted_block(told)))
         self._sealed(found)
         for call in self.calls:
-            found.append(d.CallEnded(call.slot, "".join(call.pieces) or "{}"))
+            written = "".join(call.pieces)
+            free = bytes(call.own.get("type", b"")) == b'"custom"'
+            found.append(d.CallEnded(call.slot, free_arguments(written) if free else written or "{}"))
         native = self.native if self.native != self.finish else ""
         found.append(d.Stopped(self._why(), self.finish, native))
         return found

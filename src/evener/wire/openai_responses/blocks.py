@@ -4,13 +4,14 @@ A message of ours may become several items. Seals hold what this API put on its 
 text, the item's own fields on calls, results and reasoning.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from evener.transcript.ask import Ask
+from evener.transcript.ask import Ask, HostedTool, Namespace, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -26,9 +27,9 @@ from evener.transcript.blocks import (
     ToolResult,
     Uploaded,
 )
-from evener.transcript.loss import Loss
+from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
-from evener.transcript.origin import Seal
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange
 from evener.wire.fold import Fragment
 from evener.wire.media import IMAGES, is_base64, is_image_taken, legal_detail, settled
@@ -36,15 +37,33 @@ from evener.wire.names import short_id, wire_name
 from evener.wire.page import Page
 from evener.wire.quirks import Quirks
 from evener.wire.seals import telling
-from evener.wire.text import ERROR, dumps, fields, is_plain, must_fetch, placeholder, word
+from evener.wire.text import ERROR, dumps, fields, free_text, is_plain, must_fetch, placeholder, text_in, word
 
-__all__ = ["WIRE", "TextSeal", "render", "system_items"]
+__all__ = [
+    "ADDS_TOOLS",
+    "FREE_ANSWER",
+    "FREE_CALL",
+    "PART",
+    "WIRE",
+    "TextSeal",
+    "continued",
+    "forms_of",
+    "qualified",
+    "render",
+    "system_items",
+]
 
 WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
 """Whose a text seal is, by the role that it names: none on what the assistant said."""
 WHOLE = ("tool_search_call", "tool_search_output", "compaction")
 """Items that are known by what they hold, and need no id."""
+FREE_CALL, FREE_ANSWER = "custom_tool_call", "custom_tool_call_output"
+MORE = "@more"
+"""Marks the seal of a text in the system prompt that is a further part of the item before it."""
+PART = "@part"
+"""Marks what is kept verbatim of a message: a part of its content, not an item of its own."""
+ADDS_TOOLS = b'"additional_tools"'
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
 
@@ -77,11 +96,37 @@ def _text_fields(page: Page, block: TextBlock, role: str) -> TextSeal:
     return TextSeal()
 
 
-def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
+class Form(msgspec.Struct, frozen=True):
+    """How a call is written: with a text instead of arguments, and in which namespace. `name` is the tool's name in it."""
+
+    name: str
+    free: bool = False
+    namespace: str = ""
+
+
+Forms = Mapping[str, Form]
+
+
+def qualified(namespace: str, name: str) -> str:
+    """The name of a tool, with that of its namespace. A tool that a search has found is its own: recorded."""
+    return Namespace(namespace).prefix + name if namespace and namespace != name else name
+
+
+def forms_of(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> Forms:
+    """The forms of calls that are not plain ones, by the names of their tools."""
+    if not quirks.custom_tools:
+        return {}
+    odd = [tool for tool in tools if isinstance(tool, ToolSpec) and (tool.free is not None or tool.namespace is not None)]
+    return {
+        tool.name: Form(tool.bare_name, tool.free is not None, tool.namespace.name if tool.namespace else "") for tool in odd
+    }
+
+
+def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: bytes) -> Fragment:
     """One exchange: what the assistant said, then what came back."""
     page = Page(ask, quirks, chain)
     if exchange.assistant is not None:
-        _assistant(page, exchange.assistant)
+        _assistant(page, exchange.assistant, forms)
     for message in exchange.back:
         page.message = message
         _back(page, message)
@@ -94,13 +139,47 @@ def system_items(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str
     texts: list[str] = []
     items: list[dict[str, object]] = []
     for block in ask.transcript.system_blocks:
-        own = _text_fields(page, block, "system").item
-        if own:
-            items.append({"role": "developer", **own, "content": block.text})
+        if added := _added_tools(block):
+            items += _added(page, block, added)
+            continue
+        seal = _text_fields(page, block, "system")
+        part = {"type": "input_text", "text": block.text, **seal.part}
+        if MORE in seal.item and items:
+            before = items[-1]["content"]
+            items[-1]["content"] = [*(before if isinstance(before, list) else [_plain_part(before)]), part]
+        elif seal.item:
+            items.append({"role": "developer", **seal.item, "content": [part] if seal.part else block.text})
         else:
             texts.append(block.text)
     losses += page.losses
     return texts, items
+
+
+def _plain_part(text: object) -> dict[str, object]:
+    return {"type": "input_text", "text": text}
+
+
+def continued(seal: Seal) -> Seal:
+    """The seal of a text that belongs to the same item as the text before it, where nothing else tells."""
+    own = _text_seals.decode(seal.data)
+    item = {"role": own.item.get("role", msgspec.Raw(b'"developer"')), MORE: msgspec.Raw(b"true")}
+    return replace(seal, data=dumps(TextSeal(item, own.part)).decode(), id="")
+
+
+def _added_tools(block: TextBlock) -> dict[str, msgspec.Raw]:
+    """The item that adds tools, which an empty text at the beginning may stand for; empty for any other text."""
+    item = _text_seal(block.seal).item if block.seal is not None and not block.text else {}
+    return item if bytes(item.get("type", b"")) == ADDS_TOOLS else {}
+
+
+def _added(page: Page, block: TextBlock, item: dict[str, msgspec.Raw]) -> list[dict[str, object]]:
+    """The item, where its tools are not offered otherwise: see `is_declared_inline`."""
+    origin = block.seal.origin if block.seal else Origin()
+    if page.quirks.hosted and page.ask.target.owns(origin.wire, origin.provider):
+        return [dict(item)]
+    why = "this endpoint takes no item that adds tools; they are offered from the beginning"
+    page.losses.append(loss_of("degraded", "tool.inline", why))
+    return []
 
 
 def _item(page: Page, value: dict[str, object] | bytes) -> None:
@@ -112,7 +191,7 @@ def _item(page: Page, value: dict[str, object] | bytes) -> None:
 # What the assistant said.
 
 
-def _assistant(page: Page, message: Message) -> None:
+def _assistant(page: Page, message: Message, forms: Forms) -> None:
     page.message = message
     blocks: Sequence[Block] = message.blocks
     if page.quirks.calls_last and message.calls:
@@ -125,7 +204,7 @@ def _assistant(page: Page, message: Message) -> None:
         page.shut = bool(why)
         for thought in thoughts:
             _reasoning(page, thought, why)
-        _items(page, made)
+        _items(page, made, forms)
 
 
 def _bonds(blocks: Sequence[Block]) -> Iterator[tuple[list[ReasoningBlock], list[Block]]]:
@@ -156,7 +235,7 @@ def _why_broken(page: Page, thoughts: Sequence[ReasoningBlock], made: Sequence[B
     return "what was made with it cannot go" if type(first) is HostedBlock and not _is_own(page, first, "assistant") else ""
 
 
-def _items(page: Page, blocks: Sequence[Block]) -> None:
+def _items(page: Page, blocks: Sequence[Block], forms: Forms) -> None:
     for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
         block = (members := [block for _, block in group])[0]
         match block:
@@ -165,7 +244,7 @@ def _items(page: Page, blocks: Sequence[Block]) -> None:
             case ReasoningBlock():
                 pass  # it went before what was made with it
             case ToolCall():
-                _item(page, _call(page, block))
+                _item(page, _call(page, block, forms))
             case HostedBlock():
                 _hosted(page, block, "assistant")
             case ImageBlock() | DocumentBlock():
@@ -251,7 +330,12 @@ def _reasoning(page: Page, block: ReasoningBlock, why: str) -> None:
         page.drop("reasoning", why, block)
 
 
-def _call(page: Page, call: ToolCall) -> dict[str, object]:
+def _call(page: Page, call: ToolCall, forms: Forms) -> dict[str, object]:
+    form = forms.get(call.name)
+    if call.seal is not None and (form or '"namespace"' in call.seal.data or '"custom_tool_call"' in call.seal.data):
+        call, form = _formed(page, call, form)
+    if form is not None:
+        return _odd_call(page, call, form)
     raw = page.arguments(call)
     own: dict[str, object] = {}
     if call.seal:
@@ -270,8 +354,37 @@ def _is_own(page: Page, block: HostedBlock, role: str) -> bool:
     return block.is_for(page.ask.target) and page.quirks.hosted and block.role in ("", role)
 
 
+def _formed(page: Page, call: ToolCall, form: Form | None) -> tuple[ToolCall, Form | None]:
+    """The call without what its seal says of its form, and the form: as it was made on this wire, else as it is declared."""
+    seal = call.seal
+    if seal is None or seal.origin.wire != WIRE:
+        return call, form
+    own = fields(seal.data)
+    kind, namespace = text_in(own.pop("type", None)), text_in(own.get("namespace"))
+    if namespace:
+        del own["namespace"]
+    rest = replace(seal, data=dumps(own).decode()) if own else None
+    call = replace(call, seal=rest)
+    if not page.quirks.custom_tools or not (kind or namespace):
+        return call, form
+    name = call.name.removeprefix(Namespace(namespace).prefix) if namespace else call.name
+    return call, Form(name, kind == FREE_CALL, namespace)
+
+
+def _odd_call(page: Page, call: ToolCall, form: Form) -> dict[str, object]:
+    """A call with a text instead of arguments, or of a tool in a namespace."""
+    written = _call(page, replace(call, name=form.name), {})
+    if form.namespace:
+        written["namespace"] = form.namespace
+    if not form.free:
+        return written
+    del written["arguments"]
+    page.free.append(call.id)
+    return {**written, "type": FREE_CALL, "input": free_text(call)}
+
+
 def _hosted(page: Page, block: HostedBlock, role: str) -> None:
-    own = _is_own(page, block, role)
+    own = _is_own(page, block, role) and not _is_part(block)
     if own and not (page.shut and role == "assistant"):
         _item(page, block.raw.encode())
         return
@@ -293,7 +406,7 @@ def _back(page: Page, message: Message) -> None:
     """Results and hosted blocks are items of their own; what stands between them is one message."""
     spoken: list[Block] = []
     for block in message.blocks:
-        if type(block) is not ToolResult and type(block) is not HostedBlock:
+        if type(block) is not ToolResult and (type(block) is not HostedBlock or _is_part(block)):
             spoken.append(block)
             continue
         if spoken:
@@ -340,8 +453,15 @@ def _inputs(page: Page, blocks: Sequence[Block], seals: Sequence[TextSeal]) -> N
                 page.block({"type": "input_text", "text": f"[{block.kind} omitted]"})
 
 
+def _is_part(block: HostedBlock) -> bool:
+    """True if it is a part of a message; else it is an item."""
+    return block.wire == WIRE and block.raw.startswith(f'{{"{PART}"')
+
+
 def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
     value: dict[str, object] | None = None
+    if isinstance(block, HostedBlock) and _is_part(block) and block.is_for(page.ask.target) and page.quirks.hosted:
+        return dict(fields(fields(block.raw)[PART]))
     if isinstance(block, ImageBlock):
         value = _image(page, block) if page.quirks.images else None
     elif isinstance(block, DocumentBlock):
@@ -349,7 +469,7 @@ def _media(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[
     if value is None or isinstance(block, HostedBlock):
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "input_text", "text": placeholder(block)}
-    return {**page.unsealed(block), **value}
+    return {**value, **page.unsealed(block)}  # what is sealed was not understood, so it is not what we write
 
 
 def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
@@ -386,11 +506,24 @@ def _source(page: Page, source: Source, media_type: str, *, url: str, data: str)
             assert_never(source)
 
 
+def _answered(page: Page, result: ToolResult) -> ToolResult:
+    """The result without the mark that it answers a call with a text, which is noted."""
+    seal = result.seal
+    if seal is None or FREE_ANSWER not in seal.data or seal.origin.wire != WIRE:
+        return result
+    own = fields(seal.data)
+    if text_in(own.pop("type", None)) == FREE_ANSWER and page.quirks.custom_tools:
+        page.free.append(result.call_id)
+    return replace(result, seal=replace(seal, data=dumps(own).decode()) if own else None)
+
+
 def _result(page: Page, result: ToolResult) -> None:
     call_id = short_id(result.call_id, page.quirks.id_length)
     own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
     if result.seal:
-        own = {**page.unsealed(result), **own}
+        own = {**own, **page.unsealed(_answered(page, result))}
+    if page.free and result.call_id in page.free:
+        own["type"] = FREE_ANSWER
     content = list(result.content)
     if result.cache:
         page.drop("cache.mark", "a result takes none here, only what is in it", result, at="cache")

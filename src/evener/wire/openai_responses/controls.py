@@ -1,8 +1,9 @@
 """Reasoning, tool choice, output format and state: the neutral words in those of Responses. Pure tables and small functions."""
 
-from evener.transcript.ask import Ask
+from evener.transcript.ask import Ask, ToolSpec
 from evener.transcript.loss import Loss, loss_of
 from evener.wire.efforts import effort_for, nearest_effort
+from evener.wire.names import wire_name
 from evener.wire.openai_words import answer_shape, heat, legal_key, meant_tools, side_by_side
 from evener.wire.quirks import Quirks
 from evener.wire.request import report_choice
@@ -73,11 +74,20 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
         return "auto"
     names = meant_tools(ask, quirks, losses)
     if wanted.mode == "named":
-        return {"type": "function", "name": names[0]} if len(names) == 1 else "auto"
+        return _called(ask, names[0], quirks) if len(names) == 1 else "auto"
     if names and wanted.mode != "none":
-        tools = [{"type": "function", "name": name} for name in names]
+        tools = [_called(ask, name, quirks) for name in names]
         return {"type": "allowed_tools", "mode": wanted.mode, "tools": tools}
     return wanted.mode
+
+
+def _called(ask: Ask, name: str, quirks: Quirks) -> Body:
+    """A tool that the client runs, as a choice names it."""
+    for tool in ask.tools if quirks.custom_tools else ():
+        if isinstance(tool, ToolSpec) and wire_name(tool.name, quirks.name_length) == name:
+            bare = wire_name(tool.bare_name, quirks.name_length)
+            return {"type": "custom" if tool.free else "function", "name": bare}
+    return {"type": "function", "name": name}
 
 
 def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:

@@ -17,7 +17,7 @@ from evener.transcript.reply import Reply, StopReason
 from evener.wire.assembler import assemble
 from evener.wire.faults import complaint_of, typed
 from evener.wire.lenient import BROKEN, mend, parse_some, read_some
-from evener.wire.openai_responses.blocks import TextSeal
+from evener.wire.openai_responses.blocks import FREE_CALL, TextSeal, qualified
 from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.events import (
     CARRYING,
@@ -54,7 +54,7 @@ from evener.wire.openai_responses.usage import read_usage
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SseReader
 from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, settle
-from evener.wire.text import dumps, fields, text_in, word
+from evener.wire.text import dumps, fields, free_arguments, text_in, word
 
 __all__ = ["PARTS", "decode", "decoder"]
 
@@ -165,8 +165,12 @@ class _Turn(msgspec.Struct, gc=False):
         kind = named.type
         if kind == "function_call":
             call, kept = read_call(raw), _kept(fields(raw), ("type", "call_id", "name", "arguments"))
-            self._begin_call(number, call.call_id, call.name, found)
+            self._begin_call(number, call.call_id, qualified(call.namespace or "", call.name), found)
             self._end_call(number, call.arguments or "{}", kept, word(kept.get("id")), found)
+        elif kind == FREE_CALL:
+            call, kept = read_call(raw), _kept(fields(raw), ("call_id", "name", "input"))
+            self._begin_call(number, call.call_id, qualified(call.namespace or "", call.name), found)
+            self._end_call(number, free_arguments(call.input or ""), kept, word(kept.get("id")), found)
         elif kind == "message" and text_in(named.role) in ("", "assistant"):  # a compaction hands the user's back, too
             self._message(number, raw, found)
         elif kind == "reasoning":
@@ -270,7 +274,7 @@ class _Turn(msgspec.Struct, gc=False):
         kind = read_name(event.item).type
         if kind == "function_call":
             call = read_call(event.item)
-            self._begin_call(event.output_index, call.call_id, call.name, found)
+            self._begin_call(event.output_index, call.call_id, qualified(call.namespace or "", call.name), found)
         if kind not in ("message", "reasoning"):
             self.open.add(event.output_index)
 

@@ -1,10 +1,13 @@
 """An Ask as an OpenAI Responses request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
 
-from evener.transcript.ask import Ask, HostedTool, ToolSpec
+from evener.transcript.ask import Ask, HostedTool, Namespace, ToolSpec
 from evener.transcript.blocks import TextBlock
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
@@ -15,7 +18,7 @@ from evener.wire.enforced import declared_schema
 from evener.wire.fold import Fold, Render, extended, joined, started
 from evener.wire.marks import Wanted, automatic_marks, breakpoint_mark, choose_marks, drawn, report_lifetime, wanted_marks
 from evener.wire.openai_responses import controls
-from evener.wire.openai_responses.blocks import WIRE, render, system_items
+from evener.wire.openai_responses.blocks import WIRE, forms_of, render, system_items
 from evener.wire.openai_responses.held import outgoing
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
@@ -24,11 +27,13 @@ from evener.wire.request import (
     Kept,
     Source,
     add_losses,
+    as_function,
     declared_name,
     drafted,
     frame_of,
     headers_of,
     hosted_tool,
+    is_declared_inline,
     names_of,
     output_limit,
     path_of,
@@ -42,6 +47,8 @@ __all__ = ["encode"]
 PATH = "/responses"
 DIALECTS = (OPENAI_PLAIN, OPENAI_STRICT)
 TTLS = ("30m", "12h")
+NESTED = ("reasoning", "text", "text.format", "tool_choice")
+"""Objects that we write and the caller may add to."""
 JSON_NOTE = b'{"role":"developer","content":"Answer with one JSON object and nothing else."}'
 NOTHING_SAID = b'{"role":"user","content":""}'
 
@@ -98,8 +105,9 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     start = started((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     losses = list(frame.losses)
     texts, spoken = system_items(ask, quirks, losses)
-    head = _head(ask, quirks, texts, any(frame.tools), losses)
-    tools = b",".join(tool for tool in frame.tools if tool)
+    inline = any(is_declared_inline(tool, ask.target, quirks) for tool in ask.tools)
+    head = _head(ask, quirks, texts, inline or any(frame.tools), losses)
+    tools = b",".join(_offered(ask.tools, frame.tools, quirks))
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
     automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
     if automatic:
@@ -108,7 +116,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
         source,
         frame,
         start,
-        partial(render, ask, quirks),
+        partial(render, ask, quirks, forms_of(ask.tools, quirks)),
         automatic_marks(ask) if automatic else wanted_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
         opening,
@@ -142,13 +150,39 @@ def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> by
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return hosted_tool(tool, WIRE, quirks, losses)
+    if not quirks.custom_tools:
+        tool = as_function(tool, losses)
+    elif tool.namespace is not None:
+        tool = replace(tool, name=tool.bare_name)
     own: dict[str, object] = {"type": "function", "name": declared_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
+    if tool.free is not None and quirks.custom_tools:
+        grammar = {"format": {"type": "grammar", "syntax": tool.free.syntax, "definition": tool.free.grammar}}
+        own |= {"type": "custom", **(grammar if tool.free.grammar else {})}
+        return dumps(with_tool_extra(own, tool, WIRE, losses))
     own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
     if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
         own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
+
+
+def _offered(tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks) -> list[bytes]:
+    """The tools, those of one namespace in one object, as they stand beside each other."""
+    found: list[bytes] = []
+    for namespace, group in groupby(zip(tools, parts, strict=False), key=lambda pair: _namespace(pair[0], quirks)):
+        members = [part for _, part in group if part]
+        if namespace is None:
+            found += members
+        elif members:
+            own = {"type": "namespace", "name": namespace.name, "description": namespace.description}
+            more = fields(namespace.extra) if namespace.extra else {}
+            found.append(dumps({**own, **more, "tools": [msgspec.Raw(part) for part in members]}))
+    return found
+
+
+def _namespace(tool: ToolSpec | HostedTool, quirks: Quirks) -> Namespace | None:
+    return tool.namespace if isinstance(tool, ToolSpec) and quirks.custom_tools else None
 
 
 def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, losses: list[Loss]) -> dict[str, object]:
@@ -169,7 +203,7 @@ def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, loss
     body |= controls.state(ask, quirks, losses)
     body |= controls.cache_key(ask, quirks, losses)
     included = body.get("include")
-    body = with_extra(body, ask, WIRE, ("reasoning", "text"), losses)
+    body = with_extra(body, ask, WIRE, NESTED, losses)
     asked = fields(dumps(body))["include"] if body.get("include") is not included else None
     if isinstance(included, list) and asked is not None:
         body["include"] = [*included, *msgspec.json.decode(asked, type=list[str])]

@@ -256,6 +256,8 @@ class Call(msgspec.Struct, gc=False):
     call_id: str = ""
     name: str = ""
     arguments: str | None = None
+    input: str | None = None
+    namespace: str | None = None
 
 
 class Message(msgspec.Struct, gc=False):

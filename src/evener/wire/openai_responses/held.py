@@ -4,11 +4,15 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.transcript.ask import Ask, State
+from evener.transcript.blocks import ToolResult
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
+from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
+from evener.wire.openai_responses.blocks import FREE_ANSWER, FREE_CALL
 from evener.wire.quirks import Quirks
+from evener.wire.text import dumps
 
 __all__ = ["Outgoing", "outgoing"]
 
@@ -83,8 +87,22 @@ def _new(transcript: Transcript, node: Node, rules: RepairRules) -> tuple[list[M
     if place < 0:
         return None
     after = told[place + 1 :]
-    messages = [*told[place].back, *(message for one in after for message in (one.assistant, *one.back) if message)]
+    first = [_noted(message, node.message) for message in told[place].back]
+    messages = [*first, *(message for one in after for message in (one.assistant, *one.back) if message)]
     return messages, tuple(loss for one in told[place:] for loss in one.losses)
+
+
+def _noted(message: Message, answer: Message) -> Message:
+    """The message, its results of calls that were made with a text marked so: the calls themselves are not sent again."""
+    free = {call.id for call in answer.calls if call.seal is not None and FREE_CALL in call.seal.data}
+    if not free:
+        return message
+    mark = Seal(dumps({"type": FREE_ANSWER}).decode(), answer.origin or Origin())
+    blocks = [
+        replace(block, seal=mark) if type(block) is ToolResult and block.seal is None and block.call_id in free else block
+        for block in message.blocks
+    ]
+    return replace(message, blocks=tuple(blocks))
 
 
 def _place(exchanges: list[Exchange], answer: Message) -> int:

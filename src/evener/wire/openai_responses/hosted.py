@@ -3,16 +3,22 @@
 import msgspec
 
 from evener.transcript.blocks import HostedBlock
-from evener.wire.openai_responses.blocks import WIRE
+from evener.wire.openai_responses.blocks import PART, WIRE
 from evener.wire.seals import line_of
-from evener.wire.text import fields, word
+from evener.wire.text import dumps, fields, word
 
-__all__ = ["hosted_block", "is_answer"]
+__all__ = ["hosted_block", "hosted_part", "is_answer"]
 
 
 def is_answer(kind: str) -> bool:
     """Whether an item is something the client sends back."""
     return kind.endswith("_output") or kind in ("mcp_approval_response", "compaction_trigger")
+
+
+def hosted_part(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
+    """A part of a message or a result that only this wire understands."""
+    block = hosted_block(raw, provider)
+    return msgspec.structs.replace(block, raw=dumps({PART: raw}).decode(), opens="", closes="")
 
 
 def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:

@@ -4,6 +4,8 @@ What has no neutral word is kept, not refused: unknown fields of an item ride in
 unknown fields of the body are `extra`.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from evener.errors import WireError
@@ -11,8 +13,11 @@ from evener.transcript.ask import (
     Ask,
     Cache,
     Choice,
+    ChoiceMode,
     Extra,
+    FreeText,
     HostedTool,
+    Namespace,
     OutputSchema,
     Reasoning,
     Settings,
@@ -22,7 +27,6 @@ from evener.transcript.ask import (
 from evener.transcript.blocks import (
     Block,
     CacheTtl,
-    Citation,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
@@ -38,19 +42,21 @@ from evener.transcript.message import Message, Role
 from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
-from evener.wire.openai_responses.blocks import WIRE, TextSeal
+from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CALL, WIRE, TextSeal, continued, qualified
 from evener.wire.openai_responses.citations import read_citation
 from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
-from evener.wire.openai_responses.hosted import hosted_block, is_answer
+from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, message_id, raw_text, read_breakpoint, read_fields, reading
-from evener.wire.text import dumps, word
+from evener.wire.reading import Fields, Items, cited, message_id, raw_text, read_breakpoint, read_fields, reading
+from evener.wire.text import dumps, fields, free_arguments, word
 
 __all__ = ["read_request"]
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 SHOWN = {"auto": "summary", "concise": "concise", "detailed": "detailed"}
+CALLED = ("function", "custom")
+"""The tools that the client runs, as a choice names them."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -64,6 +70,7 @@ class _Reader:
     def __init__(self, body: Fields, target: Origin) -> None:
         self.body = body
         self.hosted: set[str] = set()  # calls that are not function calls, but may be answered like them
+        self.added: list[ToolSpec | HostedTool] = []  # tools that items of the conversation declare
         model = body.text("model") or target.model
         self.target = Origin(WIRE, target.provider, target.endpoint, model, target.account)
 
@@ -73,14 +80,16 @@ class _Reader:
         if body.peek("instructions"):
             system.append(TextBlock(body.text("instructions")))
         messages = self._messages()
-        while messages and messages[0].role == "system" and all(isinstance(b, TextBlock) for b in messages[0].blocks):
-            system += (block for block in messages.pop(0).blocks if isinstance(block, TextBlock))
+        while messages and messages[0].role == "system" and (blocks := self._opening(messages[0].blocks)):
+            system += blocks
+            del messages[0]
+        tools = self._tools()
         cache = Cache(key=body.text("prompt_cache_key"))
         ask = Ask(
             transcript=Transcript(messages, system),
             target=self.target,
-            tools=tuple(self._tool(raw) for raw in body.items("tools")),
-            choice=self._choice(),
+            tools=tools,
+            choice=self._choice(tools),
             settings=Settings(body.limit("max_output_tokens"), body.number("temperature"), body.number("top_p")),
             reasoning=self._reasoning(),
             output=self._output(),
@@ -91,13 +100,26 @@ class _Reader:
         rest = body.rest_text()
         return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
+    def _opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
+        """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools is an empty one."""
+        found: list[TextBlock] = []
+        for number, block in enumerate(blocks):
+            if number and isinstance(block, TextBlock) and block.seal is not None:
+                block = msgspec.structs.replace(block, seal=continued(block.seal))
+            if isinstance(block, HostedBlock) and bytes(fields(block.raw).get("type", b"")) == ADDS_TOOLS:
+                block = TextBlock("", seal=self._text_seal(fields(block.raw), {}))
+            if not isinstance(block, TextBlock):
+                return []
+            found.append(block)
+        return found
+
     def _messages(self) -> list[Message]:
         """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
         if self.body.is_text("input"):
-            return [Message("user", (TextBlock(self.body.text("input")),), id="0", created_at=None)]
+            return [Message("user", (TextBlock(self.body.carried_text("input")),), id="0", created_at=None)]
         messages: list[Message] = []
         before = ""
-        for number, raw in enumerate(self.body.items("input")):
+        for number, raw in enumerate(self.body.carried_items("input")):
             role, kind, blocks = self._item(raw)
             if messages and before == kind and kind in ("said", "result"):
                 messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
@@ -115,19 +137,28 @@ class _Reader:
                 return self._message(own)
             case "reasoning":
                 return "assistant", "said", (self._reasoned(own),)
-            case "function_call":
-                own.take("type")
-                arguments = own.text("arguments")
-                call = ToolCall(own.text("call_id"), own.text("name"), arguments, self._seal(own))
-                return "assistant", "said", (call,)
-            case "function_call_output" if own.peek("call_id") not in self.hosted:
+            case "function_call" | "custom_tool_call" as kind:
+                return "assistant", "said", (self._call(own, kind),)
+            case "function_call_output" | "custom_tool_call_output" if own.peek("call_id") not in self.hosted:
                 return "user", "result", (self._result(own),)
             case kind:
                 self.hosted |= {own.peek("call_id")} - {""}
+                if kind in ("additional_tools", "tool_search_output"):
+                    self.added += (tool for one in own.peek_items("tools") for tool in self._tool(one))
                 hosted = hosted_block(raw, self.target.provider)
                 if own.has("role"):
                     return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
                 return ("user", "hosted", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
+
+    def _call(self, own: Fields, kind: str) -> ToolCall:
+        """A call. One that was made with a text has it as its one argument; its seal says so, and names its namespace."""
+        name = qualified(own.peek("namespace"), own.carried_text("name"))
+        if kind == FREE_CALL:
+            arguments = free_arguments(own.carried_text("input"))
+        else:
+            own.take("type")
+            arguments = own.carried_text("arguments")
+        return ToolCall(own.carried_text("call_id"), name, arguments, self._seal(own))
 
     def _message(self, own: Fields) -> tuple[Role, str, tuple[Block, ...]]:
         role = own.peek("role")
@@ -136,7 +167,7 @@ class _Reader:
         content = own.take("content")
         speaker = own.take("role")
         item = own.rest()
-        if role == "assistant" or bytes(item.get("type", b"")) == b'"message"':
+        if role != "assistant" or "id" in item:  # where an id stands, we write it; elsewhere it says nothing
             item.pop("type", None)
         if role in ("developer", "system") or (role == "user" and item):
             item = {"role": speaker, **item}
@@ -159,12 +190,12 @@ class _Reader:
                 return self._input(own, item, cache)
             case "output_text":
                 own.take("type")
-                text = own.text("text")
+                text = own.carried_text("text")
                 if bytes(own.peek_raw("annotations")) == b"[]" and "id" in item:
                     own.take("annotations")
-                return TextBlock(text, _cited(own), self._text_seal(item, own.rest()))
+                return TextBlock(text, cited(own.peek_items("annotations"), read_citation), self._text_seal(item, own.rest()))
             case "refusal":
-                return TextBlock(own.text("refusal"), seal=self._text_seal(item, own.rest()))
+                return TextBlock(own.carried_text("refusal"), seal=self._text_seal(item, own.rest()))
             case _:
                 return self._media(raw)
 
@@ -173,7 +204,7 @@ class _Reader:
         kind = own.peek("type")
         source = _source(own, self.target.provider) if kind in ("input_image", "input_file") else None
         if source is None:
-            return hosted_block(raw, self.target.provider)
+            return hosted_part(raw, self.target.provider)
         own.take("type")
         cache = read_breakpoint(own)
         if kind == "input_image":
@@ -183,23 +214,20 @@ class _Reader:
 
     def _reasoned(self, own: Fields) -> ReasoningBlock:
         own.take("type")
-        texts = [
-            read_fields(part).peek("text")
-            for name in ("summary", "content")
-            if own.has(name)
-            for part in msgspec.json.decode(own.peek_raw(name), type=Items)
-        ]
+        parts = [part for name in ("summary", "content") for part in own.peek_items(name) if bytes(part)[:1] == b"{"]
+        texts = [read_fields(part).peek("text") for part in parts]
         return ReasoningBlock(PARTS.join(text for text in texts if text), self._seal(own))
 
     def _result(self, own: Fields) -> ToolResult:
-        own.take("type")
+        if own.peek("type") != FREE_ANSWER:
+            own.take("type")
         content: tuple[ResultContent, ...]
         if own.is_text("output"):
-            text = own.text("output")
+            text = own.carried_text("output")
             content = (TextBlock(text),) if text else ()
         else:
-            content = tuple(self._inner(raw) for raw in own.items("output"))
-        return ToolResult(own.text("call_id"), content, seal=self._seal(own))
+            content = tuple(self._inner(raw) for raw in own.carried_items("output"))
+        return ToolResult(own.carried_text("call_id"), content, seal=self._seal(own))
 
     def _inner(self, raw: msgspec.Raw) -> ResultContent:
         own = read_fields(raw)
@@ -211,7 +239,7 @@ class _Reader:
 
     def _input(self, own: Fields, item: dict[str, msgspec.Raw], cache: CacheTtl) -> TextBlock:
         """A text that is not the assistant's: a seal on it names its role, so that it is never taken for one of those."""
-        text = own.text("text")
+        text = own.carried_text("text")
         if own.rest() and "role" not in item:
             item = {**item, "role": msgspec.Raw(b'"user"')}
         return TextBlock(text, seal=self._text_seal(item, own.rest()), cache=cache)
@@ -226,58 +254,125 @@ class _Reader:
             return None
         return Seal(dumps(TextSeal(item, part)).decode(), self.target, id=word(item.get("id")))
 
-    def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
+    def _tools(self) -> tuple[ToolSpec | HostedTool, ...]:
+        """The tools of the request, then those that the conversation declares and that are not among them."""
+        empty = bytes(self.body.peek_raw("tools")) == b"[]"  # it stays in `extra`: that there are none was said
+        given = [] if empty else self.body.carried_items("tools")
+        found = [tool for raw in given for tool in self._tool(raw)]
+        names = {tool.name for tool in found if isinstance(tool, ToolSpec)}
+        for tool in self.added:
+            if isinstance(tool, HostedTool):
+                found.append(msgspec.structs.replace(tool, inline=True))
+            elif tool.name not in names:
+                names.add(tool.name)
+                found.append(msgspec.structs.replace(tool, inline=True))
+        return tuple(found)
+
+    def _tool(self, raw: msgspec.Raw) -> list[ToolSpec | HostedTool]:
+        """What one declaration offers: a tool, the tools of a namespace, or what stands for a search elsewhere."""
         own = read_fields(raw)
-        if own.peek("type") != "function":
-            return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
-        for name in ("type", *(("description",) if not own.has("description") else ())):
+        hosted = HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
+        match own.peek("type"):
+            case "function":
+                return [self._function(own)]
+            case "custom":
+                return [self._custom(own)]
+            case "namespace" if own.is_text("name"):
+                return self._namespace(own) or [hosted]
+            case "tool_search" if own.peek("execution") == "client":
+                schema = own.take_object("parameters", '{"type":"object","properties":{}}')
+                search = ToolSpec("tool_search", own.text("description"), schema, None, "", WIRE, inline=True)
+                return [hosted, msgspec.structs.replace(search, provider=self.target.provider)]
+            case _:
+                return [hosted]
+
+    def _namespace(self, own: Fields) -> list[ToolSpec | HostedTool]:
+        """The tools of a namespace; none where it holds anything else, so that it is kept whole."""
+        inner = [read_fields(one) for one in own.peek_items("tools") if bytes(one)[:1] == b"{"]
+        if len(inner) < len(own.peek_items("tools")) or any(one.peek("type") not in CALLED for one in inner):
+            return []
+        for name in ("type", "tools"):
             own.take(name)
-        schema = raw_text(own.take("parameters"), '{"type":"object","properties":{}}')
-        name, description, strict = own.text("name"), own.text("description"), own.flag("strict")
+        space = Namespace(own.carried_text("name"), own.text("description"), own.rest_text())
+        specs = [self._function(one) if one.peek("type") == "function" else self._custom(one) for one in inner]
+        return [msgspec.structs.replace(spec, name=space.prefix + spec.name, namespace=space) for spec in specs]
+
+    def _custom(self, own: Fields) -> ToolSpec:
+        """A tool that takes free text. A format that is no grammar stays among its fields."""
+        own.take("type")
+        shape = own.peek_fields("format")
+        free = FreeText()
+        if shape.peek("type") == "grammar" and shape.is_text("definition"):
+            free = FreeText(shape.peek("syntax"), shape.peek("definition"))
+            if len(shape.rest()) == 3 and shape.is_text("syntax"):
+                own.take("format")
+        name, description, provider = own.carried_text("name"), own.said("description"), self.target.provider
+        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=provider, free=free)
+
+    def _function(self, own: Fields) -> ToolSpec:
+        own.take("type")
+        schema = own.take_object("parameters", '{"type":"object","properties":{}}')
+        name, description, strict = own.carried_text("name"), own.said("description"), own.flag("strict")
         return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
 
-    def _choice(self) -> Choice:
+    def _choice(self, tools: Sequence[ToolSpec | HostedTool]) -> Choice:
+        """Which tools may or must be called. A tool in a namespace is named without it."""
+        found = self._chosen()
+        spaced = {tool.bare_name: tool.name for tool in tools if isinstance(tool, ToolSpec)}
+        plain = {tool.name for tool in tools}
+        names = tuple(name if name in plain else spaced.get(name, name) for name in found.names)
+        return msgspec.structs.replace(found, names=names) if names != found.names else found
+
+    def _chosen(self) -> Choice:
         parallel = self.body.flag("parallel_tool_calls")
         if self.body.peek("tool_choice") in ("auto", "required", "none"):
             return msgspec.convert({"mode": self.body.text("tool_choice"), "parallel": parallel, "stated": True}, Choice)
-        if not self.body.has("tool_choice"):
-            return Choice(parallel=parallel)
-        own = read_fields(self.body.peek_raw("tool_choice"))
-        if own.peek("type") == "function":
-            self.body.take("tool_choice")
-            return Choice("named", (own.text("name"),), parallel, stated=True)
-        named = [read_fields(tool) for tool in own.items("tools")] if own.peek("type") == "allowed_tools" else []
-        if named and all(tool.peek("type") == "function" for tool in named):
-            self.body.take("tool_choice")
-            mode = "required" if own.peek("mode") == "required" else "auto"
-            return msgspec.convert(
-                {"mode": mode, "names": [tool.peek("name") for tool in named], "parallel": parallel, "stated": True}, Choice
-            )
+        own = self.body.peek_fields("tool_choice")
+        if own.peek("type") in CALLED and own.is_text("name"):
+            names = (own.text("name"),)
+            own.take("type")
+            self.body.put_rest("tool_choice", own)
+            return Choice("named", names, parallel, stated=True)
+        if own.peek("type") == "allowed_tools":
+            return self._subset(own, parallel)
         return Choice(parallel=parallel)  # a choice that only this wire knows stays in `extra`
 
+    def _subset(self, own: Fields, parallel: bool | None) -> Choice:
+        """A choice among some tools. It stays in `extra`, too, where it names more than functions."""
+        named = [read_fields(tool) for tool in own.peek_items("tools") if bytes(tool)[:1] == b"{"]
+        names = tuple(tool.peek("name") for tool in named if tool.peek("type") in CALLED and tool.peek("name"))
+        mode: ChoiceMode = "required" if own.peek("mode") == "required" else "auto"
+        if not names:
+            return Choice(parallel=parallel)
+        if own.peek("mode") in ("auto", "required"):
+            own.take("mode")
+        if len(names) == len(own.peek_items("tools")) and all(len(tool.rest()) == 2 for tool in named):
+            own.take("tools")
+        if own.rest().keys() == {"type"}:
+            own.take("type")
+        self.body.put_rest("tool_choice", own)
+        return Choice(mode, names, parallel, stated=True)
+
     def _reasoning(self) -> Reasoning:
-        if not self.body.has("reasoning"):
-            return Reasoning(mode="default")
-        own = read_fields(self.body.take("reasoning"))
+        own = self.body.peek_fields("reasoning")
         found: dict[str, object] = {"mode": "default"}
         if own.peek("effort") in EFFORTS:
             effort = own.text("effort")
             found["effort"] = "off" if effort == "none" else effort
         if own.peek("summary") in SHOWN:
             found["show"] = SHOWN[own.text("summary")]
-        if own.rest_text():
-            self.body.put("reasoning", own.rest_text())
+        if self.body.is_object("reasoning"):
+            self.body.put_rest("reasoning", own)
         return msgspec.convert(found, Reasoning)
 
     def _output(self) -> OutputSchema | None:
-        if not self.body.has("text"):
-            return None
-        own = read_fields(self.body.take("text"))
-        output = _format(read_fields(own.peek_raw("format"))) if own.has("format") else None
+        own = self.body.peek_fields("text")
+        shape = own.peek_fields("format")
+        output = _format(shape)
         if output:
-            own.take("format")
-        if own.rest_text():
-            self.body.put("text", own.rest_text())
+            own.put_rest("format", shape)
+        if self.body.is_object("text"):
+            self.body.put_rest("text", own)
         return output
 
     def _state(self) -> State:
@@ -289,27 +384,25 @@ class _Reader:
         store = body.flag("store")
         if body.is_text("conversation"):
             return State("conversation", body.text("conversation"), store, sealed)
+        if body.peek_fields("conversation").peek("id"):  # it stays in `extra`, too, as it was spelled
+            return State("conversation", body.peek_fields("conversation").peek("id"), store, sealed)
         if body.is_text("previous_response_id"):
             return State("chain", body.text("previous_response_id"), store, sealed)
         return State("replay", "", store, sealed)
 
 
 def _format(own: Fields) -> OutputSchema | None:
-    match own.text("type"):
+    """The shape of the answer, taken; None, and nothing taken, when it is of no known form."""
+    match own.peek("type"):
         case "json_object":
-            return None if own.rest_text() else OutputSchema()
-        case "json_schema":
-            schema = raw_text(own.take("schema"), "{}")
-            found = OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
-            return None if own.rest_text() else found
+            own.take("type")
+            return OutputSchema()
+        case "json_schema" if own.is_object("schema"):
+            own.take("type")
+            schema = own.take_object("schema", "{}")
+            return OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
         case _:
             return None
-
-
-def _cited(own: Fields) -> tuple[Citation, ...]:
-    """The citations of a text, which stay in its seal as they are."""
-    raw = own.peek_raw("annotations")
-    return tuple(map(read_citation, msgspec.json.decode(raw, type=Items))) if bytes(raw)[:1] == b"[" else ()
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
@@ -317,7 +410,9 @@ def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
     present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
     if len(present) != 1 or not own.is_text(present[0]):
         return None
-    value = own.text(present[0])
+    if present[0] == "file_data" and not own.peek("file_data").startswith("data:"):
+        return None
+    value = own.carried_text(present[0])
     if present[0] == "file_id":
         return Uploaded(value, WIRE, provider), ""
     return read_url(value)
