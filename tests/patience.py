@@ -1,4 +1,4 @@
-"""How tests wait, and the only place of the tests that reads a clock. No test asserts on elapsed time.
+"""How tests wait, and the only place of the tests that reads a clock. No test asserts that something is fast.
 
 A machine may be so busy that a test waits for seconds between two of its lines. So a deadline that is meant to pass is short,
 and nothing else must be done before it; one that only guards against a hang is `PATIENCE`; and what is said about time is
@@ -50,6 +50,14 @@ def ends() -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def takes_at_least(seconds: float) -> Iterator[None]:
+    """Check that something was waited for: a busy machine only makes it longer."""
+    begin = time.monotonic()
+    yield
+    assert time.monotonic() - begin >= seconds, "it did not wait as long as it was told to"
 
 
 class _Jump(selectors.DefaultSelector):

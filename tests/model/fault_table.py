@@ -39,8 +39,9 @@ BIG = 40_000_000
 class Fault:
     """One row. `script` is what the server does until the call has ended, `place` a server that is none of the fakes.
 
-    `tries`: requests that were sent in all. `told`: attributes of the error. `says`: words in it. `slow`: it takes a
-    deadline or a wait to find out. `deadlines` are short only where one is to pass.
+    `tries`: requests that were sent in all. `told`: attributes of the error. `says`: words in it. `seconds`: the least that
+    it takes, because something is waited for. `slow`: it takes a deadline or a wait to find out. `deadlines` are short only
+    where one is to pass.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Fault:
     tries: int = 1
     told: Mapping[str, Any] = field(default_factory=dict)
     says: str = ""
+    seconds: float = 0.0
     deadlines: Deadlines = PATIENT
     retries: Retries = QUICK
     caps: Caps = USUAL
@@ -89,7 +91,7 @@ NOWHERE_TO_CONNECT = (
     Fault("not HTTP at all", (), e.WireError, place="ssh", says="is not HTTP"),
 )
 BEFORE_THE_HEAD = (
-    Fault("slow head", (said(faults.Slow(head=0.15)),), OK),
+    Fault("slow head", (said(faults.Slow(head=0.15)),), OK, seconds=0.15),
     Fault("no head at all", again(said(faults.Silent())), e.TimedOut, tries=3, says="idle", deadlines=IDLE, slow=True),
     Fault("no head until the end", (said(faults.Silent()),), e.TimedOut, says="total", deadlines=BRIEF, slow=True),
     Fault("reset before the head, once", (said(NoHead()), said()), OK, tries=2),
@@ -168,14 +170,15 @@ TRIED_AGAIN = (
     Fault("529", again(Status(529)), e.Overloaded, tries=3, told={"status": 529}),
     Fault("503 once", (Status(503), said()), OK, tries=2),
     Fault("529 and 500", (Status(529), Status(500), said()), OK, tries=3),
-    Fault("429 with seconds", (Status(429, retry_after=0.2), said()), OK, tries=2),
-    Fault("429 for milliseconds", (Status(429, headers={"retry-after-ms": "150"}), said()), OK, tries=2),
+    Fault("429 with seconds", (Status(429, retry_after=0.2), said()), OK, tries=2, seconds=0.2),
+    Fault("429 for milliseconds", (Status(429, headers={"retry-after-ms": "150"}), said()), OK, tries=2, seconds=0.15),
     Fault("429 until now", (Status(429, retry_after=NOW, headers=DATED), said()), OK, tries=2),
     Fault(
         "429 until a date",
         (Status(429, retry_after=NOW + timedelta(seconds=1), headers=DATED), said()),
         OK,
         tries=2,
+        seconds=1.0,
         retries=Retries(3, 0.01, 1.5),
         slow=True,
     ),
@@ -288,7 +291,7 @@ OWN: dict[str, tuple[Fault, ...]] = {
         Fault("cut after the reason to finish", (said(faults.Gzip(lost=5)),), e.TruncatedStream),
         Fault("a list instead of events", (sent_as("application/json", json.dumps([CHUNK, LAST]).encode()),), OK),
         Fault("a list that does not finish", (sent_as("application/json", json.dumps([CHUNK]).encode()),), e.TruncatedStream),
-        Fault("limited for a delay", (Status(429, retry_after=0.2), said()), OK, tries=2),
+        Fault("limited for a delay", (Status(429, retry_after=0.2), said()), OK, tries=2, seconds=0.2),
         Fault("limited for a minute", (daily("GenerateRequestsPerMinute"),) * 3, e.RateLimited, tries=3),
         Fault("spent for the day", (daily("GenerateRequestsPerDay"),), e.QuotaExceeded, told={"status": 429}),
         Fault(

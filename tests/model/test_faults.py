@@ -23,6 +23,7 @@ from evener.transport.limiter import Rate
 from tests.model.fault_table import CUT, GENERAL, NEVER, OK, OWN, PATIENT, SAID, Fault, said
 from tests.model.places import PLACES
 from tests.model.stage import MODELS, MODES, NOWHERE, WIRES, Watched, asking, fresh_key, nothing_left, run, told_by, watched
+from tests.patience import takes_at_least
 from tests.wire.test_eventstream import EVENTS, chunk
 
 FIRST = "anthropic_messages"
@@ -96,7 +97,8 @@ async def play(wire: str, fault: Fault, mode: str, *, key: str, url: str, server
                 rate=Rate(concurrent=1),
             )
 
-        await ask_once(opened(fault.deadlines), fault, mode, key)
+        with takes_at_least(fault.seconds):
+            await ask_once(opened(fault.deadlines), fault, mode, key)
         assert (watch.sent, watch.open) == (fault.tries, 0)
         if server is not None:
             await ask_afterwards(opened(PATIENT), fault, mode, watch=watch, server=server)

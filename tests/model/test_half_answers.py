@@ -7,6 +7,7 @@ import pytest
 from evener import Harness, open_model, tool
 from evener import errors as e
 from evener.testing import FakeServer
+from evener.testing.servers import Call, turn
 from evener.testing.servers.status import Raw
 from evener.transcript import Reply
 from evener.transcript.delta import Delta, Failed, Stopped
@@ -153,6 +154,27 @@ def test_a_harness_runs_no_half_call_and_asks_again(wire: str, monkeypatch: pyte
     for half in halves(wire, "call").values():
         run(go(half))
     assert runs == []
+
+
+@wires
+def test_a_call_cut_by_the_output_limit_before_its_arguments_does_not_run(wire: str) -> None:
+    runs: list[int] = []
+
+    @tool(effect="write")
+    def pay(amount: int = 0) -> str:
+        """Pay."""
+        runs.append(amount)
+        return "paid"
+
+    async def go() -> None:
+        async with HttpTransport(trust_env=False) as http:
+            with FakeServer(wire, [turn(Call("pay", {}), stop="length"), turn(Call("pay", {"amount": 7})), "Paid."]) as server:
+                model = open_model(MODELS[wire], environ=NOWHERE, transport=http, key=fresh_key(), base_url=server.url)
+                result = await Harness(model, tools=[pay], store="memory").run("Pay.")
+                assert (result.text, result.stop) == ("Paid.", "done")
+
+    run(go())
+    assert runs == [7]
 
 
 def test_an_assembler_makes_no_reply_of_a_call_that_was_not_closed() -> None:

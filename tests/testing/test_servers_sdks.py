@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evener.testing import Call, Empty, FakeServer, Html, Status, Text, Thinking, faults, turn
+from tests.patience import takes_at_least
 from tests.testing.conversations import CONVERSATIONS, WIRES, Conversation, target
 from tests.testing.sdks import CLIENTS, PLAYERS, openai
 
@@ -162,9 +163,10 @@ def test_a_wrong_key_is_the_sdks_authentication_error(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", ["anthropic_messages", "openai_responses", "openai_chat"])
-def test_the_sdk_tries_again_when_it_is_told_to_wait(wire: str) -> None:
+def test_the_sdk_waits_as_long_as_it_is_told_and_tries_again(wire: str) -> None:
     with FakeServer(wire, [Status(429, retry_after=0.2), "Hello."]) as server, CLIENTS[wire](server.url) as client:
-        ASK[wire](client.with_options(max_retries=1), streamed=False)
+        with takes_at_least(0.2):
+            ASK[wire](client.with_options(max_retries=1), streamed=False)
         assert len(server.requests) == 2
 
 

@@ -1,6 +1,7 @@
 """Folds deltas into a Reply. The only place where streamed pieces become blocks; the same for all wires. Pure.
 
-A call that was never closed makes no reply: half a call must not run.
+A call that was never closed makes no reply, and one that was cut before its arguments has none that can be read: half a call
+must not run.
 """
 
 from collections.abc import Iterable
@@ -34,6 +35,8 @@ NONE_YET = Usage()
 UNNAMED = Started("", "")
 PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}
 """Nearly all deltas of a stream, and what a block is that begins with one."""
+CUT = ("length", "context_full")
+"""Reasons to stop that come in the middle of what was being said."""
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -112,6 +115,9 @@ class Assembler(msgspec.Struct, gc=False):
         blocks: list[Block] = []
         for index in sorted(parts) if len(parts) > 1 else parts:
             blocks.append(_block(parts[index]))
+        if self._stop.reason in CUT and blocks and type(blocks[-1]) is ToolCall and blocks[-1].raw == "{}":
+            # The limit came before its arguments. Without any, it would run with its defaults.
+            blocks[-1] = msgspec.structs.replace(blocks[-1], raw="")
         return Reply(tuple(blocks), self._stop, self._usage, started.id, started.model, tuple(self._notices))
 
     def _part(self, index: int, kind: str) -> _Part:
