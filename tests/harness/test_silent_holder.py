@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +19,11 @@ from evener.store.log import LeaseHeld
 from evener.testing import ScriptedModel, calls
 from evener.tools.context import ToolContext
 from evener.transcript.blocks import ToolCall
+from tests import patience
 
 LEASE = 0.4
 LONG = 4.0
 """For a lease that must be renewed in time, however busy the machine is."""
-DEADLINE = 60.0
 
 HOLDER = """
 import asyncio, os, sys, time
@@ -89,10 +88,7 @@ def holder(folder: Path, how: str, lease: float = LEASE) -> Iterator["subprocess
 
 
 async def until(found: Path) -> None:
-    end = time.monotonic() + DEADLINE
-    while not found.exists():
-        assert time.monotonic() < end, f"{found.name} did not come"
-        await asyncio.sleep(0.01)
+    await patience.until(found.exists)
 
 
 def successor(folder: Path, store: SqliteStore) -> Harness:
@@ -116,14 +112,13 @@ def effects(folder: Path) -> int:
 
 async def resumed(harness: Harness, log: str) -> tuple[str, str]:
     """How the call ended, and why the run did, once the lease is over."""
-    end = time.monotonic() + DEADLINE
-    while True:
-        try:
-            result = await harness.resume(log)
-            return result.records[0].result.outcome, result.stop  # type: ignore[union-attr]
-        except LeaseHeld:
-            assert time.monotonic() < end, "the lease does not run out"
-            await asyncio.sleep(LEASE / 10)
+    async with asyncio.timeout(patience.PATIENCE):
+        while True:
+            try:
+                result = await harness.resume(log)
+                return result.records[0].result.outcome, result.stop  # type: ignore[union-attr]
+            except LeaseHeld:
+                await asyncio.sleep(LEASE / 10)
 
 
 @pytest.mark.parametrize("how", ["blocks", "in a thread"])
@@ -176,8 +171,7 @@ def test_a_tool_that_blocks_the_event_loop_does_not_lose_the_lease(tmp_path: Pat
             store = SqliteStore(tmp_path / "store.db", lease=LONG)
             [log] = await store.logs()
             thread = successor(tmp_path, store).thread(log.log)
-            end = time.monotonic() + 1.5 * LONG
-            while time.monotonic() < end:
+            for _ in range(15):
                 with pytest.raises(LeaseHeld):
                     await thread.resume()
                 await asyncio.sleep(LONG / 10)
@@ -212,10 +206,7 @@ def test_many_runs_share_one_thread_that_renews_and_it_ends_with_the_store(tmp_p
         await asyncio.gather(*(agent().run("Go.") for _ in range(10)))
         assert max(map(len, seen)) == 1
         await store.aclose()
-        end = time.monotonic() + DEADLINE
-        while renewing():
-            assert time.monotonic() < end, "it goes on"
-            await asyncio.sleep(0.01)
+        await patience.until(lambda: not renewing())
 
     asyncio.run(scenario())
 
@@ -231,7 +222,7 @@ def test_a_tool_that_goes_on_after_its_run_was_left_is_not_run_again(kind: str, 
 
         def post(context: ToolContext[object]) -> str:
             loop.call_soon_threadsafe(begun.set)
-            gate.wait(DEADLINE)
+            gate.wait(patience.PATIENCE)
             acted.append(context.key)
             return "posted"
 
@@ -244,10 +235,7 @@ def test_a_tool_that_goes_on_after_its_run_was_left_is_not_run_again(kind: str, 
         assert result.records[0].result is not None
         assert (result.records[0].result.outcome, acted) == ("unknown", [])
         gate.set()
-        end = time.monotonic() + DEADLINE
-        while not acted:
-            assert time.monotonic() < end
-            await asyncio.sleep(0.01)
+        await patience.until(lambda: acted)
         assert len(acted) == 1
         await store.aclose()
 

@@ -315,11 +315,9 @@ def _decision(random: Random) -> Decision:
 @kind
 async def expired(random: Random, store: Store) -> tuple[str, Harness]:
     said = calls(ToolCall.of("c0", "pay", {"x": "a"}), ToolCall.of("c1", "look", {"x": "b"}))
-    model, paying = ScriptedModel([said, "done"]), tools(random, approval=True)
-    hasty = harness(random, store, model, tools=paying, decide_within=0.001)
-    one = harness(random, store, model, tools=paying)
-    result = await hasty.run("go")
-    await asyncio.sleep(0.01)
+    one = harness(random, store, [said, "done"], tools=tools(random, approval=True), decide_within=3.0)
+    result = await one.run("go")
+    await asyncio.sleep(3.1)
     result = await one.resume(result.thread)
     await one.decide(result.thread, {"c0": Decision("allow", by="me")})
     return (await one.resume(result.thread)).thread, one

@@ -109,7 +109,7 @@ def test_nothing_that_either_process_acknowledged_is_lost(tmp_path: Path, accide
         if name == "closed":
             assert running.stdin is not None
             running.stdin.close()
-            assert running.wait(timeout=20) == 0
+            assert running.wait(timeout=120) == 0
     assert acknowledged[:3] == ["theirs 0", "theirs 1", "theirs 2"]
     assert not any(text.startswith("theirs 1") and text != "theirs 1" for text in acknowledged), "it was not refused"
     if "linked" in accident:

@@ -85,11 +85,15 @@ def media_in(event: ev.Event) -> Iterator[str]:
 
 
 def spilled_in(event: ev.Event) -> Iterator[str]:
-    """The name of the blob that holds the whole output of a call, when the event has the ends of it only.
+    """Yield the name of the blob that holds the whole output of a call, when the event has the ends of it only.
 
-    A program may have metadata of the same name: the text must name it, too.
+    Older logs have it in the metadata. A program may have metadata of the same name, so the text must name it, too.
     """
-    if isinstance(event, ev.CallFinished) and SPILLED in event.metadata:
+    if not isinstance(event, ev.CallFinished):
+        return
+    if event.spilled is not None:
+        yield event.spilled.id
+    elif SPILLED in event.metadata:
         found = _decoded(event.metadata)
         name = found.spilled if found is not None else ""
         if NAME.fullmatch(name) and any(isinstance(block, TextBlock) and name in block.text for block in event.content):

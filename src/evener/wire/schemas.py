@@ -224,7 +224,7 @@ class _Fitter:
         whole = {name: value for name, value in node.items() if name != "allOf"}
         for part in as_list(node["allOf"]):
             part = self._inlined(part) if isinstance(part, dict) and "$ref" in part else part
-            whole = self._united(whole, dict_of(part))
+            whole = self._united(whole, self._with_legal_words(dict_of(part)))
         return whole
 
     def _without_one_of(self, node: Node) -> Node:

@@ -21,6 +21,7 @@ MODES = {"auto": "AUTO", "required": "ANY", "named": "ANY", "none": "NONE"}
 AUTO_BUDGET = -1
 
 Body = dict[str, object]
+NEUTRAL = {"temperature": "temperature", "topP": "top_p", "topK": "top_k"}
 
 
 def generation(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
@@ -46,7 +47,7 @@ def _sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if settings.top_k is not None:
         body["topK"] = within("top_k", settings.top_k, float("inf"), losses)
     if body and quirks.sampling == "none":
-        losses += (loss_of("dropped", f"setting.{name}", "this model does not heed it") for name in body)
+        losses += (loss_of("dropped", f"setting.{NEUTRAL[name]}", "this model does not heed it") for name in body)
         body = {}
     if settings.seed is not None:
         body["seed"] = settings.seed

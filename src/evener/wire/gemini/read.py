@@ -91,9 +91,7 @@ class _Reader:
         own = camel_object(config, "thinkingConfig")
         level = own.peek("thinkingLevel")
         if level.lower() in LEVELS:
-            found["effort"] = level.lower()
-            if level.isupper():  # else it goes back as it was spelled
-                own.take("thinkingLevel")
+            found["effort"] = own.text("thinkingLevel").lower()
         budget = _whole(own, "thinkingBudget")
         if budget is not None:
             found |= {"mode": "off"} if budget == 0 else {"mode": "on"} if budget < 0 else {"mode": "on", "budget": budget}

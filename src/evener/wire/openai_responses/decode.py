@@ -165,11 +165,11 @@ class _Turn(msgspec.Struct, gc=False):
         kind = named.type
         if kind == "function_call":
             call, kept = read_call(raw), _kept(fields(raw), ("type", "call_id", "name", "arguments"))
-            self._begin_call(number, call.call_id, qualified(call.namespace or "", call.name), found)
+            self._begin_call(number, call.call_id, qualified(text_in(call.namespace), call.name), found)
             self._end_call(number, call.arguments or "{}", kept, word(kept.get("id")), found)
         elif kind == FREE_CALL:
             call, kept = read_call(raw), _kept(fields(raw), ("call_id", "name", "input"))
-            self._begin_call(number, call.call_id, qualified(call.namespace or "", call.name), found)
+            self._begin_call(number, call.call_id, qualified(text_in(call.namespace), call.name), found)
             self._end_call(number, free_arguments(call.input or ""), kept, word(kept.get("id")), found)
         elif kind == "message" and text_in(named.role) in ("", "assistant"):  # a compaction hands the user's back, too
             self._message(number, raw, found)
@@ -274,7 +274,7 @@ class _Turn(msgspec.Struct, gc=False):
         kind = read_name(event.item).type
         if kind == "function_call":
             call = read_call(event.item)
-            self._begin_call(event.output_index, call.call_id, qualified(call.namespace or "", call.name), found)
+            self._begin_call(event.output_index, call.call_id, qualified(text_in(call.namespace), call.name), found)
         if kind not in ("message", "reasoning"):
             self.open.add(event.output_index)
 

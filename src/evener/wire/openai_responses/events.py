@@ -257,7 +257,7 @@ class Call(msgspec.Struct, gc=False):
     name: str = ""
     arguments: str | None = None
     input: str | None = None
-    namespace: str | None = None
+    namespace: msgspec.Raw = NOTHING
 
 
 class Message(msgspec.Struct, gc=False):
