@@ -202,7 +202,7 @@ async def _branch(stage: Stage) -> None:
         root = next(one.log for one in await store.logs() if not one.parent)
         thread = harness.thread(root, branch=root)
         for number in range(1, (await store.link(root)).seq + 1):
-            await _try(thread, number, chance, tally)
+            await _try(store, thread, number, chance, tally)
         if stage.mode != "none" and not (stage.folder / "gate").exists():
             await _take_over(harness.thread(root, branch=root))
     except StoreBusy:
@@ -213,8 +213,8 @@ async def _branch(stage: Stage) -> None:
     (stage.folder / name).write_bytes(msgspec.json.encode(tally))
 
 
-async def _try(thread: Thread, number: int, chance: random.Random, tally: Tally, depth: int = 0) -> None:
-    """One fork, to its end or to a question that nobody decides; now and then a fork of it."""
+async def _try(store: SqliteStore, thread: Thread, number: int, chance: random.Random, tally: Tally, depth: int = 0) -> None:
+    """One fork, to its end or to a question that stays open; now and then a fork of it."""
     fork = await thread.fork(at=number)
     tally.forks += 1
     try:
@@ -228,7 +228,7 @@ async def _try(thread: Thread, number: int, chance: random.Random, tally: Tally,
     except UsageError:
         return  # there is no run yet, or it came to its end
     if depth < 1 and chance.random() < 0.2:
-        await _try(fork, chance.randint(1, number + 3), chance, tally, depth + 1)
+        await _try(store, fork, chance.randint(1, (await store.link(fork.log)).seq), chance, tally, depth + 1)
 
 
 async def _take_over(thread: Thread) -> None:
@@ -364,7 +364,7 @@ def _unapproved(log: str, own: list[ev.Event]) -> list[str]:
             case ev.ApprovalDecided(key=call, verdict="allow"):
                 allowed[call] += 1
             case ev.CallStarted(call=call, verifying=False) if not allowed[call]:
-                wrong.append(f"{log} started {call}, which nobody allowed there")
+                wrong.append(f"{log} started {call}, which was not allowed there")
             case _:
                 pass
     return wrong
@@ -403,9 +403,11 @@ def main(forks: int, seed: int) -> int:
         for one in running:
             said, complaints = one.communicate()
             if one.returncode:
-                whole.violations.append(f"a campaign failed: {complaints[-2000:]}")
+                whole.violations.append("a campaign failed")
             else:
                 whole.add(msgspec.json.decode(said, type=Tally))
+            if whole.violations:
+                print(complaints[-5000:])
     for text in whole.violations[:20]:
         print(f"violation: {text}")
     print(
