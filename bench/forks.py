@@ -214,7 +214,7 @@ async def _branch(stage: Stage) -> None:
 
 
 async def _try(thread: Thread, number: int, chance: random.Random, tally: Tally, depth: int = 0) -> None:
-    """One fork, to its end or to a question that nobody decides; now and then a fork of it."""
+    """One fork, to its end or to a question that stays open; now and then a fork of it."""
     fork = await thread.fork(at=number)
     tally.forks += 1
     try:
@@ -364,7 +364,7 @@ def _unapproved(log: str, own: list[ev.Event]) -> list[str]:
             case ev.ApprovalDecided(key=call, verdict="allow"):
                 allowed[call] += 1
             case ev.CallStarted(call=call, verifying=False) if not allowed[call]:
-                wrong.append(f"{log} started {call}, which nobody allowed there")
+                wrong.append(f"{log} started {call}, which was not allowed there")
             case _:
                 pass
     return wrong
