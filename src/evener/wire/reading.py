@@ -203,7 +203,7 @@ def cited(raws: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], Citation]) 
 
 
 def keep_beside(blocks: tuple[Block, ...], own: Fields, maker: Origin) -> tuple[Block, ...]:
-    """The blocks of a message. The first that can be sealed holds the fields of the message that were not taken, for its maker."""
+    """The blocks of a message. The first that can be sealed holds the fields of the message that were not taken."""
     if not own.rest():
         return blocks
     for number, block in enumerate(blocks):
