@@ -32,7 +32,7 @@ def _keep_approvals() -> None:
 
 
 def _trust_silence() -> None:
-    """Whoever has not renewed its lease counts as dead."""
+    """Take a holder that has not renewed its lease for dead."""
     taken_over = folding._taken_over
 
     def trusting(state: State, event: Resumed) -> State:

@@ -211,7 +211,7 @@ def _life(saga: Saga, path: Path, side: Path, *, death: Death | None, lease: flo
 
 
 def _be(saga: Saga, path: Path, side: Path, outlet: int, *, lease: float) -> None:
-    """The child: lives, and is gone without a way back. Whoever was replaced meanwhile has nothing more to do."""
+    """The child: lives, and is gone without a way back. A holder that was replaced meanwhile has nothing more to do."""
     code, tell, end = 1, telling(outlet), time.monotonic() + kill_life.SECONDS / 2
     try:
         while code:

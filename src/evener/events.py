@@ -71,7 +71,7 @@ of a call that was interrupted."""
 Verdict = Literal["allow", "reject"]
 
 Rival = Literal["", "holder", "copy"]
-"""Who else may still act on what was under way: nobody, an earlier holder whose death was not seen, or the log that this one
+"""Who else may still act on what was under way: no other, an earlier holder whose death was not seen, or the log that this one
 was copied from, in another store."""
 
 StopCause = Literal[

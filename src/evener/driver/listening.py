@@ -196,6 +196,6 @@ async def _stopped(tasks: "Sequence[asyncio.Future[None]]") -> None:
             interrupted = error
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # seen, so that nobody warns of it
+            task.exception()  # retrieved, so that asyncio does not warn of it
     if interrupted is not None:
         raise interrupted

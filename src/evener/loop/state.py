@@ -82,7 +82,7 @@ class State(msgspec.Struct, frozen=True):
     corrections: int = 0
     spent: Spent = NOTHING
     allowed_from: Spent = NOTHING  # the allowance counts from here
-    granted_from: Spent | None = None  # where it counted from before somebody allowed to go on beyond a limit
+    granted_from: Spent | None = None  # where it counted from before a person allowed to go on beyond a limit
     told: frozenset[str] = frozenset()  # keys of notices
     retries: tuple[tuple[str, int], ...] = ()  # per tool, in this run
     repeat: tuple[str, int] = ("", 0)  # the last batch of calls as the model wrote them, how often it came in a row
@@ -262,14 +262,14 @@ def _is_spent(waiting: Waiting, started: Container[str]) -> bool:
 
 
 def _granted_from(state: State) -> Spent | None:
-    """Where the allowance counts from without what somebody allowed beyond a limit. Who resumes a run grants it by that."""
+    """Return where the allowance counts from without what a person allowed beyond a limit. Resuming a run grants it."""
     if state.finished is not None or state.cancelled is not None:
         return None
     return state.allowed_from if state.granted_from is None else state.granted_from
 
 
 def _interrupted(state: State, *, abroad: bool = False) -> State:
-    """Mark the calls under way as interrupted. `abroad`: whoever started them may still go on with them."""
+    """Mark the calls under way as interrupted. `abroad`: the holder that started them may still run them."""
     calls: list[Pending] = []
     for one in state.calls:
         if one.status in ("started", "paused"):

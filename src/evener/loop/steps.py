@@ -43,7 +43,7 @@ class RunTool(msgspec.Struct, frozen=True):
     """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
 
     `verifying`: do not run it, ask its `verify` whether the interrupted start took effect. `final`: it is not run whatever
-    that says, for the interrupted start may still take effect. `arguments`: the JSON text of those that somebody put in place
+    that says, for the interrupted start may still take effect. `arguments`: the JSON text of those that a person put in place
     of the model's. `rule`: of the policy, if one allowed it.
     """
 

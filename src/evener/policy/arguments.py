@@ -1,6 +1,6 @@
 """Whether a tool has the argument that a rule speaks of, by the tool's JSON Schema. Pure.
 
-A rule about an argument under a name that the tool does not have would never fit, and nobody would notice: so it is an error as
+A rule about an argument under a name that the tool does not have would never fit, without a sign of it: so it is an error as
 soon as the tool is known. What a schema leaves open (`additionalProperties`, `allOf`, an object without properties) may be
 there.
 """

@@ -3,7 +3,7 @@
 A claim reads `<machine> <pid> <start> <token> <seconds>`: the machine's running kernel and process space, the process, when it
 started (so that a reused number is not taken for it), a token that is new each time, and how long its lease lasts. Older ones
 end with the token. Behind a claim may stand, after semicolons, those of earlier holders that may still be alive, until the
-holder has written to the log, which then tells. COPY stands there for whoever holds the log that this one is a copy of.
+holder has written to the log, which then tells. COPY stands there for the holder of the log that this one is a copy of.
 """
 
 import os

@@ -185,7 +185,7 @@ class Store(Protocol):
     ) -> tuple[Log, list[Event]]:
         """Take the log over, and the events of its path after number `after`.
 
-        LeaseHeld when somebody who may be alive holds it for longer than `patience`, in seconds; with `force` it is taken all
+        LeaseHeld when a process that may be alive holds it for longer than `patience`, in seconds; with `force` it is taken all
         the same. A lease that runs out later than its own length from now was made by a clock that was ahead, and is cut to
         that length.
         """

@@ -81,7 +81,7 @@ class MemoryLog:
             self._extend((), ())
 
     def keep(self) -> None:
-        """Hold the lease until the log is closed: whoever else could take it lives and dies with this process."""
+        """Hold the lease until the log is closed: all who could take it live in this process."""
         with self._store._lock:
             self._check()
             self._stays = True

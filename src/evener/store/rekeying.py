@@ -109,7 +109,7 @@ def _reseal_thread(connection: "sqlite3.Connection", thread: str, old: Guard, ne
 
 
 def _reseal_log(connection: "sqlite3.Connection", branch: Branch, chains: Chains, old: Guard, new: Guard) -> None:
-    """One log: nobody who held it may go on, and what is damaged is refused rather than linked as if it were whole."""
+    """Seal one log again: no earlier holder goes on, and what is damaged is refused rather than linked as if it were whole."""
     (number,) = connection.execute("SELECT number FROM logs WHERE log = ?", (branch.log,)).fetchone()
     following = chains.follow(branch, lambda seq, payload: new.seal("event", branch.log, payload, number=seq))
     seq, before, head = branch.base, origin_of(branch.log), origin_of(branch.log)

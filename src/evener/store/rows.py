@@ -105,7 +105,7 @@ def create(connection: "sqlite3.Connection", log: str, first: Event, claim: Clai
 
 
 def take(connection: "sqlite3.Connection", log: str, claim: Claim, *, force: bool = False) -> tuple[Held, int] | LeaseHeld:
-    """Take the log over, unless somebody who may be alive holds it; it, and its length.
+    """Take the log over, unless a process that may be alive holds it; return it and its length.
 
     A lease that runs longer than it lasts is cut: then the refusal is returned, so that it does not undo that.
     """

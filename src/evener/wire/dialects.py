@@ -43,7 +43,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 # Unverified whether strict modes take these; what is moved cannot be refused.
 CONDITIONS = "not if then else dependentSchemas dependentRequired contains propertyNames unevaluatedProperties".split()
-# What tools must be that nobody enforces: JSON Schema of the newest draft, and a little more.
+# What the schema of a tool must be where it is not enforced: JSON Schema of the newest draft, and a little more.
 ANTHROPIC_PLAIN = Dialect()
 OPENAI_PLAIN = Dialect(listed=True, booleans=False, root_properties=True)
 RANGES = "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength".split()

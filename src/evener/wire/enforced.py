@@ -45,8 +45,8 @@ def declared_schema(
 ) -> tuple[msgspec.Raw, bool | None]:
     """The schema of a tool in its canonical form and a wire's dialect, and the switch beside it.
 
-    `dialects` are those for schemas that nobody enforces, and for those that the provider does. `narrow` is what a wire changes
-    about the form; where it changes something, the schema is not enforced.
+    `dialects` are those for schemas that are not enforced, and for those that the provider enforces. `narrow` is what a wire
+    changes about the form; where it changes something, the schema is not enforced.
     """
     plain, strict_dialect = dialects
     owner = Owner("tool", tool.name)

@@ -89,7 +89,7 @@ def read_some(raw: bytes | msgspec.Raw, form: type[T], where: str, found: list[D
 
 
 def has_text(frame: bytes) -> bool:
-    """True if an answer holds a text where nobody looks for it."""
+    """True if an answer holds a text where the decoder does not look for it."""
     try:
         return _tells(msgspec.json.decode(frame))
     except BROKEN:

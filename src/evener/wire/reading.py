@@ -37,7 +37,7 @@ BREAKPOINTS: dict[str, CacheTtl] = {"": "30m", "30m": "30m", "12h": "12h"}
 
 
 class Fields:
-    """The fields of one object. Reading a field takes it; `rest` is what nobody took. A null reads as absent but stays.
+    """The fields of one object. Reading a field takes it; `rest` is what was not taken. A null reads as absent but stays.
 
     A field of another form than expected reads as absent and stays, too, so that an odd field never spoils those beside it.
     Only `carried_text` and `carried_items` refuse it: without what they read there is no request to speak of.
@@ -75,7 +75,7 @@ class Fields:
         self._own[name] = msgspec.Raw(raw.encode())
 
     def put_rest(self, name: str, inner: "Fields") -> None:
-        """Put what nobody took of an object in its place; take the object away when nothing is left."""
+        """Put what was not taken of an object in its place; take the object away when nothing is left."""
         if inner.rest():
             self.put(name, inner.rest_text())
         else:
@@ -194,7 +194,7 @@ def _mark(own: Fields, name: str, known: tuple[str, str], lifetimes: dict[str, C
 
 
 def cited(raws: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], Citation]) -> tuple[Citation, ...]:
-    """The citations of a text; one of a form that nobody knows is left out, and stays in the seal of its text."""
+    """The citations of a text; one of an unknown form is left out, and stays in the seal of its text."""
     found: list[Citation] = []
     for raw in raws:
         with suppress(msgspec.ValidationError):
@@ -203,7 +203,7 @@ def cited(raws: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], Citation]) 
 
 
 def keep_beside(blocks: tuple[Block, ...], own: Fields, maker: Origin) -> tuple[Block, ...]:
-    """The blocks of a message. The first that can be sealed holds the fields of the message that nobody took, for its maker."""
+    """The blocks of a message. The first that can be sealed holds the fields of the message that were not taken."""
     if not own.rest():
         return blocks
     for number, block in enumerate(blocks):

@@ -134,7 +134,7 @@ def _refuse_many(number: int, target: Origin, quirks: Quirks) -> None:
 
 
 def is_declared_inline(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks) -> bool:
-    """True if a block of the conversation declares the tool to whom we ask, because that block goes there verbatim."""
+    """True if a block of the conversation declares the tool to the provider asked, as that block goes there verbatim."""
     return tool.inline and quirks.hosted and target.wire == tool.wire and target.owns(tool.wire, tool.provider)
 
 

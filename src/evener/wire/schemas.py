@@ -1,7 +1,7 @@
 """One canonical JSON Schema in the dialect that a wire takes. Pure; linear, bounded, and it never raises on odd schemas.
 
 A schema that already fits passes through byte for byte. Whatever a rewriting weakens or changes is a Loss. What cannot be had
-in a dialect that somebody enforces refuses the whole schema, with the reason; elsewhere it is said in the description. The
+in a dialect that is enforced refuses the whole schema, with the reason; elsewhere it is said in the description. The
 rewritings, in the order they are made:
 
     words of older drafts      become those of the newest
@@ -155,7 +155,7 @@ class _Fitter:
         return self._united(self._target(node), beside)
 
     def _united(self, base: Node, more: Node) -> Node:
-        """Two schemas as one; what contradicts is said in the description where nobody enforces it."""
+        """Two schemas as one; what contradicts is said in the description where it is not enforced."""
         try:
             return united(base, more)
         except Unfit:

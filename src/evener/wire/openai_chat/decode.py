@@ -3,7 +3,7 @@
 Rules (sheet 6): the first choice counts. Token counts may come with any chunk, also after the last word. A turn is complete
 when a finish reason was seen, with [DONE] after it or without; one that ends without a reason is truncated, whatever its end
 mark says (where a row never gives reasons, a chunk without choices and the end mark tell). An error may stand in a chunk after
-a 200. A chunk of a form nobody knows is a notice.
+a 200. A chunk of an unknown form is a notice.
 """
 
 from collections.abc import Iterator
@@ -253,7 +253,7 @@ class _Events(msgspec.Struct, gc=False):
             found.append(d.UsageReported(usage_of(counts, apart=self.quirks.reasoning_apart)))
 
     def _count(self, raw: bytes, found: list[d.Delta]) -> None:
-        """Token counts; what is of a form nobody knows is a notice."""
+        """Read token counts; counts of an unknown form are a notice."""
         if raw not in (b"null", b"{}"):
             counts = read_some(raw, Counts, "usage", found)
             found.append(d.UsageReported(usage_of(counts, apart=self.quirks.reasoning_apart)))

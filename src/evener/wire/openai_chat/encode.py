@@ -236,7 +236,7 @@ def _json_note(ask: Ask, losses: list[Loss]) -> str:
     opening = (ask.transcript.system or "") + (first.text if first else "")
     if "json" in opening.lower():
         return ""
-    losses.append(loss_of("added", "system", "JSON mode is refused where nobody speaks of JSON; a sentence does"))
+    losses.append(loss_of("added", "system", "JSON mode is refused where no message speaks of JSON; a sentence was added"))
     return JSON_NOTE
 
 

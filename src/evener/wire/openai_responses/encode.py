@@ -85,7 +85,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     if fixed.json_mode and not _speaks_of_json(ask.transcript.first):
         items.insert(0, JSON_NOTE)
         losses.append(
-            loss_of("added", "message", "JSON mode is refused where nobody speaks of JSON; a sentence does", name="developer")
+            loss_of("added", "message", "JSON mode is refused where no message speaks of JSON; one was added", name="developer")
         )
     if not items and not ask.state.id:
         items.append(NOTHING_SAID)  # an empty input is rejected (sheet 2)

@@ -104,7 +104,7 @@ DIALECTS: Mapping[str, ChatDialect] = {
         choices=_THREE,
         max_tools=128,
     ),
-    # Passes lists on to makers of whom one refuses empty texts in them.
+    # Passes lists on to several makers; one of them refuses empty texts in lists.
     "openrouter": ChatDialect(routed_reasoning=True, filled_text=True),
     # Thinking is on unless disabled; `deepseek-chat` is the name for the mode without it. Reports add: an empty tool list
     # is refused, and a forced choice only while thinking.
