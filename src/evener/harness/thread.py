@@ -39,13 +39,16 @@ from evener.model.seam import Answered, Askable
 from evener.nesting import DEEPEST, Home, Site, current_site
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
-from evener.store.log import Log, NoLog, Note, Store
+from evener.store.log import Folding, Log, NoLog, Note, Store, state_of
 from evener.store.renewing import SelfRenewing
 from evener.tools.outputs import Accepted
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Reach, Transport
 
 __all__ = ["Prompt", "Thread"]
+
+PAGE = 256
+"""How many events are read at once for a scratchpad."""
 
 Opening = Callable[[State], tuple[ev.Event, ...]]
 
@@ -184,7 +187,7 @@ class Thread:
 
     async def state(self) -> State:
         """What the log says now."""
-        return fold(await self._store.read(await self._here()))
+        return await state_of(self._store, await self._here())
 
     # The tree.
 
@@ -431,11 +434,22 @@ class Thread:
             return self._store.open(log, holder=new_claim(), after=self._length, force=True)
         return self._store.open(log, holder=new_claim(), after=self._length)
 
+    async def _open_folded(self, store: Folding, here: str, *, force: bool) -> tuple[Log, State]:
+        """The same from a store that knows the state. The pad has events of its own to look at: some at a time."""
+        log, state = await store.open_folded(here, holder=new_claim(), force=force)
+        if self._pad is not None:
+            for after in range(0, log.length, PAGE):
+                self._pad.opened(await self._store.read(here, after=after, until=min(after + PAGE, log.length)))
+        return log, state
+
     async def _open(self, *, force: bool) -> tuple[Log, State]:
         """The log, held, and its state. What is known from the last run is not read again."""
         if self._id:
             try:
-                log, new = await self._opened(await self._here(), force=force)
+                here = await self._here()
+                if self._state is None and isinstance(self._store, Folding):
+                    return await self._open_folded(self._store, here, force=force)
+                log, new = await self._opened(here, force=force)
                 if self._pad is not None:
                     self._pad.opened(new)
                 return log, fold(new, self._state)
