@@ -189,7 +189,7 @@ class Folder:
         self._reader = reader
         self._writer = writer
         self._folded = folded
-        self._waiting: set[str] = set()
+        self._busy: dict[str, bool] = {}  # logs that are being folded, and whether that is to be done once more
 
     def job(self, log: str) -> "Callable[[sqlite3.Connection], Folded]":
         """The job that folds this log."""
@@ -197,18 +197,33 @@ class Folder:
 
     def soon(self, log: str) -> None:
         """Fold the log and keep that. Never waits, never raises."""
-        if log not in self._waiting:
-            self._waiting.add(log)
-            self._reader.send(partial(self._begun, log=log), self.keep)
+        if log in self._busy:
+            self._busy[log] = True
+            return
+        self._busy[log] = False
+        self._reader.send(partial(self._tried, log=log), partial(self._found, log))
 
     def keep(self, found: Folded) -> None:
         """Keep what is worth it. When it cannot be written, nothing is lost."""
-        if found.due and not only_read(self._writer.path):
-            self._writer.send(partial(put, snapshots=found.due))
+        self._found("", found)
 
-    def _begun(self, connection: "sqlite3.Connection", log: str) -> Folded:
-        self._waiting.discard(log)
-        return self._folded(connection, log=log)
+    def _tried(self, connection: "sqlite3.Connection", log: str) -> Folded:
+        try:
+            return self._folded(connection, log=log)
+        except BaseException:
+            self._busy.pop(log, None)
+            raise
+
+    def _found(self, log: str, found: Folded) -> None:
+        if found.due and not only_read(self._writer.path):
+            self._writer.send(partial(put, snapshots=found.due), lambda _: self._done(log))
+        else:
+            self._done(log)
+
+    def _done(self, log: str) -> None:
+        """It is kept: what is folded next goes on from there."""
+        if self._busy.pop(log, False):
+            self.soon(log)
 
 
 def put(connection: "sqlite3.Connection", snapshots: Iterable[Snapshot]) -> None:

@@ -129,6 +129,8 @@ class Transcript:
     def since(self, node: Node | None) -> tuple[Message, ...]:
         """The messages after a node of this path; all of them for None."""
         here = self._head
+        if here is node:  # first: to ask for what is before a page would load it
+            return ()
         if here is not None and here.parent is node:
             return (here.message,)
         found: list[Message] = []
