@@ -239,7 +239,7 @@ class Thread:
             seq = (await self._store.link(log)).seq
             if id > seq:
                 raise UsageError(f"Log {log} has {seq} events; there is no event {id} to look at.")
-            return fold(await self._store.read(log, until=id))
+            return await state_of(self._store, log, until=id)
         events = await self._store.read(log)
         return fold(events[: seq_of(events, id, log)])
 
@@ -408,12 +408,23 @@ class Thread:
         except BaseException as error:
             tell_broken_off(driver, hooks, error)
             raise
-        events = await self._store.read(self._log) if resumed else driver.events
+        events = await self._of_last_run(driver) if resumed else driver.events
         tell_end(driver, hooks, events)
         result = self._completed(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
         if result.stop == "provider_error" and driver.error is not None:
             raise driver.error
         return result
+
+    async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
+        """The events of the log from the last prompt on, or more. Looked for from the end: a thread may be long."""
+        end = (await self._store.link(self._log)).seq
+        many = len(driver.events) + PAGE
+        while True:
+            after = max(0, end - many)
+            events = await self._store.read(self._log, after=after, until=end)
+            if not after or any(isinstance(event, ev.Prompted) for event in events):
+                return events
+            many *= 8
 
     def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
         """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.

@@ -39,15 +39,23 @@ __all__ = ["EVERY", "SELDOM", "Folded", "Folder", "Pager", "Snapshot", "drop", "
 
 EVERY = 1024
 """A fold is kept after so many events. A shorter log has none, and is in memory as a whole."""
-SELDOM = 8 * EVERY
+SELDOM = 16 * EVERY
 """The same for a log that is being written to."""
 BYTES = 8 << 20
 """A fold is kept, too, when the events since the last one have more bytes than this."""
 AT_ONCE = 16
 """How many events are in memory while a log is folded."""
 TABLE = (
-    "CREATE TABLE IF NOT EXISTS folds (id INTEGER PRIMARY KEY, log INTEGER NOT NULL, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
-    " code TEXT NOT NULL, state BLOB NOT NULL)",
+    """
+    CREATE TABLE IF NOT EXISTS folds (
+        id INTEGER PRIMARY KEY,
+        log INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        chain BLOB NOT NULL,
+        code TEXT NOT NULL,
+        state BLOB NOT NULL
+    )
+    """,
     "CREATE UNIQUE INDEX IF NOT EXISTS folds_in_order ON folds (log, seq)",
 )
 CODE = (
@@ -111,16 +119,16 @@ def _head_at(connection: "sqlite3.Connection", log: str, seq: int, guard: Guard)
         return fold(events).transcript.head
 
 
-def folded(connection: "sqlite3.Connection", log: str, guard: Guard, pager: Pager) -> Folded:
-    """The state at the end of the log. Called in a transaction that reads."""
-    pieces = reading.pieces(connection, log)
+def folded(connection: "sqlite3.Connection", log: str, guard: Guard, pager: Pager, until: int | None = None) -> Folded:
+    """The state at the end of the log, or after the event `until`. Called in a transaction that reads."""
+    pieces = reading.pieces(connection, log, until=until)
     end = pieces[-1].until if pieces else 0
     if end < EVERY:
-        with closing(reading.stream(connection, log, 0, None, guard)) as events:
+        with closing(reading.stream(connection, log, 0, until, guard)) as events:
             return Folded(fold(events), end)
     seq, state = _nearest(connection, pieces, guard, pager)
     walk = _Walk(connection, pieces, guard, pager, seq)
-    with closing(reading.stream(connection, log, seq, None, guard)) as events:
+    with closing(reading.stream(connection, log, seq, until, guard)) as events:
         for event in events:
             state = walk.after(apply(state, event))
     return walk.ended(state)
@@ -191,9 +199,9 @@ class Folder:
         self._folded = folded
         self._busy: dict[str, bool] = {}  # logs that are being folded, and whether that is to be done once more
 
-    def job(self, log: str) -> "Callable[[sqlite3.Connection], Folded]":
-        """The job that folds this log."""
-        return partial(self._folded, log=log)
+    def job(self, log: str, until: int | None = None) -> "Callable[[sqlite3.Connection], Folded]":
+        """The job that folds this log, to its end or up to an event."""
+        return partial(self._folded, log=log, until=until)
 
     def soon(self, log: str) -> None:
         """Fold the log and keep that. Never waits, never raises."""
@@ -244,7 +252,8 @@ def drop(connection: "sqlite3.Connection", numbers: Iterable[int]) -> None:
     """Forget what was kept of the threads of these logs: something of them is erased."""
     if _is_there(connection):
         connection.executemany(
-            "DELETE FROM folds WHERE log IN (SELECT number FROM logs WHERE thread = (SELECT thread FROM logs WHERE number = ?))",
+            "DELETE FROM folds WHERE log IN"
+            " (SELECT number FROM logs WHERE thread = (SELECT thread FROM logs WHERE number = ?))",
             [(number,) for number in numbers],
         )
 
@@ -268,9 +277,7 @@ def code() -> str:
     return made.hexdigest()
 
 
-def _nearest(
-    connection: "sqlite3.Connection", pieces: list[reading.Piece], guard: Guard, pager: Pager
-) -> tuple[int, State]:
+def _nearest(connection: "sqlite3.Connection", pieces: list[reading.Piece], guard: Guard, pager: Pager) -> tuple[int, State]:
     """The last fold on the path that fits, and where it stands; the beginning if there is none."""
     if not _is_there(connection):
         return 0, State()

@@ -268,11 +268,13 @@ class Folding(Protocol):
         """Take the log over, as `Store.open` does, and its state."""
         ...
 
-    async def state(self, log: str) -> State:
-        """What the log says now, without a lease."""
+    async def state(self, log: str, *, until: int | None = None) -> State:
+        """What the log says now, or said after the event of that number; without a lease."""
         ...
 
 
-async def state_of(store: Store, log: str) -> State:
-    """What a log says now."""
-    return await store.state(log) if isinstance(store, Folding) else fold(await store.read(log))
+async def state_of(store: Store, log: str, *, until: int | None = None) -> State:
+    """What a log says now, or said after the event of that number."""
+    if isinstance(store, Folding):
+        return await store.state(log, until=until)
+    return fold(await store.read(log, until=until))

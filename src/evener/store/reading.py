@@ -25,6 +25,8 @@ __all__ = ["Piece", "link_at", "pieces", "read", "stream"]
 PLACE = "number, base, length, head, parent, parent_seq, parent_hash"
 ROW = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"
 
+Events = Generator[Event, None, None]
+
 
 class Piece(msgspec.Struct, frozen=True):
     """The part of a path that lies in one log: the events after number `base` up to `until`.
@@ -70,7 +72,7 @@ def read(connection: "sqlite3.Connection", log: str, after: int, until: int | No
     return list(stream(connection, log, after, until, guard))
 
 
-def stream(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Guard) -> Generator[Event, None, None]:
+def stream(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Guard) -> Events:
     """The same one by one, so that no more than one of them is in memory. What is wrong is raised when it is come to."""
     (erased,) = log_of(connection, log, "erased")
     if erased is not None:
@@ -95,7 +97,7 @@ def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link
     raise refusals.no_event(log, wanted)
 
 
-def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: Guard) -> Generator[Event, None, None]:
+def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: Guard) -> Events:
     """Those of one piece after number `after`. The cursor is closed whatever happens: open, it would keep us at this moment."""
     log, seq, chain = piece.log, after, _chain_at(connection, piece, after)
     first: Event | None = None

@@ -5,7 +5,7 @@ several tasks, event loops and threads of a process, and from several processes 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -243,9 +243,9 @@ class SqliteStore:
             raise
         return self._hold(held, claim, length), state
 
-    async def state(self, log: str) -> State:
-        """What the log says now, without a lease; read as by `open_folded`."""
-        return (await self._folded(log)).state
+    async def state(self, log: str, *, until: int | None = None) -> State:
+        """What the log says now, or said after the event of that number; without a lease, and read as by `open_folded`."""
+        return (await self._folded(log, self._reader.run, until)).state
 
     async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """The events of its path after number `after` up to `until`, without a lease."""
@@ -412,13 +412,20 @@ class SqliteStore:
 
     async def _fold_up_to(self, length: int, log: str) -> State:
         """The state of a log that we hold, at the end that the writer knows of."""
-        found = await self._folded(log)
+        found = await self._folded(log, self._reader.run)
+        if found.seq < length:  # the reader is behind
+            found = await self._folded(log, partial(self._apart, perform=reads))
         if found.seq != length:
             raise refusals.lost(log, "") if found.seq > length else refusals.damaged(log, length)
         return found.state
 
-    async def _folded(self, log: str) -> folding.Folded:
-        found = await self._apart(self._folder.job(log), reads)
+    async def _folded(
+        self,
+        log: str,
+        run: "Callable[[Callable[[sqlite3.Connection], folding.Folded]], Awaitable[folding.Folded]]",
+        until: int | None = None,
+    ) -> folding.Folded:
+        found = await run(self._folder.job(log, until))
         self._folder.keep(found)
         return found
 
