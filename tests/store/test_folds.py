@@ -53,7 +53,9 @@ async def state_at(path: Path, log: str, *, until: int | None = None, cipher: Ci
     store = SqliteStore(path, cipher=cipher)
     try:
         state = await store.state(log, until=until)
-        assert state == fold(await store.read(log, until=until))
+        whole = fold(await store.read(log, until=until))
+        assert state == whole
+        assert (state.used, state.most_spent, state.phase) == (whole.used, whole.most_spent, whole.phase)
         return state
     finally:
         await store.aclose()

@@ -10,17 +10,18 @@ erases; another key drops all. A fork uses those of the logs before it.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from sys import modules
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from evener import __version__
-from evener.errors import EvenerError
+from evener.errors import EvenerError, StoreError
 from evener.loop.state import State, apply, fold
 from evener.store import reading
 from evener.store.chain import MISFITS
@@ -43,6 +44,10 @@ SELDOM = 16 * EVERY
 """The same for a log that is being written to."""
 BYTES = 8 << 20
 """A fold is kept, too, when the events since the last one have more bytes than this."""
+STEP = 4 * EVERY
+"""How many events are folded in one transaction beside other work: where a reader holds up a writer, not for long."""
+LAST_STEPS = 2.0
+"""Seconds that the closing of a store may spend on folds that are not finished."""
 AT_ONCE = 16
 """How many events are in memory while a log is folded."""
 TABLE = (
@@ -78,11 +83,12 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The state of a log at the event `seq`, and the folds that are worth keeping."""
+    """The state of a log at the event `seq`, and the folds that are worth keeping. `more`: the log goes on after it."""
 
     state: State
     seq: int
     due: tuple[Snapshot, ...] = ()
+    more: bool = False
 
 
 class Pager:
@@ -119,19 +125,25 @@ def _head_at(connection: "sqlite3.Connection", log: str, seq: int, guard: Guard)
         return fold(events).transcript.head
 
 
-def folded(connection: "sqlite3.Connection", log: str, guard: Guard, pager: Pager, until: int | None = None) -> Folded:
-    """The state at the end of the log, or after the event `until`. Called in a transaction that reads."""
+def folded(
+    connection: "sqlite3.Connection", log: str, guard: Guard, pager: Pager, until: int | None = None, step: int = 0
+) -> Folded:
+    """The state at the end of the log, or after the event `until`. Called in a transaction that reads.
+
+    With `step`, no more than so many events after the last kept fold.
+    """
     pieces = reading.pieces(connection, log, until=until)
     end = pieces[-1].until if pieces else 0
     if end < EVERY:
         with closing(reading.stream(connection, log, 0, until, guard)) as events:
             return Folded(fold(events), end)
     seq, state = _nearest(connection, pieces, guard, pager)
+    goal = min(end, seq + step) if step else end
     walk = _Walk(connection, pieces, guard, pager, seq)
-    with closing(reading.stream(connection, log, seq, until, guard)) as events:
+    with closing(reading.stream(connection, log, seq, goal, guard)) as events:
         for event in events:
             state = walk.after(apply(state, event))
-    return walk.ended(state)
+    return walk.ended(state, more=goal < end)
 
 
 class _Walk:
@@ -157,12 +169,12 @@ class _Walk:
             self._keep(state)
         return state
 
-    def ended(self, state: State) -> Folded:
+    def ended(self, state: State, *, more: bool) -> Folded:
         """What it came to."""
         state = self._paged(state)
         if self._seq > self._kept and self._bytes() > BYTES:
             self._keep(state)
-        return Folded(state, self._seq, tuple(self._due))
+        return Folded(state, self._seq, tuple(self._due), more)
 
     def _paged(self, state: State) -> State:
         now = state.transcript
@@ -193,18 +205,20 @@ class _Walk:
 class Folder:
     """Folds logs and keeps the folds, beside whatever else is done. `folded` is what a job does, but for the log."""
 
-    def __init__(self, reader: Lane, writer: Lane, folded: "Callable[..., Folded]") -> None:
+    def __init__(self, reader: Lane, writer: Lane, folded: Callable[..., Folded]) -> None:
         self._reader = reader
         self._writer = writer
         self._folded = folded
         self._busy: dict[str, bool] = {}  # logs that are being folded, and whether that is to be done once more
+        self._reached: dict[str, int] = {}  # how far they were folded
+        self._steps = 0
 
     def job(self, log: str, until: int | None = None) -> "Callable[[sqlite3.Connection], Folded]":
         """The job that folds this log, to its end or up to an event."""
         return partial(self._folded, log=log, until=until)
 
     def soon(self, log: str) -> None:
-        """Fold the log and keep that. Never waits, never raises."""
+        """Fold the log and keep that, step by step. Never waits, never raises."""
         if log in self._busy:
             self._busy[log] = True
             return
@@ -215,23 +229,39 @@ class Folder:
         """Keep what is worth it. When it cannot be written, nothing is lost."""
         self._found("", found)
 
+    async def finish(self) -> None:
+        """Let what is being folded come to its end, for a bounded time."""
+        until, steps = monotonic() + LAST_STEPS, -1
+        while self._busy and steps != self._steps and monotonic() < until:
+            steps = self._steps
+            with suppress(StoreError):
+                await self._reader.run(_pass)
+                await self._writer.run(_pass)
+
     def _tried(self, connection: "sqlite3.Connection", log: str) -> Folded:
         try:
-            return self._folded(connection, log=log)
+            return self._folded(connection, log=log, step=STEP)
         except BaseException:
             self._busy.pop(log, None)
             raise
 
     def _found(self, log: str, found: Folded) -> None:
+        self._steps += 1
         if found.due and not only_read(self._writer.path):
-            self._writer.send(partial(put, snapshots=found.due), lambda _: self._done(log))
+            self._writer.send(partial(put, snapshots=found.due), lambda _: self._done(log, found))
         else:
-            self._done(log)
+            self._busy.pop(log, None)
 
-    def _done(self, log: str) -> None:
-        """It is kept: what is folded next goes on from there."""
-        if self._busy.pop(log, False):
+    def _done(self, log: str, found: Folded) -> None:
+        """It is kept: what is folded next goes on from there. Where it is not found again, that is the end."""
+        wanted = self._busy.pop(log, False) or found.more
+        if log and wanted and found.seq > self._reached.get(log, 0):
+            self._reached[log] = found.seq
             self.soon(log)
+
+
+def _pass(connection: "sqlite3.Connection") -> None:
+    """Nothing but the turn of whoever asks."""
 
 
 def put(connection: "sqlite3.Connection", snapshots: Iterable[Snapshot]) -> None:

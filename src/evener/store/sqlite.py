@@ -368,6 +368,7 @@ class SqliteStore:
         self._renewer.stop()
         for log in list(self._open):
             log._drop()
+        await self._folder.finish()
         await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
