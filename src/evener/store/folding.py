@@ -64,8 +64,9 @@ TABLE = (
     "CREATE UNIQUE INDEX IF NOT EXISTS folds_in_order ON folds (log, seq)",
 )
 CODE = (
-    "evener.events", "evener.loop.limits", "evener.loop.standing", "evener.loop.state", "evener.store.folding",
-    "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript",
+    "evener.encodings.forms", "evener.events", "evener.loop.limits", "evener.loop.standing", "evener.loop.state",
+    "evener.store.folding", "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript",
+    "evener.transcript.usage",
 )  # fmt: skip
 
 
