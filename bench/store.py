@@ -12,7 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from bench import store_threads, store_writers
+from bench import store_first_turn, store_threads, store_writers
 from bench.clock import cheapest
 from bench.table import Figure
 from evener.events import Cancelled, Opened, encode_event
@@ -50,6 +50,7 @@ def figures(appends: int, passes: int) -> list[Figure]:
         Figure("store: an append in memory", append * 1e6, encode * 1e6, note="beside encoding the event; CPU"),
         Figure("store: an event of an idle log in memory", kept, size, "B", most=IDLE, note="beside its bytes"),
         *store_threads.figures(appends * 20, passes),
+        *store_first_turn.figures(appends * 200, min(passes, 5)),
         _waits(appends),
     ]
 

@@ -19,10 +19,9 @@ from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
 from evener.harness import Harness
 from evener.harness.approvals import Decision, keyed
-from evener.loop.state import fold
 from evener.model.seam import Answered, Asking
 from evener.result import Approval, approvals_of
-from evener.store.log import Store
+from evener.store.log import Store, state_of
 from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
 from evener.transcript.checks import json_text
 from evener.transcript.transcript import Transcript
@@ -70,7 +69,7 @@ def _harness(wish: Wish) -> Harness:
 
 async def _decided(harness: Harness, wish: Wish) -> int:
     thread = await _log(harness, wish.run.resume)
-    asked = keyed(approvals_of(fold(await harness.store.read(thread)), thread))
+    asked = keyed(approvals_of(await state_of(harness.store, thread), thread))
     waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
     if wish.show:
         return await _show(harness.store, thread, waiting, f" What waited was decided. {_over(wish)}" if asked else "")

@@ -8,8 +8,7 @@ import msgspec
 from evener import events as ev
 from evener.cli.condition import Condition, condition_of
 from evener.cli.terminal import clean
-from evener.loop.state import fold
-from evener.store.log import Store, Summary
+from evener.store.log import Store, Summary, state_of
 
 __all__ = ["Glance", "age", "flat", "glance", "heads", "prompt_of"]
 
@@ -33,7 +32,7 @@ async def glance(store: Store, log: Summary) -> Glance:
     if isinstance(ended, ev.Finished):
         condition: Condition = ended.cause
     else:
-        condition = condition_of(fold(await store.read(log.log)), held=log.held)
+        condition = condition_of(await state_of(store, log.log), held=log.held)
     return Glance(prompt_of(first), _model(last) or _model(first), condition)
 
 

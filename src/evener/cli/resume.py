@@ -19,8 +19,8 @@ from evener.errors import UsageError
 from evener.harness import Harness
 from evener.harness.finding import find_harness
 from evener.harness.opening import NOT_RESUMABLE
-from evener.loop.state import State, fold
-from evener.store.log import Store
+from evener.loop.state import State
+from evener.store.log import Store, state_of
 from evener.tools.calling import READER
 
 __all__ = ["run"]
@@ -38,7 +38,7 @@ async def _resumed(wish: Wish, form: Form) -> int:
     named = _named(wish)
     store: Store = named.store if named else opened(wish.store)
     given = await log_of(store, wish.resume)
-    state = fold(await store.read(await store.head(given)))
+    state = await state_of(store, await store.head(given))
     _check(given, state, wish)
     harness = named or await _of_log(wish, given, state, store)
     _check_tools(harness, state)

@@ -10,9 +10,8 @@ from getpass import getuser
 import msgspec
 
 from evener.cli.terminal import escaped
-from evener.loop.state import fold
 from evener.result import Approval, RunResult
-from evener.store.log import Store
+from evener.store.log import Store, state_of
 from evener.store.memory import MemoryStore
 from evener.store.sqlite import SqliteStore
 from evener.transcript.blocks import ToolCall
@@ -55,7 +54,7 @@ async def answer_of(store: Store, one: Approval) -> str:
     """The answer that wants to be accepted; empty where something else is asked."""
     if one.interrupt != "output":
         return ""
-    reply = fold(await store.read(one.thread)).reply
+    reply = (await state_of(store, one.thread)).reply
     return (reply.output or reply.message.text) if reply else ""
 
 

@@ -9,9 +9,8 @@ import msgspec
 from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
 from evener.loop.gate import Judgement
-from evener.loop.state import fold
 from evener.result import Approval, approvals_of
-from evener.store.log import Note, Store
+from evener.store.log import Note, Store, state_of
 from evener.tools.toolbox import Toolbox
 from evener.transcript.blocks import ToolCall
 from evener.transcript.checks import check_choice, check_text, json_text
@@ -68,7 +67,7 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
 
     ApprovalStale when it was decided before, has expired, or is about something that has changed. Nothing is run here.
     """
-    waiting = keyed(approvals_of(fold(await store.read(log)), log))
+    waiting = keyed(approvals_of(await state_of(store, log), log))
     _cover(log, waiting, decisions)
     notes: dict[tuple[str, str], list[dict[str, object]]] = {}
     for key, one in waiting.items():  # in the order of the questions: of two who decide, the first to post is the only one
@@ -81,7 +80,7 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
 
 
 async def _harness_of(store: Store, thread: str) -> str:
-    return fold(await store.read(thread)).harness
+    return (await state_of(store, thread)).harness
 
 
 def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, Decision]) -> None:

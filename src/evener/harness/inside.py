@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.loop.limits import Spent
 from evener.loop.plan import Setup
-from evener.loop.state import State, fold
+from evener.loop.state import State
 from evener.nesting import DEEPEST, children_of
-from evener.store.log import NoLog, Store
+from evener.store.log import NoLog, Store, state_of
 from evener.transcript.blocks import ToolCall
 
 __all__ = ["has_acted", "with_use"]
@@ -67,7 +67,7 @@ async def _used(state: State, call: ToolCall, store: Store, log: str, levels: in
 
 
 async def _used_by(log: str, store: Store, levels: int) -> Spent:
-    state = fold(await store.read(log))
+    state = await state_of(store, log)
     spent = state.most_spent
     counted = {one.call.id: one.nested for one in state.calls}
     for call, nested in await _used_inside(state, store, log, levels) if levels else ():

@@ -39,13 +39,16 @@ from evener.model.seam import Answered, Askable
 from evener.nesting import DEEPEST, Home, Site, current_site
 from evener.result import RunResult, result_of
 from evener.store.claim import new_claim
-from evener.store.log import Log, NoLog, Note, Store
+from evener.store.log import Folding, Log, NoLog, Note, Store, state_of
 from evener.store.renewing import SelfRenewing
 from evener.tools.outputs import Accepted
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Reach, Transport
 
 __all__ = ["Prompt", "Thread"]
+
+PAGE = 256
+"""How many events are read at once for a scratchpad."""
 
 Opening = Callable[[State], tuple[ev.Event, ...]]
 
@@ -184,7 +187,7 @@ class Thread:
 
     async def state(self) -> State:
         """What the log says now."""
-        return fold(await self._store.read(await self._here()))
+        return await state_of(self._store, await self._here())
 
     # The tree.
 
@@ -236,7 +239,7 @@ class Thread:
             seq = (await self._store.link(log)).seq
             if id > seq:
                 raise UsageError(f"Log {log} has {seq} events; there is no event {id} to look at.")
-            return fold(await self._store.read(log, until=id))
+            return await state_of(self._store, log, until=id)
         events = await self._store.read(log)
         return fold(events[: seq_of(events, id, log)])
 
@@ -405,12 +408,23 @@ class Thread:
         except BaseException as error:
             tell_broken_off(driver, hooks, error)
             raise
-        events = await self._store.read(self._log) if resumed else driver.events
+        events = await self._of_last_run(driver) if resumed else driver.events
         tell_end(driver, hooks, events)
         result = self._completed(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
         if result.stop == "provider_error" and driver.error is not None:
             raise driver.error
         return result
+
+    async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
+        """The events of the log from the last prompt on, or more. Looked for from the end: a thread may be long."""
+        end = (await self._store.link(self._log)).seq
+        many = len(driver.events) + PAGE
+        while True:
+            after = max(0, end - many)
+            events = await self._store.read(self._log, after=after, until=end)
+            if not after or any(isinstance(event, ev.Prompted) for event in events):
+                return events
+            many *= 8
 
     def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
         """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.
@@ -431,11 +445,22 @@ class Thread:
             return self._store.open(log, holder=new_claim(), after=self._length, force=True)
         return self._store.open(log, holder=new_claim(), after=self._length)
 
+    async def _open_folded(self, store: Folding, here: str, *, force: bool) -> tuple[Log, State]:
+        """The same from a store that knows the state. The pad has events of its own to look at: some at a time."""
+        log, state = await store.open_folded(here, holder=new_claim(), force=force)
+        if self._pad is not None:
+            for after in range(0, log.length, PAGE):
+                self._pad.opened(await self._store.read(here, after=after, until=min(after + PAGE, log.length)))
+        return log, state
+
     async def _open(self, *, force: bool) -> tuple[Log, State]:
         """The log, held, and its state. What is known from the last run is not read again."""
         if self._id:
             try:
-                log, new = await self._opened(await self._here(), force=force)
+                here = await self._here()
+                if self._state is None and isinstance(self._store, Folding):
+                    return await self._open_folded(self._store, here, force=force)
+                log, new = await self._opened(here, force=force)
                 if self._pad is not None:
                     self._pad.opened(new)
                 return log, fold(new, self._state)

@@ -9,7 +9,7 @@ from evener.errors import UsageError, WireError
 from evener.model.media_types import check_media
 from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, Remote, Stored, ToolResult
 from evener.transcript.message import Message
-from evener.transcript.transcript import Node, Transcript
+from evener.transcript.transcript import Node, Transcript, far_media
 from evener.transport.exchange import Deadlines, Reach, Request, Transport
 from evener.transport.http import read_all
 
@@ -17,6 +17,7 @@ __all__ = ["Media", "asking_for"]
 
 MOST = 20 * 1024 * 1024
 DEADLINES = Deadlines(connect=10.0, idle=20.0, total=60.0)
+FAR: dict[bool, tuple[type, ...]] = {True: (Stored, Remote), False: (Stored,)}
 
 Put = Callable[[bytes], Awaitable[str]]
 Get = Callable[[str], Awaitable[bytes]]
@@ -57,9 +58,12 @@ class Media:
         """The transcript with its media as bytes: those of the blob store, and with `remote` those behind URLs."""
         if self._made is None or remote != self._remote or not transcript.extends(self._seen):
             self._seen, self._made, self._remote = None, None, remote
+            page = transcript.page
+            if page is not None and not page.media:  # nothing is to be put in before it: it stays where it is
+                self._seen, self._made = page, transcript.at(page)
         new = transcript.since(self._seen)
         made = self._made
-        if _lacks(new, remote):
+        if far_media(new, FAR[remote]):
             base = made if made is not None else Transcript()
             made = base.extend([await self._filled(message, have, remote) for message in new])
         elif made is None or made.head is self._seen:
@@ -70,7 +74,7 @@ class Media:
         return made if made is transcript else made.with_system(transcript.system_blocks)
 
     async def _filled(self, message: Message, have: Mapping[str, str], remote: bool) -> Message:
-        if not _lacks((message,), remote):
+        if not far_media((message,), FAR[remote]):
             return message
         return replace(message, blocks=tuple([await self._block(block, have) for block in message.blocks]))
 
@@ -98,14 +102,3 @@ def asking_for(messages: Iterable[Message], url: str) -> list[ImageBlock | Docum
                 if isinstance(part, ImageBlock | DocumentBlock) and part.source == Remote(url):
                     found.append(part)
     return found
-
-
-def _lacks(messages: Iterable[Message], remote: bool) -> bool:
-    """Whether they have media that are not at hand. Plain loops: every turn asks, and most blocks are told by their type."""
-    far = (Stored, Remote) if remote else (Stored,)
-    for message in messages:
-        for block in message.blocks:
-            for part in block.content if isinstance(block, ToolResult) else (block,):
-                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, far):
-                    return True
-    return False

@@ -193,6 +193,8 @@ class Stream:
         to = self._endpoint
         signed: Transport = self._signed
         retries = to.retries
+        if self._ask.transcript.page is not None:
+            await asyncio.to_thread(self._ask.transcript.load)
         if self._ask.state.mode == "conversation":
             if self._ask.refuse_losses:
                 self._request()  # what is refused is refused before a conversation is made

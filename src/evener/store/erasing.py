@@ -13,7 +13,7 @@ import msgspec
 
 from evener.errors import EvenerError
 from evener.events import Opened, decode_event, encode_event
-from evener.store import kin_sql, reading, refusals
+from evener.store import folding, kin_sql, reading, refusals
 from evener.store.blanking import blanked, least
 from evener.store.blobs import Shelf
 from evener.store.chain import MISFITS, digest_of, stone_of
@@ -100,6 +100,7 @@ def erase(
     Shelf(connection, guard).drop(blobs)
     if changes:
         count_erasure(connection)
+        folding.drop(connection, target.seqs)
     if target.whole:
         _close(connection, target, now)
     return Done(stones, frozenset(row for *_, row in changes))

@@ -15,7 +15,7 @@ __all__ = ["UNREADABLE", "Guard", "What"]
 UNREADABLE = "[unreadable]"
 """What stands in a list for a title or a tag that does not open."""
 
-What = Literal["event", "note", "title", "tag", "blob"]
+What = Literal["event", "note", "title", "tag", "blob", "fold"]
 
 
 class Guard:

@@ -26,7 +26,7 @@ from evener.store.presence import Presence
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Group", "Lane", "Perform", "Request", "freely", "in_turn", "reads", "writes"]
+__all__ = ["Group", "Job", "Lane", "Perform", "Request", "freely", "in_turn", "read_alone", "reads", "writes"]
 
 MOST_IN_A_GROUP = 512
 MOST_LEFT = MOST_IN_A_GROUP // 2
@@ -216,14 +216,34 @@ class Lane:
         if connection is not None:
             self._presence.check_beside(files_of(connection))
             return connection
-        self._presence.check()
-        made = self._connect()
+        return _connection(self._connect, self._presence)
+
+
+def _connection(connect: Callable[[], "sqlite3.Connection"], presence: Presence) -> "sqlite3.Connection":
+    presence.check()
+    made = connect()
+    try:
+        presence.opened()
+    except StoreError:
+        disconnect(made)
+        raise
+    return made
+
+
+def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], presence: Presence, path: Path) -> T:
+    """Do a job that reads, here and now, on a connection of its own. What it raises is a StoreError."""
+    try:
+        connection = _connection(connect, presence)
         try:
-            self._presence.opened()
-        except StoreError:
-            disconnect(made)
-            raise
-        return made
+            request = Request(job, None, None)
+            reads(connection, [request], path)
+        finally:
+            disconnect(connection)
+    except Exception as error:
+        raise told(error, path) from None
+    if request.error is not None:
+        raise request.error
+    return request.result  # type: ignore[return-value]  # a job that was done has its result
 
 
 def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:

@@ -8,17 +8,19 @@ first, and a head: the log that it stands on.
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from evener.errors import StoreError
 from evener.events import Event, Rival
+from evener.loop.state import State, fold
 
 __all__ = [
     "Damaged",
     "Erased",
     "Finding",
+    "Folding",
     "Found",
     "Hits",
     "Lease",
@@ -30,6 +32,7 @@ __all__ = [
     "Note",
     "Store",
     "Summary",
+    "state_of",
 ]
 
 
@@ -255,3 +258,23 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Let go of everything."""
         ...
+
+
+@runtime_checkable
+class Folding(Protocol):
+    """A store that knows the states of its logs without reading all their events. Another one is read as a whole."""
+
+    async def open_folded(self, log: str, *, holder: str, force: bool = False) -> tuple[Log, State]:
+        """Take the log over, as `Store.open` does, and its state."""
+        ...
+
+    async def state(self, log: str, *, until: int | None = None) -> State:
+        """What the log says now, or said after the event of that number; without a lease."""
+        ...
+
+
+async def state_of(store: Store, log: str, *, until: int | None = None) -> State:
+    """What a log says now, or said after the event of that number."""
+    if isinstance(store, Folding):
+        return await store.state(log, until=until)
+    return fold(await store.read(log, until=until))

@@ -4,6 +4,7 @@ What is read is what was written, and nothing is missing: each chain is followed
 that goes on from it, or its own head, says that it must end.
 """
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,10 +20,12 @@ from evener.store.rows import log_of
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Piece", "link_at", "pieces", "read"]
+__all__ = ["Piece", "link_at", "pieces", "read", "stream"]
 
 PLACE = "number, base, length, head, parent, parent_seq, parent_hash"
 ROW = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"
+
+Events = Generator[Event, None, None]
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -66,14 +69,17 @@ def _pieces(connection: "sqlite3.Connection", log: str, after: int, until: int |
 
 def read(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Guard) -> list[Event]:
     """The events after number `after`, up to `until`."""
+    return list(stream(connection, log, after, until, guard))
+
+
+def stream(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Guard) -> Events:
+    """The same one by one, so that no more than one of them is in memory. What is wrong is raised when it is come to."""
     (erased,) = log_of(connection, log, "erased")
     if erased is not None:
         raise refusals.erased(log, erased)
-    events: list[Event] = []
     for piece in pieces(connection, log, after=max(after, 0), until=until):
         if after < piece.until:
-            events += _events(connection, piece, max(after, piece.base), guard)
-    return events
+            yield from _events(connection, piece, max(after, piece.base), guard)
 
 
 def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link:
@@ -91,10 +97,10 @@ def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link
     raise refusals.no_event(log, wanted)
 
 
-def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: Guard) -> list[Event]:
+def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: Guard) -> Events:
     """Those of one piece after number `after`. The cursor is closed whatever happens: open, it would keep us at this moment."""
     log, seq, chain = piece.log, after, _chain_at(connection, piece, after)
-    events: list[Event] = []
+    first: Event | None = None
     query = f"SELECT {ROW} FROM events WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
     rows = connection.execute(query, (piece.number, seq, piece.until))
     try:
@@ -105,7 +111,9 @@ def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: G
             chain = link(chain, digest, seq=seq, version=version, at=at, kind=kind, rule=rule)
             if chain != stored:
                 raise refusals.damaged(log, seq)
-            events.append(decode_event(guard.open("event", log, payload, number=seq), version))
+            event = decode_event(guard.open("event", log, payload, number=seq), version)
+            first = first or event
+            yield event
     except MISFITS:
         raise refusals.damaged(log, seq) from None
     finally:
@@ -113,8 +121,7 @@ def _events(connection: "sqlite3.Connection", piece: Piece, after: int, guard: G
     if seq != piece.until or (piece.end and chain.hex() != piece.end):
         raise refusals.damaged(log, seq)
     if piece.base and after == piece.base:
-        _check_opening(piece, events[0])
-    return events
+        _check_opening(piece, first)
 
 
 def _as_written(payload: bytes, digest: bytes, erased: float | None, stone: bytes | None) -> bool:
@@ -131,7 +138,7 @@ def _chain_at(connection: "sqlite3.Connection", piece: Piece, seq: int) -> bytes
     return bytes(found[0]) if found else b""
 
 
-def _check_opening(piece: Piece, first: Event) -> None:
+def _check_opening(piece: Piece, first: Event | None) -> None:
     """The first event of a fork is bound by its chain: what the table says of the parent must be the same."""
     if not isinstance(first, Opened) or (first.parent, first.parent_seq, first.parent_hash) != piece.opening:
         raise refusals.damaged(piece.log, piece.base + 1)

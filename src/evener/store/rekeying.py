@@ -12,7 +12,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING
 
-from evener.store import checkpoints, refusals
+from evener.store import checkpoints, folding, refusals
 from evener.store.blobs import Shelf
 from evener.store.chain import link, origin_of, stone_of
 from evener.store.cipher import Cipher, WrongCipher, naming_key, sealed_notes
@@ -77,6 +77,7 @@ def _in_one_transaction(connection: "sqlite3.Connection", old: Guard, new: Guard
         for (thread,) in connection.execute("SELECT DISTINCT thread FROM logs").fetchall():
             _reseal_thread(connection, thread, old, new)
         _reseal_notes(connection, old, new)
+        folding.drop_all(connection)
         contents = _Places(connection, old)
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", sealed_notes(new.cipher, key))
         contents.reseal(new)

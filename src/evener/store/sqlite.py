@@ -5,7 +5,7 @@ several tasks, event loops and threads of a process, and from several processes 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,8 @@ from weakref import WeakSet, finalize
 import msgspec
 
 from evener.events import Event
-from evener.store import catalog, erasing, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
+from evener.loop.state import State, fold
+from evener.store import catalog, erasing, folding, heads, inbox, kin_sql, moving_sql, reading, refusals, rows
 from evener.store.backup import write_copy
 from evener.store.blobs import Shelf
 from evener.store.checkpoints import Mark
@@ -25,10 +26,11 @@ from evener.store.claim import forget, give_back, new_claim
 from evener.store.connection import connect
 from evener.store.faults import StoreBusy, StoreFull
 from evener.store.folder import default_path, only_read
+from evener.store.folding import Folder
 from evener.store.funnel import Funnel
 from evener.store.guard import Guard
 from evener.store.interlock import Interlock
-from evener.store.lane import Lane, Perform, freely, in_turn, reads
+from evener.store.lane import Lane, Perform, freely, in_turn, read_alone, reads
 from evener.store.log import Damaged, Finding, Hits, Lease, LeaseHeld, Link, Note, Summary
 from evener.store.moving import Cargo, Record, Whole
 from evener.store.patience import persist
@@ -64,6 +66,7 @@ class SqliteLog:
         self._length = length
         self._until = claim.until
         self._closed = False
+        self._folded = length
 
     @property
     def lease(self) -> Lease:
@@ -120,6 +123,7 @@ class SqliteLog:
             self._dropped.detach()
             self._store._renewer.discard(self)
             give_back(self._held.mark, left=left)
+            self._fold_after(folding.EVERY)
             job, after = _release(self._store._sidecar, self._held.log, self._held.mark, left=left)
             try:
                 await self._store._writer.run(job, after)
@@ -140,6 +144,13 @@ class SqliteLog:
         self._length = grown.length
         self._until = until
         self._store._sidecar.mark(grown.mark)
+        self._fold_after(folding.SELDOM)
+
+    def _fold_after(self, events: int) -> None:
+        """Have the log folded, beside whatever else is done, if it has passed another so many events."""
+        if self._folded // events != self._length // events:
+            self._folded = self._length
+            self._store._folder.soon(self._held.log)
 
 
 class SqliteStore:
@@ -178,6 +189,9 @@ class SqliteStore:
         self._seconds = lease
         self._clock = clock
         self._guard = Guard(funnel or Funnel(), cipher)
+        alone = partial(read_alone, connect=self._opener, presence=self._presence, path=place)
+        self._pager = folding.Pager(alone, self._guard)
+        self._folder = Folder(self._indexer, self._writer, partial(folding.folded, guard=self._guard, pager=self._pager))
         self._open: WeakSet[SqliteLog] = WeakSet()
         self._renewer = Renewer(lease)
         finalize(self, _end, self._renewer, self._indexer, self._writer, self._reader)
@@ -210,6 +224,28 @@ class SqliteStore:
             _give_back(self._writer, self._sidecar, log, claim.mark)
             raise
         return self._hold(held, claim, length), events
+
+    async def open_folded(self, log: str, *, holder: str, force: bool = False) -> tuple[SqliteLog, State]:
+        """Take the log over, and its state. Only events after the last fold that was kept are read.
+
+        The messages of a long log are read when something asks for them: also after the store was closed, while its file is
+        there.
+        """
+        claim = self._claim(holder)
+        try:
+            held, length = await self._take(log, claim, force=force)
+            if length < folding.EVERY:
+                state = fold(await self._read_up_to(length, log, 0))
+            else:
+                state = await self._fold_up_to(length, log)
+        except BaseException:
+            _give_back(self._writer, self._sidecar, log, claim.mark)
+            raise
+        return self._hold(held, claim, length), state
+
+    async def state(self, log: str, *, until: int | None = None) -> State:
+        """What the log says now, or said after the event of that number; without a lease, and read as by `open_folded`."""
+        return (await self._folded(log, self._reader.run, until)).state
 
     async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
         """The events of its path after number `after` up to `until`, without a lease."""
@@ -332,6 +368,7 @@ class SqliteStore:
         self._renewer.stop()
         for log in list(self._open):
             log._drop()
+        await self._folder.finish()
         await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
@@ -373,6 +410,25 @@ class SqliteStore:
         if len(events) != wanted:
             raise refusals.lost(log, "") if len(events) > wanted else refusals.damaged(log, length)
         return events
+
+    async def _fold_up_to(self, length: int, log: str) -> State:
+        """The state of a log that we hold, at the end that the writer knows of."""
+        found = await self._folded(log, self._reader.run)
+        if found.seq < length:  # the reader is behind
+            found = await self._folded(log, partial(self._apart, perform=reads))
+        if found.seq != length:
+            raise refusals.lost(log, "") if found.seq > length else refusals.damaged(log, length)
+        return found.state
+
+    async def _folded(
+        self,
+        log: str,
+        run: "Callable[[Callable[[sqlite3.Connection], folding.Folded]], Awaitable[folding.Folded]]",
+        until: int | None = None,
+    ) -> folding.Folded:
+        found = await run(self._folder.job(log, until))
+        self._folder.keep(found)
+        return found
 
     def _claim(self, holder: str) -> Claim:
         return Claim(holder, f"{new_claim()} {self._seconds:g}", self._clock(), self._expiry())

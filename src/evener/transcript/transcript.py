@@ -1,25 +1,69 @@
 """A conversation: the path from a root message to one head. Immutable; a fork shares the past and copies nothing. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from evener.errors import BadValue
-from evener.transcript.blocks import TextBlock
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, Stored, TextBlock, ToolResult
 from evener.transcript.checks import as_tuple, check_type
 from evener.transcript.message import Message
 
-__all__ = ["Node", "Transcript"]
+__all__ = ["Node", "PagedNode", "Transcript", "far_media", "paged"]
 
 
 class Node:
     """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
 
-    __slots__ = ("depth", "message", "parent", "root")
+    __slots__ = ("base", "depth", "message", "parent")
 
     def __init__(self, message: Message, parent: "Node | None") -> None:
         self.message = message
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent else 1
-        self.root: Message = parent.root if parent else message
+        self.base: Node = parent.base if parent else self
+        """Where the path begins in memory."""
+
+    @property
+    def first(self) -> Message:
+        """The first message of a path that begins in memory with this node."""
+        return self.message
+
+
+class PagedNode(Node):
+    """The last message of a path whose other messages are not in memory. They are loaded when they are first walked to.
+
+    `load` gives the node before this one, at depth `depth - 1`. It may take as long as reading all of them does, and raises
+    what that raises. `media`: messages up to this one have media that lie elsewhere.
+    """
+
+    __slots__ = ("_before", "_load", "media")
+
+    def __init__(self, message: Message, depth: int, load: Callable[[], Node | None], *, media: bool) -> None:
+        self.message = message
+        self.depth = depth
+        self.base = self
+        self.media = media
+        self._load: Callable[[], Node | None] | None = load if depth > 1 else None
+        self._before: Node | None = None
+
+    @property
+    def parent(self) -> Node | None:  # type: ignore[override]  # nobody sets it
+        """The node before this one, loaded if it was not."""
+        load = self._load
+        if load is not None:
+            self._before = load()
+            self._load = None
+        return self._before
+
+    @property
+    def first(self) -> Message:
+        """The first message of the whole path."""
+        before = self.parent
+        return before.base.first if before else self.message
+
+    @property
+    def is_loaded(self) -> bool:
+        """True if the messages before this one are in memory."""
+        return self._load is None
 
 
 class Transcript:
@@ -53,7 +97,7 @@ class Transcript:
     @property
     def first(self) -> Message | None:
         """The first message. Found at once, however long the path is."""
-        return self._head.root if self._head else None
+        return self._head.base.first if self._head else None
 
     @property
     def last(self) -> Message | None:
@@ -65,9 +109,28 @@ class Transcript:
         """All messages from the root on."""
         return self.since(None)
 
+    @property
+    def page(self) -> PagedNode | None:
+        """The node before which messages are not in memory; None when all are."""
+        base = self._head.base if self._head else None
+        return base if isinstance(base, PagedNode) and not base.is_loaded else None
+
+    @property
+    def has_far_media(self) -> bool:
+        """True if there are media that lie in the blob store or behind a URL."""
+        page = self.page
+        return (page is not None and page.media) or far_media(self.since(page))
+
+    def load(self) -> None:
+        """Bring all messages into memory, if they are not."""
+        if self.page is not None:
+            self.since(None)
+
     def since(self, node: Node | None) -> tuple[Message, ...]:
         """The messages after a node of this path; all of them for None."""
         here = self._head
+        if here is node:  # first: to ask for what is before a page would load it
+            return ()
         if here is not None and here.parent is node:
             return (here.message,)
         found: list[Message] = []
@@ -128,6 +191,23 @@ class Transcript:
 
     def __repr__(self) -> str:
         return f"<Transcript of {len(self)} messages, head {self.last.id if self.last else None}>"
+
+
+def paged(
+    last: Message, load: Callable[[], Node | None], *, depth: int, system: tuple[TextBlock, ...], media: bool
+) -> Transcript:
+    """A conversation of `depth` messages with only the last of them in memory. `load` gives the node before that one."""
+    return _made(PagedNode(last, depth, load, media=media), system)
+
+
+def far_media(messages: Iterable[Message], far: tuple[type, ...] = (Stored, Remote)) -> bool:
+    """True if they have media that lie elsewhere. Plain loops: every turn asks, and most blocks are told by their type."""
+    for message in messages:
+        for block in message.blocks:
+            for part in block.content if isinstance(block, ToolResult) else (block,):
+                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, far):
+                    return True
+    return False
 
 
 def _made(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:

@@ -19,10 +19,9 @@ from evener.errors import UsageError
 from evener.events import Configured
 from evener.harness import Harness
 from evener.harness.finding import find_harness
-from evener.loop.state import fold
 from evener.providers.config import load_config
 from evener.store.folder import data_folder
-from evener.store.log import Store
+from evener.store.log import Store, state_of
 from evener.transcript.blocks import TextBlock
 
 __all__ = ["Wish", "run"]
@@ -75,7 +74,7 @@ async def _begun(wish: Wish) -> tuple[Harness, str, str]:
     store = opened(wish.store, make=True)
     try:
         thread, branch = await _where(store, wish, OURS)
-        config = fold(await store.read(branch or await store.head(thread))).config or Configured(at=0.0, model="")
+        config = (await state_of(store, branch or await store.head(thread))).config or Configured(at=0.0, model="")
         return _harness(wish, store, model=config.model, system=config.system), thread, branch
     except BaseException:
         await store.aclose()
