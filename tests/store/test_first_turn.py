@@ -4,16 +4,18 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from evener import Harness
+from evener.events import CallStarted
 from evener.store import SqliteStore
 from evener.testing import ScriptedModel
 from tests.patience import PATIENCE
-from tests.store.longthreads import KINDS, fill
+from tests.store.longthreads import KINDS, fill, happenings
 from tests.store.stores import run
 
 EVENTS = 10_000
@@ -54,19 +56,22 @@ def test_it_reads_a_small_part_of_the_thread(tmp_path: Path, kind: str) -> None:
     assert again.moved < size / 4
 
 
-def test_so_does_a_fork_from_its_middle(tmp_path: Path) -> None:
+def test_so_does_a_fork_from_its_middle_also_within_a_call(tmp_path: Path) -> None:
     path = tmp_path / "evener.db"
+    told = islice(happenings(*KINDS["large outputs"]), EVENTS // 2)
+    within = max(number for number, event in enumerate(told, 2) if isinstance(event, CallStarted))
 
-    async def fork() -> str:
+    async def fork(at: int) -> str:
         store = SqliteStore(path)
-        made = await Harness(ScriptedModel([]), store=store).thread("t").fork(at=EVENTS // 2)
+        made = await Harness(ScriptedModel([]), store=store).thread("t").fork(at=at)
         await store.aclose()
         return made.id
 
     size = run(built(path, "large outputs"))
-    turn = first_turn(path, run(fork()))
-    assert turn.text == "Good."
-    assert turn.moved < size / 4
+    for at in (within, within + 1):
+        turn = first_turn(path, run(fork(at)))
+        assert turn.text == "Good."
+        assert turn.moved < size / 4
 
 
 def test_a_store_that_was_never_folded_is_folded_in_little_memory_and_only_once(tmp_path: Path) -> None:

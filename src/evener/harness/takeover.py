@@ -1,11 +1,12 @@
 """What a run that is taken over is told at once: who else may still act on it, and what another branch knows. Only reads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from time import time
 
 from msgspec.structs import replace
 
 from evener import events as ev
+from evener.harness.recent import PAGE, since_last
 from evener.loop.plan import Setup
 from evener.loop.state import Pending, State
 from evener.store.log import Erased, NoLog, Store
@@ -27,12 +28,12 @@ def with_rival(beginning: Beginning, state: State, rival: ev.Rival) -> Beginning
     return tuple(replace(event, rival=rival) if isinstance(event, ev.Resumed) else event for event in beginning)
 
 
-async def with_results(beginning: Beginning, state: State, *, store: Store, setup: Setup) -> Beginning:
+async def with_results(beginning: Beginning, state: State, *, store: Store, log: str, setup: Setup) -> Beginning:
     """What a run begins with, and the results that other branches have by now of writes which they started."""
     found: list[ev.CallFinished] = []
     for one in state.calls:
         if _is_theirs(one) and setup.may_write(one.call.name):
-            result = await _result(one, store)
+            result = await _result(one, store, log)
             found += [] if result is None else [result]
     if not found:
         return beginning
@@ -58,31 +59,38 @@ def _is_theirs(pending: Pending) -> bool:
     return started_there and pending.status != "finished" and not pending.call.redacted
 
 
-async def _result(pending: Pending, store: Store) -> ev.CallFinished | None:
-    """What became of the call on the branch that started it. What runs inside it used is counted there."""
+async def _result(pending: Pending, store: Store, log: str) -> ev.CallFinished | None:
+    """What became of the call on the branch that started it. What runs inside it used is counted there.
+
+    The start lies before the fork, so it has the same number on both branches.
+    """
+    after, _ = await since_last(store, log, lambda event: _is_start(event, pending))
+    mine = False
     try:
-        events = await store.read(pending.source)
+        while events := await store.read(pending.source, after=after, until=after + PAGE):
+            for event in events:
+                mine = mine or _is_start(event, pending)
+                if mine and isinstance(event, ev.Replied):
+                    return None  # another answer may use the id of the call again: only its own turn counts
+                done = _finished(event, pending) if mine else None
+                if done is not None:
+                    return replace(done, at=time(), nested=None)
+            after += len(events)
     except (NoLog, Erased):
         return None
-    done = _finished(events, pending)
-    return None if done is None else replace(done, at=time(), nested=None)
-
-
-def _finished(events: Sequence[ev.Event], pending: Pending) -> ev.CallFinished | None:
-    """The result of the start with this key. Another answer may use the id of the call again, so only its own turn counts."""
-    mine = False
-    for event in events:
-        match event:
-            case ev.CallStarted(key=key, call=call):
-                mine = mine or (key == pending.key and call == pending.call.id)
-            case ev.CallFinished(call=call) if mine and call == pending.call.id:
-                return event
-            case ev.Resumed(results=results) if mine:
-                for result in results:
-                    if result.call == pending.call.id:
-                        return result
-            case ev.Replied():
-                mine = False
-            case _:
-                pass
     return None
+
+
+def _is_start(event: ev.Event, pending: Pending) -> bool:
+    return isinstance(event, ev.CallStarted) and (event.key, event.call) == (pending.key, pending.call.id)
+
+
+def _finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
+    """The result of the call, if this event has one."""
+    match event:
+        case ev.CallFinished(call=call) if call == pending.call.id:
+            return event
+        case ev.Resumed(results=results):
+            return next((result for result in results if result.call == pending.call.id), None)
+        case _:
+            return None

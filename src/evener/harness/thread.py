@@ -30,6 +30,7 @@ from evener.harness.lineage import (
 )
 from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
 from evener.harness.pads import Pad, current_pad
+from evener.harness.recent import PAGE, since_last
 from evener.harness.running import RunStream, Show, steering
 from evener.harness.takeover import with_results, with_rival
 from evener.loop.limits import Spent
@@ -46,9 +47,6 @@ from evener.transcript.mint import new_id
 from evener.transport.exchange import Reach, Transport
 
 __all__ = ["Prompt", "Thread"]
-
-PAGE = 256
-"""How many events are read at once for a scratchpad."""
 
 Opening = Callable[[State], tuple[ev.Event, ...]]
 
@@ -317,7 +315,7 @@ class Thread:
             if isinstance(log, SelfRenewing):
                 log.keep()
             beginning = with_rival(opening(state), state, log.lease.rival)
-            beginning = await with_results(beginning, state, store=self._store, setup=self._agent.setup)
+            beginning = await with_results(beginning, state, store=self._store, log=self._log, setup=self._agent.setup)
             if any(isinstance(event, ev.Prompted) for event in beginning):
                 await drop_cancels(log)
             else:
@@ -416,15 +414,8 @@ class Thread:
         return result
 
     async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
-        """The events of the log from the last prompt on, or more. Looked for from the end: a thread may be long."""
-        end = (await self._store.link(self._log)).seq
-        many = len(driver.events) + PAGE
-        while True:
-            after = max(0, end - many)
-            events = await self._store.read(self._log, after=after, until=end)
-            if not after or any(isinstance(event, ev.Prompted) for event in events):
-                return events
-            many *= 8
+        """The events of the log from the last prompt on, or more."""
+        return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
 
     def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
         """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.
@@ -477,3 +468,7 @@ class Thread:
             raise
         self._log = self._id
         return log, fold((first,))
+
+
+def _is_prompt(event: ev.Event) -> bool:
+    return isinstance(event, ev.Prompted)
