@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 
 SEQUENCE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])")
-IGNORED = {("?2026", "h"), ("?2026", "l"), ("?25", "h"), ("?25", "l"), ("?2004", "h"), ("?2004", "l")}
+IGNORED = {(mode, way) for mode in ("?1", "?7", "?12", "?25", "?2004", "?2026") for way in "hl"}
 
 
 def width(char: str) -> int:
@@ -88,6 +88,8 @@ class Emulator:
             case "\n":
                 self._down()
                 self.full = False
+            case "\b":
+                self.column, self.full = max(0, self.column - 1), False
             case _ if ord(char) < 32 or ord(char) == 127:
                 raise AssertionError(f"the control character {char!r} reached the terminal")
             case _ if width(char) == 0:
@@ -97,6 +99,8 @@ class Emulator:
                 self._draw(char, width(char))
 
     def _draw(self, char: str, size: int) -> None:
+        if self.modes.get("?7") == "l":
+            self.column, self.full = min(self.column, self.columns - size), False
         if self.full or self.column + size > self.columns:
             self.column, self.full = 0, False
             self._down()
@@ -126,6 +130,10 @@ class Emulator:
                 self.row, self.full = max(0, self.row - count), False
             case "C", _:
                 self.column, self.full = min(self.columns - 1, self.column + count), False
+            case "D", _:
+                self.column, self.full = max(0, self.column - count), False
+            case "K", "":
+                self.cells[self.row][self.column :] = [" "] * (self.columns - self.column)
             case "H", "":
                 self.row, self.column, self.full = 0, 0, False
             case "J", "":
@@ -153,6 +161,9 @@ class Emulator:
         "\u6f22\u5b57\u6f22\u5b57": "\u6f22\u5b57\u6f22\n\u5b57",
         "abcde\u6f22": "abcde\n\u6f22",
         "e\u0301x": "e\u0301x",
+        "abcd\b\bx\x1b[2Dy": "aycd".replace("c", "x"),
+        "abcd\x1b[3D\x1b[K": "a",
+        "\x1b[?7labcdefgh\x1b[?7h": "abcdeh",
     }.items(),
 )
 def test_the_screen_is_what_a_terminal_shows(sent: str, seen: str) -> None:
@@ -169,7 +180,7 @@ def test_what_scrolls_away_is_kept() -> None:
     assert (screen.text, screen.scrolled, screen.whole) == ("2\n3", ["1"], "1\n2\n3")
 
 
-@pytest.mark.parametrize("sent", [b"\x07", b"\x1b[5;5H", b"\x08", b"\xff\xff\xff\xff"])
+@pytest.mark.parametrize("sent", [b"\x07", b"\x1b[5;5H", b"\x1b[6n", b"\xff\xff\xff\xff"])
 def test_what_no_screen_should_get_is_an_error(sent: bytes) -> None:
     with pytest.raises(AssertionError):
         Emulator(6, 2).feed(sent)

@@ -1,18 +1,20 @@
 """Markdown on a terminal: what it looks like, and that any cutting of the text gives the same screen."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
 
-from evener.cli.chat.inline import spans_of
-from evener.cli.chat.layout import Line, Span, rows, text_line
-from evener.cli.chat.markdown import Markdown
-from evener.cli.chat.screen import Live, Screen
-from evener.cli.chat.width import clipped, columns
-from tests.cli.test_chat_emulator import Emulator
+from evener.cli.chat import markdown as module
+from evener.cli.chat.markdown import Markdown, Part
+from evener.cli.chat.screen import LOOKS, Line
+from tests.cli.stage import Stage
 from tests.patience import steps
 
 SHOWN = {
@@ -26,97 +28,173 @@ SHOWN = {
     "[words](http://x.y/a_(b)) ![pic](p.png)": ["words (http://x.y/a_(b)) pic (p.png)"],
     "[http://x.y](http://x.y) [x] (y)": ["http://x.y [x] (y)"],
     "- one\n  - two\n1. three\n- [x] done\n- [ ] open": [
-        "\u2022 one", "  \u2022 two", "1. three", "[x] done", "[ ] open",
+        "\u2022 one", "  \u2022 two", "1. three", "\u2022 [x] done", "\u2022 [ ] open",
     ],
+    "3. c\n4. d\n\n   more": ["3. c", "4. d", "   more"],
+    "- a\n\n  ```py\n  x = 1\n  ```\n- b": ["\u2022 a", "  x = 1", "\u2022 b"],
     "> said\n>> twice": ["\u2502 said", "\u2502 \u2502 twice"],
     "---\ntext": ["\u2500" * 24, "text"],
-    "| a | **b** |\n|---|---|": ["| a | **b** |", "|---|---|"],
+    "| a | **b** |\n|---|--:|\n| some words | 1 |": ["a            b", "\u2500" * 14, "some words   1"],
+    "| not a table |": ["| not a table |"],
     "```py\n# no *title*\n\n  - x\n```\n*it*": ["```py", "# no *title*", "", "  - x", "```", "it"],
     "~~~\n```\n~~~~\n**b**": ["~~~", "```", "~~~~", "b"],
     "````\n```\n````": ["````", "```", "````"],
     "```\nnever closed\n**b**": ["```", "never closed", "**b**"],
     "red \x1b[31mtext\x07 and \u202eback": ["red text and back"],
-    "#no title\n\n\nthree": ["#no title", "", "", "three"],
+    "#no title\n\n\nthree": ["#no title", "", "three"],
+    "one\ntwo  \nthree": ["one", "two", "three"],
+    "<b>x</b> &lt; &#8238; <http://a.b> [j](javascript:x)": ["<b>x</b> &lt; &#8238; http://a.b", "[j](javascript:x)"],
+    "a\tb": ["a       b"],
+    "Head\n===\ntext": ["Head", "text"],
 }  # fmt: skip
 
 
-def lines_of(text: str, cuts: list[int] | None = None, *, colour: bool = True) -> list[Line]:
-    markdown = Markdown(colour=colour)
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts or [])})
-    found: list[Line] = []
-    for start, end in pairwise(places):
-        found += markdown.feed(text[start:end])
-        assert (markdown.tail is None) == (not text[:end] or text[:end].endswith("\n")) or "\x1b" in text or "\u202e" in text
+PIECES = st.text(alphabet="a *_`~#->|[]()\n\\x1\u6f22\t\x1b", max_size=120)
+LINES = st.lists(
+    st.sampled_from(
+        "a|- a|- b|  - c|1. x|2. y|```|```py|code|    in|> q|/ a / b /|/---/---/|/ 1 / 2 /|---|===|# h|* z|~~~|-||[a]: u".split(
+            "|"
+        )
+    ),
+    max_size=30,
+).map(lambda lines: "\n".join(lines).replace("/", "|"))
+CUTS = st.lists(st.integers(0, 1000), max_size=12)
+
+
+def pieces(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+@contextmanager
+def small_bounds() -> Iterator[None]:
+    """Bounds that short texts reach, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TALLEST", 4)
+        patch.setattr(module, "LONGEST", 60)
+        yield
+
+
+def parts(text: str, cuts: list[int] | None = None, *, colour: bool = True) -> list[Part]:
+    markdown, found = Markdown(colour=colour), []
+    for piece in pieces(text, cuts or []):
+        markdown.feed(piece)
+        found += markdown.settle()
     return found + markdown.close()
+
+
+def rows(*shown: RenderableType, width: int = 40, colour: bool = False) -> list[str]:
+    console = Console(
+        force_terminal=True, color_system="standard" if colour else None, width=width, theme=LOOKS, legacy_windows=False
+    )
+    with console.capture() as made:
+        for part in shown:
+            console.print(part, crop=False, end="")
+    return made.get().split("\n")[:-1]
 
 
 @pytest.mark.parametrize(("text", "shown"), SHOWN.items())
 def test_marks_become_looks_and_everything_else_stays(text: str, shown: list[str]) -> None:
-    assert [line.text for line in lines_of(text)] == shown
+    assert [row.rstrip() for row in rows(*parts(text))] == shown
 
 
 @pytest.mark.parametrize(
     ("text", "style"),
-    {"**b**": "1", "*i*": "3", "`c`": "36", "~~s~~": "9", "**a *b* c**": "1 1;3 1", "[w](u)": "4 2"}.items(),
+    {
+        "**b**": "1",
+        "*i*": "3",
+        "`c`": "36",
+        "~~s~~": "9",
+        "**a *b*c**": "1 1;3 1",
+        "[w](u)": "4 2",
+        "# t": "1;4",
+        "```py\ndef f(): pass\n```": "2 94 92 94 2",
+        "```nothing\nx\n```": "2 36 2",
+    }.items(),
 )
 def test_each_mark_has_its_look(text: str, style: str) -> None:
-    assert " ".join(span.style for span in spans_of(text)) == style
+    found = re.findall(r"\x1b\[([0-9;]+)m(?=[^\s\x1b])", "\n".join(rows(*parts(text), colour=True)))
+    assert " ".join(one.removesuffix(";49") for one in found if one not in ("0", "49")) == style
 
 
 def test_without_colour_it_is_the_text_as_written() -> None:
-    text = "# T\n- **b** `c`\n```\nx\n```\n"
-    assert [line.text for line in lines_of(text, colour=False)] == text.splitlines()
+    text = "# T\n- **b** `c`\n\n\n```\nx\n```\n"
+    assert rows(*parts(text, colour=False)) == text.splitlines()
 
 
-PIECES = st.text(alphabet="a *_`~#->|[]()\n\\x1\u6f22\t\x1b", max_size=120)
+@given(text=PIECES | LINES, cuts=CUTS)
+def test_any_cutting_gives_the_same_parts(text: str, cuts: list[int]) -> None:
+    assert parts(text, cuts) == parts(text)
+    assert parts(text, cuts, colour=False) == parts(text, colour=False)
+    with small_bounds():
+        assert parts(text, cuts) == parts(text)
 
 
-@given(text=PIECES, cuts=st.lists(st.integers(0, 1000), max_size=12))
-def test_any_cutting_gives_the_same_lines(text: str, cuts: list[int]) -> None:
-    whole = Markdown(colour=True)
-    expected = whole.feed(text) + whole.close()
-    assert lines_of(text, cuts) == expected
-
-
-@given(text=PIECES, cuts=st.lists(st.integers(0, 1000), max_size=8), width=st.integers(8, 30))
+@given(text=PIECES | LINES, cuts=CUTS, width=st.integers(8, 30))
 def test_any_cutting_gives_the_same_screen(text: str, cuts: list[int], width: int) -> None:
-    assert painted(text, cuts, width) == painted(text, [], width)
+    with small_bounds():
+        assert painted(text, cuts, width) == painted(text, [], width)
 
 
 def painted(text: str, cuts: list[int], width: int) -> str:
-    """What a terminal shows when the text comes in these pieces, with a line under it that is always drawn again."""
-    terminal = Emulator(width, 10)
-    screen = Screen(lambda out: terminal.feed(out.encode()), size=lambda: (width, 10), colour=True)
+    """Return what a terminal shows when the text comes in these pieces, with a line under it that is always drawn again."""
+    with Stage(width, 10) as stage:
+        markdown = Markdown(colour=True)
+        for piece in pieces(text, cuts):
+            markdown.feed(piece)
+            stage.screen.say(*markdown.settle())
+            stage.draw(stage.screen.render(markdown.tail) if markdown.tail else "")
+        stage.screen.say(*markdown.close())
+        stage.draw()
+        assert stage.terminal.text.endswith(">\nstatus")
+        return stage.terminal.whole
+
+
+def test_the_part_that_grows_is_shown_as_what_it_is() -> None:
     markdown = Markdown(colour=True)
-    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-    for start, end in pairwise(places):
-        screen.say(markdown.feed(text[start:end]))
-        tail = screen.rows(markdown.tail)[-8:] if markdown.tail else []
-        screen.draw(Live((*tail, "> "), len(tail), 2))
-    screen.say(markdown.close())
-    screen.draw(Live(("> ",), 0, 2))
-    assert (terminal.row, terminal.column) == (terminal.text.count("\n"), 2) or terminal.scrolled
-    return terminal.whole
+    markdown.feed("Tea:\n\n| a | b |\n|---|---|\n| 1 |")
+    assert rows(*markdown.settle()) == ["Tea:"]
+    assert markdown.tail is not None
+    assert [row.rstrip() for row in rows(markdown.tail)] == ["", "a   b", "\u2500" * 5, "1"]
+    markdown.feed(" 2 |\n\n```py\nx = ")
+    assert len(markdown.settle()) == 1
+    assert rows(markdown.tail) == ["", "```py", "x ="]
 
 
-@given(text=st.text(alphabet="ab *`\t\u6f22\u0301", max_size=80), width=st.integers(4, 20), wrap=st.booleans())
-def test_no_row_is_wider_than_the_screen_and_no_word_is_lost(text: str, width: int, wrap: bool) -> None:
-    line = Line((Span(text),), lead="  ", wrap=wrap)
-    made = rows(line, width, colour=False)
-    assert all(columns(row) <= width for row in made)
-    assert re.sub(r"\s", "", "".join(made)) == re.sub(r"\s", "", text)
+@given(text=st.text(alphabet="ab *`\t\u6f22\u0301->1.\n", max_size=80), width=st.integers(8, 20))
+def test_no_word_is_lost(text: str, width: int) -> None:
+    made = "".join(rows(*parts(text), width=width))
+    assert re.sub(r"[^ab\u6f22]", "", made) == re.sub(r"[^ab\u6f22]", "", text)
+
+
+@given(text=st.text(alphabet="ab *`\t\u6f22\u0301", max_size=80), width=st.integers(8, 20))
+def test_no_row_is_wider_than_the_screen(text: str, width: int) -> None:
+    made = rows(Line(text, first="> ", lead="  "), width=width)
+    assert all(cell_len(row) <= width for row in made)
+    assert re.sub(r"\s", "", "".join(made)) == ">" + re.sub(r"\s", "", text)
 
 
 def test_words_are_kept_whole_and_lists_hang() -> None:
-    (line,) = lines_of("- one two three four")
-    assert rows(line, 11, colour=False) == ["\u2022 one two", "  three", "  four"]
-    assert rows(text_line("abcdefghij"), 4, colour=False) == ["abcd", "efgh", "ij"]
-    assert rows(Line(), 4, colour=True) == [""]
-    assert rows(text_line("\u6f22\u5b57", "1"), 3, colour=True) == ["\x1b[0;1m\u6f22\x1b[0m", "\x1b[0;1m\u5b57\x1b[0m"]
-    assert clipped("one  two three", 10) == "one two..."
+    assert rows(*parts("- one two three four"), width=11) == ["\u2022 one two ", "  three ", "  four"]
+    assert rows(Line("abcdefghijklm"), width=8) == ["abcdefgh", "ijklm"]
+    assert rows(Line()) == [""]
 
 
-@pytest.mark.parametrize("text", ["*" * 3999, "*a " * 1300, "[" * 3999, "`" * 1000 + "a" * 2000, "_a*b" * 990, "a" * 200_000])
+def test_code_is_left_to_the_terminal_to_break() -> None:
+    """Then the terminal knows that it is one line, and copies it as one."""
+    assert rows(*parts(f"```\n{'x' * 30}\n```"), width=8) == ["```", "x" * 30, "```"]
+    assert rows(*parts(f"- ```\n  {'x' * 14}\n"), width=10) == ["\u2022 xxxxxxxx", "  xxxxxx"]
+
+
+@pytest.mark.parametrize("text", ["*" * 3999, "*a " * 1300, "[" * 999, "`" * 1000 + "a" * 2000, "_a*b" * 400, "a" * 100_000])
 def test_a_line_costs_steps_in_proportion_to_its_length(text: str) -> None:
     half = text[: len(text) // 2]
-    assert steps(lambda: lines_of(text)) <= 3 * steps(lambda: lines_of(half)) + 10_000
+    assert steps(lambda: parts(text)) <= 3 * steps(lambda: parts(half)) + 10_000
+
+
+def test_a_long_block_costs_steps_in_proportion_to_its_length() -> None:
+    def cost(lines: int) -> int:
+        text = "```py\n" + "x = 1\n" * lines
+        return steps(lambda: parts(text, list(range(0, len(text), 7))))
+
+    assert cost(400) <= 3 * cost(200)

@@ -16,6 +16,8 @@ CASES = {
     IMPORT: "anthropic argparse asyncio email google http openai pydantic sqlite3 ssl urllib.request".split(),
     HELP: "anthropic asyncio google openai pydantic sqlite3 ssl".split(),
 }
+TERMINAL = "markdown_it prompt_toolkit pygments rich wcwidth".split()
+"""What only a chat on a terminal needs; its Markdown waits for the first answer."""
 
 
 def loaded(code: str) -> set[str]:
@@ -31,11 +33,19 @@ def unwanted(code: str, modules: list[str]) -> list[str]:
 
 
 def test_importing_evener_loads_nothing_heavy() -> None:
-    assert unwanted(IMPORT, CASES[IMPORT]) == []
+    assert unwanted(IMPORT, CASES[IMPORT] + TERMINAL) == []
 
 
 def test_help_loads_nothing_heavy() -> None:
-    assert unwanted(HELP, CASES[HELP]) == []
+    assert unwanted(HELP, CASES[HELP] + TERMINAL) == []
+
+
+def test_a_chat_without_a_terminal_loads_nothing_that_draws() -> None:
+    assert unwanted("import evener.cli.chat, evener.cli.chat.linemode", TERMINAL) == []
+
+
+def test_a_chat_on_a_terminal_loads_markdown_with_the_first_answer() -> None:
+    assert unwanted("import evener.cli.chat.app", ["markdown_it", "pygments", "rich.markdown"]) == []
 
 
 @pytest.mark.parametrize("module", ["asyncio", "email.message", "sqlite3"])

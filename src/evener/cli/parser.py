@@ -281,7 +281,7 @@ def _run_decide(options: argparse.Namespace, *, approves: bool) -> int:
 
 def _chat(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "A conversation on a terminal: the answer is shown as it comes, tools run and ask first, /help says the rest. Where "
+        "A conversation on a terminal: the answer is shown as it comes, tools run and ask first, /help lists commands. Where "
         "there is no terminal, each line of standard input is a message."
     )
     command.epilog = CODES

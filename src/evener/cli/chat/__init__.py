@@ -1,7 +1,7 @@
 """`evener chat`: a conversation on a terminal, or a message a line where there is none.
 
-Parts: `keys` and `editor` make a line of what is pressed; `markdown` and `layout` make rows of what is said; `screen` draws
-them; `session` is the conversation; `turns` runs it; `app` and `linemode` are the two fronts.
+Parts: `prompt` and `keys` are the line that is being written; `markdown` makes parts of an answer, `screen` prints them above
+that line; `session` is the conversation; `turns` runs it; `app` and `linemode` are the two fronts.
 """
 
 import asyncio
@@ -117,12 +117,14 @@ def _is_terminal() -> bool:
 
 async def _on_terminal(session: Session) -> int:
     from evener.cli.chat.app import App
-    from evener.cli.chat.console import Console
     from evener.cli.chat.history import History
 
-    history = History.load(data_folder() / "chat_history")
-    with Console() as console:
-        return await App(session, console, history=history, colour=not os.environ.get("NO_COLOR")).run()
+    keys = os.environ.get("EVENER_CHAT_KEYS") or "emacs"
+    if keys not in ("emacs", "vi"):
+        raise UsageError(f"EVENER_CHAT_KEYS is {keys!r}; it must be emacs or vi.")
+    history = History(data_folder() / "chat_history")
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding=sys.stdout.encoding, newline="") as terminal:
+        return await App(session, terminal, history=history, colour=not os.environ.get("NO_COLOR"), vi=keys == "vi").run()
 
 
 async def _in_lines(session: Session) -> int:

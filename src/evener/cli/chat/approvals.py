@@ -23,7 +23,7 @@ class Decides(Protocol):
 
 
 class Asker(Protocol):
-    """Whoever asks the user."""
+    """The front of a chat, as approvals use it."""
 
     def tell(self, *lines: str, important: bool = False) -> None: ...
 
@@ -47,7 +47,7 @@ async def decide(
 ) -> None:
     """Ask about each, and decide all at once. Edited arguments that are not taken are asked for again.
 
-    `always` are the tools that are not asked about; `answers`, by thread, those to be accepted that nobody has seen yet.
+    `always` are the tools that are not asked about; `answers`, by thread, those to be accepted that were not shown yet.
     """
     named = keyed(waiting)
     unseen = answers or {}

@@ -1,4 +1,4 @@
-"""The words that begin with a slash: which there are, and what they do to the session. Prints through whoever runs them."""
+"""The words that begin with a slash: which there are, and what they do to the session. Prints through the front."""
 
 import os
 import re
@@ -30,7 +30,7 @@ KEYS = (
 
 
 class Front(Protocol):
-    """Whoever runs a command: it shows lines, and goes on with answers."""
+    """The front of a chat, as commands use it: it shows lines, and goes on with answers."""
 
     session: Session
 

@@ -2,51 +2,42 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 
-__all__ = ["Offer", "complete"]
+__all__ = ["Offers"]
 
 COMMAND = re.compile(r"\s*(/[a-z]*)$")
 MODEL = re.compile(r"\s*/model\s+(\S*)$")
-FILE = re.compile(r'(?:^|\s)@(?:"([^"]*)|([^\s"]*))$')
+FILE = re.compile(r'(?:^|\s)(@(?:"([^"]*)|([^\s"]*)))$')
 MOST = 200
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """What stands in for the last `size` characters before the cursor: `text`, the part that all `choices` share."""
+class Offers(Completer):
+    """What may stand at the cursor. `models` is asked only where a model may stand."""
 
-    size: int
-    text: str
-    choices: tuple[str, ...]
+    def __init__(self, *, commands: Sequence[str], models: Callable[[], Sequence[str]], folder: Path) -> None:
+        self._commands = commands
+        self._models = models
+        self._folder = folder
 
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        """Yield what may stand in for the word before the cursor."""
+        typed, choices = self._choices(document.text_before_cursor)
+        for choice in choices:
+            yield Completion(choice, -len(typed), display=choice.strip())
 
-def complete(before: str, *, commands: Sequence[str], models: Sequence[str], folder: Path) -> Offer | None:
-    """The offer for the text before the cursor; None when there is nothing to offer."""
-    if hit := COMMAND.match(before):
-        return _offer(hit[1], [f"{name} " for name in commands if name.startswith(hit[1])])
-    if hit := MODEL.match(before):
-        return _offer(hit[1], [name for name in models if name.startswith(hit[1])])
-    if hit := FILE.search(before):
-        typed = hit[1] if hit[1] is not None else hit[2]
-        return _offer(before[hit.start() :].lstrip(), [_written(name) for name in _files(typed, folder)])
-    return None
-
-
-def _offer(typed: str, choices: list[str]) -> Offer | None:
-    if not choices:
-        return None
-    shared = _shared(choices)
-    return Offer(len(typed), shared if len(shared) >= len(typed) else typed, tuple(choices))
-
-
-def _shared(choices: list[str]) -> str:
-    """What all begin with: what the first and the last in their order share."""
-    first, last = min(choices), max(choices)
-    differ = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
-    return first[: next(differ, min(len(first), len(last)))]
+    def _choices(self, before: str) -> tuple[str, list[str]]:
+        if hit := COMMAND.match(before):
+            return hit[1], [f"{name} " for name in self._commands if name.startswith(hit[1])]
+        if hit := MODEL.match(before):
+            return hit[1], [name for name in self._models() if name.startswith(hit[1])]
+        if hit := FILE.search(before):
+            return hit[1], [_written(name) for name in _files(hit[2] if hit[2] is not None else hit[3], self._folder)]
+        return "", []
 
 
 def _files(typed: str, folder: Path) -> list[str]:

@@ -6,11 +6,12 @@ chat: it is then shorter, and that is all.
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from prompt_toolkit.history import History as Base
 
 __all__ = ["History"]
 
@@ -22,64 +23,29 @@ LARGEST = 2 * 1024 * 1024
 PRIVATE = 0o600
 
 
-class History:
-    """The newest entry last. Walking starts after it; the draft that was left is the end of the walk."""
+class History(Base):
+    """What prompt_toolkit walks through and searches, the newest entry first."""
 
-    def __init__(self, entries: Iterable[str] = (), *, file: Path | None = None) -> None:
-        self._entries = list(entries)[-MOST:]
+    def __init__(self, file: Path | None = None) -> None:
+        super().__init__()
         self._file = file
-        self._place: int | None = None
-        self._draft = ""
 
-    @classmethod
-    def load(cls, file: Path) -> "History":
-        """From a file: a JSON text a line. What is not one is passed over."""
+    def load_history_strings(self) -> list[str]:
+        """Read the file: a JSON text a line. What is not one is passed over."""
         try:
-            entries = _read(file)
+            return _read(self._file)[: -MOST - 1 : -1] if self._file else []
         except OSError:
-            entries = []
-        return cls(entries, file=file)
-
-    @property
-    def entries(self) -> tuple[str, ...]:
-        return tuple(self._entries)
+            return []
 
     def add(self, text: str) -> None:
         """Remember what was sent, once if it was just sent before."""
-        self._place = None
-        if not text.strip() or (self._entries and self._entries[-1] == text):
-            return
-        self._entries.append(text)
-        if len(self._entries) > MOST:
-            del self._entries[:-MOST]
-        if self._file is not None and len(text) <= LONGEST:
-            self._save(self._file, text)
+        if text.strip() and text != next(iter(self.get_strings()[-1:]), ""):
+            self.append_string(text)
 
-    def older(self, draft: str) -> str | None:
-        """The entry before; None at the beginning. The first step keeps the draft."""
-        if self._place is None:
-            self._place, self._draft = len(self._entries), draft
-        if self._place == 0:
-            return None
-        self._place -= 1
-        return self._entries[self._place]
-
-    def newer(self) -> str | None:
-        """The entry after, and at the end the draft; None when nobody walks."""
-        if self._place is None:
-            return None
-        self._place += 1
-        if self._place < len(self._entries):
-            return self._entries[self._place]
-        self._place = None
-        return self._draft
-
-    def search(self, words: str, *, skip: int = 0) -> str | None:
-        """The newest entry with these words in it, or an older one."""
-        hits = (entry for entry in reversed(self._entries) if words.lower() in entry.lower())
-        for _ in range(skip):
-            next(hits, None)
-        return next(hits, None)
+    def store_string(self, string: str) -> None:
+        """Add an entry to the file."""
+        if self._file is not None and len(string) <= LONGEST:
+            self._save(self._file, string)
 
     def _save(self, file: Path, text: str) -> None:
         """What the file holds by now, and this after it; beside the old one and then in its place."""

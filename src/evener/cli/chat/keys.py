@@ -1,180 +1,173 @@
-"""From the bytes that a terminal sends to keys, typed text and pastes. Pure; any cutting of the bytes gives the same.
+"""What the keys of the chat do, beyond what prompt_toolkit's emacs and vi keys do to a line. The front decides what happens."""
 
-A lone Escape is the beginning of every other sequence: it stays undecided until more comes, or until `flush` says that
-nothing will.
-"""
+import string
+from typing import Protocol
 
-import re
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, emacs_mode, is_searching, vi_navigation_mode
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import SearchDirection, accept_search, start_search, stop_search
+from wcwidth import iter_graphemes, iter_graphemes_reverse
 
-import msgspec
+__all__ = ["Front", "bind_keys"]
 
-__all__ = ["Key", "KeyReader", "Paste", "Press", "Typed"]
+# Enter with Alt, Shift or Ctrl, as terminals send it.
+NEWLINES = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[13;5u", "\x1b[27;2;13~", "\x1b[27;5;13~")
+ANSI_SEQUENCES.update(dict.fromkeys(NEWLINES, Keys.ControlJ))
 
-BEGIN, END = b"\x1b[200~", b"\x1b[201~"
-MOST = 32 * 1024 * 1024
-"""Bytes of one paste; what comes beyond is dropped."""
-
-CSI = re.compile(rb"\x1b\[([0-?]{0,32})[ -/]{0,4}([@-~])")
-BEGUN = re.compile(rb"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}|O)?\Z")
-LETTERS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end", b"Z": "shift-tab"}
-NUMBERS = {
-    b"1": "home",
-    b"2": "insert",
-    b"3": "delete",
-    b"4": "end",
-    b"5": "page-up",
-    b"6": "page-down",
-    b"7": "home",
-    b"8": "end",
-}
-WORDWISE = {"right": "alt-f", "left": "alt-b", "delete": "alt-d"}
-CONTROLS = {
-    0x0D: "enter",
-    0x0A: "newline",
-    0x09: "tab",
-    0x7F: "backspace",
-    0x08: "backspace",
-    0x00: "ctrl-space",
-    0x1F: "ctrl-_",
-}
-NEWLINES = (b"\x1b\r", b"\x1b\n")
+LEAVING_SEARCH = ("left", "right", "home", "end", "up", "down", "tab", "delete", "c-a", "c-e", "c-j")
+"""Keys that take what was found into the line, and are pressed on it then."""
 
 
-class Key(msgspec.Struct, frozen=True):
-    """A key that is no character: `enter`, `up`, `ctrl-c`, `alt-b`, `escape`."""
-
-    name: str
-
-
-class Typed(msgspec.Struct, frozen=True):
-    """Characters."""
-
-    text: str
-
-
-class Paste(msgspec.Struct, frozen=True):
-    """What the terminal says was pasted, as one."""
-
-    text: str
-
-
-Press = Key | Typed | Paste
-
-
-class KeyReader:
-    """Bytes in, presses out."""
-
-    def __init__(self) -> None:
-        self._held = b""
-        self._pasted: bytearray | None = None
+class Front(Protocol):
+    """The chat that the keys are pressed in."""
 
     @property
-    def undecided(self) -> bool:
-        """Whether something waits for more bytes, or for `flush`."""
-        return bool(self._held) and self._pasted is None
+    def asking(self) -> bool:
+        """True if the line is empty and a key answers a question."""
+        ...
 
-    def feed(self, data: bytes) -> list[Press]:
-        """What these bytes complete."""
-        found: list[Press] = []
-        held = self._held + data
-        self._held = b""
-        while held:
-            if self._pasted is not None:
-                held = self._paste(self._pasted, held, found)
-                continue
-            size, press = _next(held)
-            if size == 0:
-                self._held = held
-                break
-            held = held[size:]
-            if isinstance(press, Key) and press.name == "paste":
-                self._pasted = bytearray()
-            elif press is not None:
-                found.append(press)
-        return found
-
-    def flush(self) -> list[Press]:
-        """Nothing more comes for now: a lone Escape was the key."""
-        held, self._held = self._held, b""
-        if not held:
-            return []
-        if held[:1] == b"\x1b":
-            return [Key("escape"), *self.feed(held[1:])] if len(held) == 1 else []
-        return [Typed("\ufffd")]
-
-    def _paste(self, pasted: bytearray, held: bytes, found: list[Press]) -> bytes:
-        """Take more of a paste; what is left after it."""
-        seen = len(pasted)
-        pasted += held
-        end = pasted.find(END, max(0, seen - len(END)))
-        if end < 0:
-            if len(pasted) > MOST + len(END):
-                del pasted[MOST : -len(END)]
-            return b""
-        rest = bytes(pasted[end + len(END) :])
-        text = bytes(pasted[:end]).decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-        found.append(Paste(text))
-        self._pasted = None
-        return rest
+    def send(self) -> None: ...
+    def stop(self) -> None: ...
+    def clear(self) -> None: ...
+    def leave(self) -> None: ...
+    def suspend(self) -> None: ...
+    def redraw(self) -> None: ...
+    def paste(self, text: str) -> None: ...
+    def fold(self) -> None: ...
+    def pick(self, letters: str) -> bool: ...
 
 
-def _next(held: bytes) -> tuple[int, Press | None]:
-    """The first press and its size; 0 when more bytes are needed."""
-    first = held[0]
-    if first == 0x1B:
-        return _sequence(held)
-    if first < 0x20 or first == 0x7F:
-        return 1, Key(CONTROLS.get(first) or f"ctrl-{chr(first + 0x60)}")
-    if first < 0x80:
-        end = 1
-        while end < len(held) and 0x20 <= held[end] < 0x7F:
-            end += 1
-        return end, Typed(held[:end].decode())
-    return _character(held)
+def bind_keys(front: Front) -> KeyBindings:
+    """Return the keys of the chat."""
+    keys = KeyBindings()
+    _bind_letters(keys, front)
+    _bind_writing(keys, front)
+    _bind_moving(keys)
+    _bind_history(keys, front)
+    acts = {"c-c": front.clear, "<sigint>": front.clear, "c-z": front.suspend, "c-l": front.redraw}
+    for name, act in acts.items():
+        keys.add(name, filter=~is_searching)(lambda _event, act=act: act())
+    return keys
 
 
-def _character(held: bytes) -> tuple[int, Press | None]:
-    size = 2 if held[0] < 0xE0 else 3 if held[0] < 0xF0 else 4
-    try:
-        return size, Typed(held[:size].decode())
-    except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data" and len(held) < size:
-            return 0, None
-        return max(1, error.end - error.start), Typed("\ufffd")
+def _bind_letters(keys: KeyBindings, front: Front) -> None:
+    """Let a letter answer a question. Those that were typed with it are looked at, too: several are no answer."""
+
+    def pick(event: KeyPressEvent) -> None:
+        ahead = (press.data for press in event.key_processor.input_queue)
+        if not front.pick(event.data + "".join(data for data in ahead if len(data) == 1 and data.isprintable())):
+            event.current_buffer.insert_text(event.data)
+
+    for letter in string.ascii_letters:
+        keys.add(letter, filter=Condition(lambda: front.asking), eager=True)(pick)
+
+    @keys.add("escape", filter=(emacs_mode | vi_navigation_mode) & ~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.complete_state:
+            event.current_buffer.cancel_completion()
+        else:
+            front.stop()
+
+    @keys.add("c-d")
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.delete()
+        else:
+            front.leave()
 
 
-def _sequence(held: bytes) -> tuple[int, Press | None]:
-    if held.startswith(BEGIN):
-        return len(BEGIN), Key("paste")
-    if held[:2] in NEWLINES:
-        return 2, Key("newline")
-    if BEGUN.match(held):
-        return 0, None
-    if hit := CSI.match(held):
-        return hit.end(), _named(hit[1], hit[2])
-    if held[:2] == b"\x1bO":
-        name = LETTERS.get(held[2:3], "")
-        return 3, Key(name) if name else None
-    if held[:2] == b"\x1b\x1b":
-        return 1, Key("escape")
-    if held[1] == 0x7F:
-        return 2, Key("alt-backspace")
-    size, press = _next(held[1:])
-    if size == 0:
-        return 0, None
-    if isinstance(press, Typed):  # only the first character belongs to the Escape
-        return 1 + (1 if held[1] < 0x80 else size), Key(f"alt-{press.text[0].lower()}")
-    return 1 + size, press
+def _bind_moving(keys: KeyBindings) -> None:
+    """Step over what is drawn as one character, and over the ends of lines."""
+
+    def before(buffer: Buffer) -> int:
+        return len(next(iter_graphemes_reverse(buffer.document.text_before_cursor), ""))
+
+    def after(buffer: Buffer) -> int:
+        return len(next(iter_graphemes(buffer.document.text_after_cursor), ""))
+
+    writing = ~vi_navigation_mode & ~is_searching
+
+    @keys.add("left", filter=writing)
+    @keys.add("c-b", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.cursor_position -= before(event.current_buffer)
+
+    @keys.add("right", filter=writing)
+    @keys.add("c-f", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.cursor_position += after(event.current_buffer)
+
+    @keys.add("backspace", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.delete_before_cursor(before(event.current_buffer))
+
+    @keys.add("delete", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.delete(after(event.current_buffer))
 
 
-def _named(parameters: bytes, final: bytes) -> Press | None:
-    """A key by its sequence; None for what nobody asked for. With Ctrl or Alt the arrows go over words."""
-    number, _, modifier = parameters.partition(b";")
-    if parameters in (b"13;2", b"13;3", b"13;5", b"27;2;13", b"27;5;13") and final in b"u~":
-        return Key("newline")
-    name = LETTERS.get(final) if final != b"~" else NUMBERS.get(number)
-    if name is None:
-        return None
-    if modifier in (b"3", b"5", b"7"):
-        return Key(WORDWISE.get(name, name))
-    return Key(name)
+def _bind_writing(keys: KeyBindings, front: Front) -> None:
+    @keys.add("enter", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state and buffer.complete_state.current_completion:
+            buffer.complete_state = None
+        elif buffer.document.char_before_cursor == "\\":
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            front.send()
+
+    @keys.add("c-j", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add(Keys.BracketedPaste, filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        front.paste(event.data)
+
+
+def _bind_history(keys: KeyBindings, front: Front) -> None:
+    @keys.add("up", filter=~is_searching)
+    @keys.add("c-p", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.auto_up()
+        front.fold()
+
+    @keys.add("down", filter=~is_searching)
+    @keys.add("c-n", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.auto_down()
+        front.fold()
+
+    left: list[int] = []
+
+    @keys.add("c-r", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        left[:] = [event.current_buffer.working_index]
+        start_search(direction=SearchDirection.BACKWARD)
+
+    @keys.add("escape", filter=is_searching, eager=True)
+    @keys.add("c-c", filter=is_searching)
+    @keys.add("c-g", filter=is_searching)
+    def _(event: KeyPressEvent) -> None:
+        stop_search()
+        buffer = event.app.current_buffer
+        buffer.working_index = left[0]
+        buffer.cursor_position = len(buffer.text)
+
+    def accept(event: KeyPressEvent) -> None:
+        accept_search()
+        front.fold()
+        event.app.current_buffer.cursor_position = len(event.app.current_buffer.text)
+
+    def go_on(event: KeyPressEvent) -> None:
+        accept(event)
+        event.key_processor.feed(event.key_sequence[0], first=True)
+
+    keys.add("enter", filter=is_searching)(accept)
+    for name in LEAVING_SEARCH:
+        keys.add(name, filter=is_searching)(go_on)

@@ -18,7 +18,8 @@ from evener.errors import EvenerError
 __all__ = ["LineChat"]
 
 FAILED = 1
-NOBODY = {"no": "not allowed", "unknown": "it is not run again, and the model is told that nobody knows"}
+PROMPT = "> "
+UNASKED = {"no": "not allowed", "unknown": "it is not run again, and the model is told that its outcome is unknown"}
 
 
 class LineChat:
@@ -35,9 +36,9 @@ class LineChat:
     async def run(self) -> int:
         """Until standard input ends; 1 if a message failed."""
         self.tell(*await self.session.recap())
-        while not self._over and (line := await self._lines.next()) is not None:
+        while not self._over and (line := await self._lines.next(PROMPT)) is not None:
             text = line
-            while text.endswith("\\") and (more := await self._lines.next()) is not None:
+            while text.endswith("\\") and (more := await self._lines.next("  ")) is not None:
                 text = f"{text[:-1]}\n{more}"
             if text.strip():
                 await self._take(text)
@@ -82,22 +83,20 @@ class LineChat:
         self._over = True
 
     async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
-        """By a line, if somebody is there to write one; else it is given up: what is piped in are messages, not answers."""
+        """Ask for a line on a terminal; else give up: what is piped in are messages, not answers."""
         if not sys.stdin.isatty():
-            self.tell(f"Nobody is there to be asked: {NOBODY.get(otherwise, otherwise)}.")
+            self.tell(f"There is no terminal to ask on: {UNASKED.get(otherwise, otherwise)}.")
             return otherwise
         while True:
-            self.tell(f"{question} {'  '.join(choices.values())}")
-            answer = await self._lines.next()
+            answer = await self._lines.next(f"{question} {'  '.join(choices.values())} ")
             found = [choice for choice in choices if answer and choice.startswith(answer.strip().lower()[:1] or "?")]
             if found or answer is None:
                 return found[0] if found else otherwise
 
     async def line(self, question: str, text: str) -> str:
         if not sys.stdin.isatty():
-            return "Nobody was there to be asked."
-        self.tell(f"{question}{text}")
-        return await self._lines.next() or text
+            return "There was no terminal to ask on."
+        return await self._lines.next(f"{question}{text} ") or text
 
 
 class _Lines:
@@ -108,8 +107,10 @@ class _Lines:
         self._held = b""
         self._ended = False
 
-    async def next(self) -> str | None:
-        """The next line; None at the end."""
+    async def next(self, prompt: str) -> str | None:
+        """Return the next line; None at the end. On a terminal that cannot do more, `prompt` asks for it."""
+        if sys.stdin.isatty():
+            print(prompt, end="", file=sys.stderr, flush=True)
         while b"\n" not in self._held and not self._ended:
             await _readable(self._input)
             read = os.read(self._input, 65536)

@@ -1,38 +1,62 @@
-"""Markdown that comes in pieces, as lines of styled text. Any cutting gives the same lines.
+"""Markdown that comes in pieces, as parts that are printed once. Any cutting of the text gives the same parts.
 
-A line that has ended never changes. The one that has not is `tail`: drawn again as it grows, and nothing else is.
-Controls are cleaned away first; without colour the lines are the text as it was written.
+A part is a block, an item of a list, or some lines of code. It is settled when the next one has begun; the rest is `tail`,
+which is drawn again as it grows. Controls are cleaned away first; without colour a part is a line as it was written.
 """
 
-import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich import box
+from rich import markdown as md
+from rich.cells import chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
 
-from evener.cli.chat.inline import spans_of
-from evener.cli.chat.layout import BOLD, CYAN, DIM, PLAIN, UNDERLINED, Line, Span, text_line
+from evener.cli.chat.screen import hang
 from evener.cli.terminal import Cleaner
 
-__all__ = ["Markdown"]
+__all__ = ["Markdown", "Part"]
 
-FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})([^`]*)$")
-HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
-RULE = re.compile(r" {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$")
-ITEM = re.compile(r"(\s*)([-*+]|\d{1,9}[.)])(\s+)(?:\[([ xX])\]\s+)?(.*)$")
-QUOTE = re.compile(r" {0,3}((?:>\s?)+)(.*)$")
-TABLE = re.compile(r"\s*\|.*\|\s*$")
-BULLETS = "-*+"
-RULE_COLUMNS = 24
-DEEPEST_ITEM = 20
+TALLEST = 40
+"""Lines of code after which a part of a block is settled, although the block goes on."""
+LONGEST = 16_000
+"""Characters after which any block is cut: what is not settled is read again with each picture."""
+LISTS = ("bullet_list_open", "ordered_list_open")
+
+# Tags and entities stay as they were written: rich hides tags, and an entity can name a character that steers a terminal.
+PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("entity")
 
 
-class _Fence(msgspec.Struct, frozen=True):
-    """An open block of code: it ends with a row of at least as many of the same marks."""
+class Part(msgspec.Struct, frozen=True):
+    """Markdown that is printed at once. `gap`: a blank row stands before it; `inside`: it goes on with the code before it."""
 
-    mark: str
+    text: str
+    gap: bool = False
+    inside: bool = False
+    plain: bool = False
 
-    def ends(self, line: str) -> bool:
-        bare = line.strip()
-        return len(bare) >= len(self.mark) and not bare.strip(self.mark[0]) and len(line) - len(line.lstrip()) < 4
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.gap:
+            yield Segment.line()
+        tokens = [] if self.plain else PARSER.parse(self.text)
+        if self.plain:
+            yield Text(self.text)
+        elif len(tokens) == 1 and tokens[0].type == "fence":
+            yield _code(self.text.split("\n"), tokens[0], inside=self.inside)
+        else:
+            rows = list(Segment.split_lines(console.render(_Rendered(tokens), options)))
+            while rows and not rows[0]:  # rich puts blank rows between the blocks of which a list is made
+                del rows[0]
+            for row in rows:
+                yield from row
+                yield Segment.line()
 
 
 class Markdown:
@@ -41,76 +65,215 @@ class Markdown:
     def __init__(self, *, colour: bool) -> None:
         self._colour = colour
         self._cleaner = Cleaner()
-        self._fence: _Fence | None = None
-        self._begun: list[str] = []
+        self._rest = ""
+        self._begun = self._gap = self._inside = False
 
-    def feed(self, text: str) -> list[Line]:
-        """The lines that ended with this piece."""
-        return self._split(self._cleaner.feed(text))
+    def feed(self, text: str) -> None:
+        """Take a piece of the text."""
+        self._rest += self._cleaner.feed(text)
 
-    def close(self) -> list[Line]:
-        """The last line, if it had not ended."""
-        lines = self._split(self._cleaner.close())
-        rest = "".join(self._begun)
-        self._begun = []
-        return [*lines, self._ended(rest)] if rest else lines
+    def settle(self) -> list[Part]:
+        """Return the parts that will not change any more."""
+        found: list[Part] = []
+        while True:
+            head = self._rest[:LONGEST]
+            starts = self._starts(head[: head.rfind("\n") + 1])
+            if len(starts) < 2 and len(self._rest) >= LONGEST:
+                starts = [0, _last_break(head)]
+            if len(starts) < 2:
+                return found
+            for start, end in pairwise([0, *starts[1:]]):
+                found += self._cut(end - start)
+                if self._inside:
+                    break
+
+    def close(self) -> list[Part]:
+        """Return all that is left."""
+        self._rest += self._cleaner.close()
+        if self._rest and not self._rest.endswith("\n"):
+            self._rest += "\n"
+        return [*self.settle(), *self._cut(len(self._rest))]
 
     @property
-    def tail(self) -> Line | None:
-        """The line that has not ended yet, as it looks so far."""
-        if not self._begun:
-            return None
-        self._begun = ["".join(self._begun)]
-        return self._rendered(self._begun[0])[0] if self._begun[0] else None
+    def tail(self) -> Part | None:
+        """The part that may still change, as it looks so far."""
+        return self._part(self._rest) if self._rest.strip() else None
 
-    def _split(self, text: str) -> list[Line]:
-        first, *more = text.split("\n")
-        self._begun.append(first)
-        done: list[Line] = []
-        for line in more:
-            done.append(self._ended("".join(self._begun)))
-            self._begun = [line]
-        return done
+    def _starts(self, text: str) -> list[int]:
+        """Return where the parts of a text of whole lines begin."""
+        offsets = _line_starts(text)
+        return [offsets[line] for line in _first_lines(text)] if self._colour else offsets
 
-    def _ended(self, text: str) -> Line:
-        line, self._fence = self._rendered(text)
-        return line
+    def _cut(self, size: int) -> Iterator[Part]:
+        """Take so many characters as one part."""
+        text, self._rest = self._rest[:size], self._rest[size:]
+        if text.strip() or (text and not self._colour):
+            yield self._part(text)
+            self._begun = True
+        self._gap = not text[:-1].rpartition("\n")[2].strip()
+        self._inside = False
+        if self._rest and self._colour and (opening := _open_fence(text)):
+            self._inside, self._rest = True, f"{opening}\n{self._rest}"
 
-    def _rendered(self, text: str) -> tuple[Line, _Fence | None]:
+    def _part(self, text: str) -> Part:
         if not self._colour:
-            return text_line(text), None
-        if self._fence is not None:
-            if self._fence.ends(text):
-                return text_line(text, DIM), None
-            return Line((Span(text, CYAN),), wrap=False), self._fence
-        opened = FENCE.match(text)
-        if opened:
-            return text_line(text, DIM), _Fence(opened[2])
-        return _block(text), None
+            return Part(text.removesuffix("\n"), plain=True)
+        return Part(text.strip("\n"), gap=self._gap and self._begun and not self._inside, inside=self._inside)
 
 
-def _block(text: str) -> Line:
-    """A line outside of code."""
-    if heading := HEADING.match(text):
-        style = f"{BOLD};{UNDERLINED}" if len(heading[1]) == 1 else BOLD
-        return Line(spans_of(heading[2], style))
-    if RULE.match(text):
-        return text_line("\u2500" * RULE_COLUMNS, DIM)
-    if TABLE.match(text):
-        return Line((Span(text),), wrap=False)
-    if quote := QUOTE.match(text):
-        bar = "\u2502 " * quote[1].count(">")
-        return Line((Span(bar, DIM), *spans_of(quote[2], DIM)), lead=bar)
-    if item := ITEM.match(text):
-        return _item(item)
-    indent = text[: len(text) - len(text.lstrip())]
-    return Line(
-        (Span(indent), *spans_of(text.lstrip())) if indent else spans_of(text), lead=" " * min(len(indent), DEEPEST_ITEM)
-    )
+def _line_starts(text: str) -> list[int]:
+    starts = [0]
+    for line in text.split("\n")[:-1]:
+        starts.append(starts[-1] + len(line) + 1)
+    return starts
 
 
-def _item(found: re.Match[str]) -> Line:
-    indent, mark, _, box, words = found.groups()
-    indent = indent.expandtabs(4)[:DEEPEST_ITEM]
-    sign = ("[x] " if box.strip() else "[ ] ") if box else ("\u2022 " if mark in BULLETS else f"{mark} ")
-    return Line((Span(indent), Span(sign, PLAIN if box else CYAN), *spans_of(words)), lead=" " * (len(indent) + len(sign)))
+def _last_break(text: str) -> int:
+    """Return where a text that is too long is cut."""
+    place = max(text.rfind("\n"), text.rfind(" ")) + 1
+    return place if place > len(text) // 2 else len(text)
+
+
+def _first_lines(text: str) -> Iterator[int]:
+    """Yield the first line of each part of a text."""
+    lines = text.split("\n")
+    in_list = False
+    for token in PARSER.parse(text):
+        start, end = token.map or (0, 0)
+        if token.level == 0:
+            in_list = token.type in LISTS and token.nesting == 1
+        if token.nesting < 0 or not (token.level == 0 or (in_list and token.type == "list_item_open" and token.level == 1)):
+            continue
+        if not (in_list and token.level == 0):
+            yield start
+        if token.type == "fence" and token.level == 0:
+            yield from _code_cuts(lines, start, end)
+
+
+def _code_cuts(lines: Sequence[str], start: int, end: int) -> Iterator[int]:
+    """Yield where long code is cut: after the last blank line of its first lines, if there is one."""
+    if end - start > TALLEST + 1:
+        blank = [line for line in range(start + 2, start + TALLEST + 1) if not lines[line].strip()]
+        yield blank[-1] + 1 if blank else start + TALLEST + 1
+
+
+def _open_fence(text: str) -> str:
+    """Return the opening line of the code that a text leaves open; empty if there is none."""
+    tokens = PARSER.parse(text)
+    if not tokens or tokens[-1].type != "fence" or tokens[-1].level:
+        return ""
+    lines = text.rstrip("\n").split("\n")
+    start = (tokens[-1].map or [0])[0]
+    return "" if len(lines) > start + 1 and _closes(lines[-1], tokens[-1]) else lines[start][:100]
+
+
+def _closes(line: str, fence: Token) -> bool:
+    return line.strip().startswith(fence.markup) and not line.strip().strip(fence.markup[0])
+
+
+# How it looks.
+
+
+def _highlighted(code: str, language: str) -> Text:
+    syntax = Syntax("", language, theme="ansi_dark", background_color="default")
+    text = syntax.highlight(code) if syntax.lexer else Text(code.expandtabs(4), "cyan")
+    text.rstrip()
+    return text
+
+
+def _code(lines: Sequence[str], fence: Token, *, inside: bool) -> Text:
+    """Return a block of code between its marks. The terminal breaks a long line: then it is copied as one."""
+    shown = [] if inside else [Text(lines[0].rstrip(), "dim")]
+    if fence.content.strip():
+        shown.append(_highlighted(fence.content, fence.info.partition(" ")[0]))
+    if len(lines) > 1 and _closes(lines[-1], fence):
+        shown.append(Text(lines[-1].rstrip(), "dim"))
+    joined = Text("\n", no_wrap=True, overflow="ignore").join(shown)
+    joined.no_wrap, joined.overflow = True, "ignore"
+    return joined
+
+
+class _Code(md.CodeBlock):
+    """Code inside of a list or a quote: broken where the row is full."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in _highlighted(str(self.text), self.lexer_name).split("\n", allow_blank=True):
+            ends, end = [], 0
+            for row in chop_cells(line.plain, options.max_width):
+                end += len(row)
+                ends.append(end)
+            yield from line.divide(ends[:-1])
+
+
+class _Heading(md.Heading):
+    LEVEL_ALIGN = dict.fromkeys(md.Heading.LEVEL_ALIGN, "default")
+
+
+class _Rule(md.HorizontalRule):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("\u2500" * min(24, options.max_width), "dim")
+
+
+class _Quote(md.BlockQuote):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from hang(console, options, self.elements, marks=("\u2502 ", "\u2502 "), style="dim")
+
+
+class _Item(md.ListItem):
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from hang(console, options, self.elements, marks=("\u2022 ", "  "), style="cyan")
+
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:  # noqa: ARG002
+        mark = f"{number}. "
+        yield from hang(console, options, self.elements, marks=(mark, " " * len(mark)), style="cyan")
+
+
+class _Table(md.TableElement):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        head = self.header.row.cells if self.header and self.header.row else []
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, border_style="dim", header_style="bold")
+        for cell in head:
+            table.add_column(cell.content, justify=cell.justify, overflow="fold")
+        for row in self.body.rows if self.body else ():
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
+
+
+class _Rendered(md.Markdown):
+    """What rich draws, with our looks: nothing is centred, framed or padded, and lines end where they were ended."""
+
+    elements = md.Markdown.elements | {
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "blockquote_open": _Quote,
+        "hr": _Rule,
+        "list_item_open": _Item,
+        "table_open": _Table,
+    }
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__("", justify="default", hyperlinks=False)
+        self.parsed = [token.copy(children=list(_plainer(token.children))) if token.children else token for token in tokens]
+
+
+def _plainer(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Keep line ends, show a picture as a link, and a link that is its own text once."""
+    for place, token in enumerate(tokens):
+        if token.type == "softbreak":
+            yield token.copy(type="hardbreak")
+        elif token.type == "image":
+            yield Token("link_open", "a", 1, attrs={"href": token.attrs.get("src", "")})
+            yield Token("text", "", 0, content=token.content)
+            yield Token("link_close", "a", -1)
+        elif not _is_bare(tokens, place):
+            yield token
+
+
+def _is_bare(tokens: Sequence[Token], place: int) -> bool:
+    """True if this begins or ends a link that is its own text."""
+    start = place if tokens[place].type == "link_open" else place - 2
+    ends = [token.type for token in tokens[max(start, 0) : start + 3]]
+    if ends != ["link_open", "text", "link_close"] or place == start + 1:
+        return False
+    return tokens[start].attrs.get("href") == tokens[start + 1].content

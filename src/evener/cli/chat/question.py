@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import Mapping
 
-from evener.cli.chat.keys import Paste, Press, Typed
-
 __all__ = ["Question"]
 
 PAUSE = 0.5
-"""Seconds without a key before one answers. What is typed ahead, or pressed twice, must not decide what nobody has read."""
+"""Seconds without a key before one answers. What is typed ahead, or pressed twice, must not decide what was not read."""
 
 
 class Question:
     """Something the user is asked. With `choices` (name: how it is shown) one key answers it, else a line does.
 
-    The choices are shown as soon as a key counts. `otherwise` is the choice of who gives up.
+    The choices are shown as soon as a key counts. `otherwise` is the choice of a user who gives up.
     """
 
     def __init__(self, text: str, choices: Mapping[str, str] | None = None, *, otherwise: str = "") -> None:
@@ -28,30 +26,31 @@ class Question:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a key counts."""
+        """True if a key counts."""
         return not self.letters or self._loop.time() >= self._quiet
 
-    def takes(self, press: Press) -> bool:
-        """Whether this is an answer, or several at once. Other letters begin a message: then those after them are no answer."""
-        match press:
-            case Typed(text):
-                return self.letters.keys() >= set(text.lower())
-            case Paste():
-                return False
-            case _:
-                return bool(self.letters)
+    def choose(self, typed: str) -> bool:
+        """Take letters that came together; several answers are none, as early ones are. False if they begin a message."""
+        if not self.letters.keys() >= set(typed.lower()):
+            return False
+        if len(typed) == 1 and self.is_ready:
+            self.give(self.letters[typed.lower()])
+        else:
+            self.wait()
+        return True
 
     def shown(self, *, writing: bool) -> str:
-        """As it stands before the line. `writing`: there is something in the line, which is no answer."""
+        """Return how it stands before the line. `writing`: there is something in the line, which is no answer."""
         if not self._choices:
             return self._text
         how = "(Ctrl-U, then answer)" if writing else "  ".join(self._choices.values()) if self.is_ready else "..."
         return f"{self._text} {how} "
 
     def wait(self) -> None:
-        """A key came too early: the pause begins again."""
+        """Begin the pause again: a key came too early."""
         self._quiet = self._loop.time() + PAUSE
 
     def give(self, answer: str, *, empty: bool = False) -> None:
+        """Answer it, once."""
         if not self.answer.done() and (answer or empty):
             self.answer.set_result(answer)

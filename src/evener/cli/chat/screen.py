@@ -1,127 +1,193 @@
-"""The terminal below the program: lines that have been said scroll away, and under them a few rows are drawn anew.
+"""What was said, above the rows that prompt_toolkit draws: printed once, then it scrolls away. Decides nothing.
 
-Writes control sequences and knows where the cursor is; decides nothing of what is shown. After a resize everything that
-is visible is drawn again, for no two terminals agree on what a resize does to text.
+After a resize everything that is visible is printed again, for no two terminals agree on what a resize does to text.
 """
 
+import os
+import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TextIO
 
 import msgspec
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+from rich.theme import Theme
 
-from evener.cli.chat.layout import Line, Span, rows
-
-__all__ = ["Live", "Screen"]
+__all__ = ["Line", "Screen", "hang"]
 
 REMEMBERED = 500
-"""Lines that are kept to draw them again."""
-BEGIN, END = "\x1b[?2026h\x1b[?25l", "\x1b[?25h\x1b[?2026l"
+"""Parts that are kept to print them again."""
+NARROWEST = 8
+BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+LOOKS = Theme(
+    {
+        "markdown.h1": "bold underline",
+        **{f"markdown.h{level}": "bold" for level in range(2, 7)},
+        "markdown.code": "cyan",
+        "markdown.item.bullet": "cyan",
+        "markdown.link": "underline",
+        "markdown.link_url": "dim",
+    }
+)
 
 
-class Live(msgspec.Struct, frozen=True):
-    """The rows under what was said. `rows` fit the width; the cursor stands in one of them."""
+class Output(Vt100_Output):
+    """A terminal that gets a picture as one: while it is `held`, nothing is written."""
 
-    rows: tuple[str, ...] = ("",)
-    row: int = 0
-    column: int = 0
+    held = False
+
+    def flush(self) -> None:
+        if not self.held:
+            with suppress(OSError):  # the terminal has gone: the end of its input ends the chat
+                super().flush()
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line, however many rows it takes: `first` before the first of them, `lead` before the others."""
+
+    text: str = ""
+    style: str = ""
+    first: str = ""
+    lead: str = ""
+    mark: str = "dim"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from hang(console, options, Text(self.text, self.style), marks=(self.first, self.lead), style=self.mark)
+
+
+def hang(
+    console: Console, options: ConsoleOptions, inner: RenderableType, *, marks: tuple[str, str], style: str
+) -> RenderResult:
+    """Yield rows behind a mark: the first of `marks` stands before the first row, the second before the others."""
+    mark, lead = marks
+    if cell_len(lead) * 2 > options.max_width:
+        lead = ""
+    room = max(NARROWEST // 2, options.max_width - max(cell_len(mark), cell_len(lead)))
+    for row in console.render_lines(inner, options.update(width=room, height=None), pad=False) or [[]]:
+        yield Segment(mark, console.get_style(style))
+        yield from row
+        yield Segment.line()
+        mark = lead
 
 
 class Screen:
-    """`size` gives columns and rows whenever it is asked."""
+    """Everything that was said, and what of it is not printed yet. `begin` and `end` go around each picture."""
 
-    def __init__(self, write: Callable[[str], None], *, size: Callable[[], tuple[int, int]], colour: bool) -> None:
-        self._write = write
-        self._size = size
-        self._colour = colour
-        self._said: deque[Line] = deque(maxlen=REMEMBERED)
-        self._new: list[Line] = []
+    def __init__(self, terminal: TextIO, *, colour: bool) -> None:
+        size = Vt100_Output.from_pty(terminal).get_size
+        depth = None if colour else ColorDepth.DEPTH_1_BIT
+        self.output = Output(terminal, size, os.environ.get("TERM"), depth, enable_bell=False, enable_cpr=False)
+        self.colour = colour
+        self._console = Console(
+            force_terminal=True, color_system="standard" if colour else None, theme=LOOKS, legacy_windows=False, _environ={}
+        )
+        self._size = size()
+        self._said: deque[RenderableType] = deque(maxlen=REMEMBERED)
+        self._new: list[RenderableType] = []
         self._since = 0
-        self._cursor = 0
+        self._taken = 0
+        self._live = 0
 
     @property
     def width(self) -> int:
-        return max(8, self._size()[0])
+        return max(NARROWEST, self.output.get_size().columns)
 
     @property
     def height(self) -> int:
-        return max(4, self._size()[1])
+        return self.output.get_size().rows
 
-    @property
-    def colour(self) -> bool:
-        return self._colour
-
-    def say(self, lines: Iterable[Line]) -> None:
-        """Lines that stay. They are written with the next `draw`."""
-        added = list(lines)
-        self._new += added
-        self._since += len(added)
+    def say(self, *parts: RenderableType) -> None:
+        """Add parts that stay. They are printed with the next picture."""
+        self._new += parts
+        self._since += len(parts)
 
     def mark(self) -> None:
-        """What is said from here on can be taken back."""
+        """Begin what can be taken back."""
         self._since = 0
 
     def take_back(self) -> bool:
-        """Take off the screen what was said since the mark. False when part of it has scrolled away: then nothing happens."""
+        """Take off the screen what was said since the mark. Return False, and do nothing, if part of it has scrolled away."""
         waiting = min(self._since, len(self._new))
         printed = self._since - waiting
-        taken = sum(len(self.rows(line)) for line in list(self._said)[len(self._said) - printed :]) if printed else 0
-        if taken + self._cursor >= self.height or printed > len(self._said):
+        taken = sum(self._rows(part) for part in list(self._said)[len(self._said) - printed :])
+        if printed > len(self._said) or taken + self._live > self.height:
             return False
         del self._new[len(self._new) - waiting :]
         for _ in range(printed):
             self._said.pop()
         self._since = 0
-        self._cursor += taken
+        self._taken += taken
         return True
 
-    def draw(self, live: Live) -> None:
-        """Write what is new, and the rows under it."""
-        out = [BEGIN, f"\x1b[{self._cursor}A" if self._cursor else "", "\r\x1b[J"]
-        for line in self._new:
-            out.append(self._printed(line))
-            self._said.append(line)
-        self._new = []
-        self._write("".join((*out, self._placed(live), END)))
+    def begin(self, app: Application[int]) -> None:
+        """Print what is new, or everything that fits after a resize. What is drawn under it is drawn anew then."""
+        self.output.held = True
+        self.output.write_raw(BEGIN)
+        if self.output.get_size() != self._size:
+            self.redraw(app)
+        elif self._new or self._taken:
+            app.renderer.erase()
+            self._print()
 
-    def redraw(self, live: Live) -> None:
-        """Draw everything that fits again, at the size that the terminal has now."""
+    def end(self, app: Application[int]) -> None:
+        """Let the picture go to the terminal."""
+        drawn = app.renderer.last_rendered_screen
+        self._live = drawn.height if drawn else 0
+        self.output.write_raw(END)
+        self.release()
+
+    def forget_size(self) -> None:
+        """Print everything again with the next picture."""
+        self._size = Size(0, 0)
+
+    def release(self) -> None:
+        self.output.held = False
+        self.output.flush()
+
+    def redraw(self, app: Application[int]) -> None:
+        """Print everything that fits again, at the size that the terminal has now."""
+        self._size = self.output.get_size()
         self._said.extend(self._new)
-        self._new = []
-        room = self.height - len(live.rows)
-        shown: list[str] = []
-        for line in reversed(self._said):
+        self._new, self._taken = [], 0
+        app.renderer.erase()
+        rows = app.layout.container.preferred_height(self._size.columns, self._size.rows).preferred
+        room, shown = self._size.rows - rows, []
+        for part in reversed(self._said):
             if room <= 0:
                 break
-            found = self.rows(line)
-            shown.append(self._printed(line) if len(found) <= room else "\r\n".join(found[-room:]) + "\r\n")
-            room -= len(found)
-        self._write("".join((BEGIN, "\x1b[H\x1b[2J", *reversed(shown), self._placed(live), END)))
+            shown.append("".join(f"{line}\r\n" for line in self._lines(part)[-room:]))
+            room -= self._rows(part)
+        self.output.write_raw("".join(("\x1b[H\x1b[2J", *reversed(shown))))
 
     def leave(self) -> None:
-        """Write what is new, and nothing under it: the cursor stands at the beginning of a row."""
-        self.draw(Live())
+        """Print what is new after the last picture."""
+        self._print()
+        self.release()
 
-    def rows(self, line: Line) -> list[str]:
-        """A line as it looks here."""
-        return rows(line, self.width, colour=self._colour)
+    def render(self, part: RenderableType) -> str:
+        """Return a part as the terminal gets it."""
+        self._console.width = self.width
+        with self._console.capture() as made:
+            self._console.print(part, crop=False, end="")
+        return made.get()
 
-    def row(self, *spans: Span) -> str:
-        """A row of these spans; what is too wide is cut."""
-        return self.rows(Line(spans, wrap=False))[0]
+    def _print(self) -> None:
+        lines = [line for part in self._new for line in self._lines(part)]
+        up = f"\x1b[{self._taken}A\r\x1b[J" if self._taken else ""
+        self.output.write_raw(up + "".join(f"{line}\r\n" for line in lines))
+        self._said.extend(self._new)
+        self._new, self._taken = [], 0
 
-    def _printed(self, line: Line) -> str:
-        """A line that is not wrapped is written in one go: full rows make the terminal break it, and join it again."""
-        return ("\r\n" if line.wrap else "").join(self.rows(line)) + "\r\n"
+    def _lines(self, part: RenderableType) -> list[str]:
+        return self.render(part).split("\n")[:-1]
 
-    def _placed(self, live: Live) -> str:
-        """The live rows, and the cursor among them."""
-        self._cursor = live.row
-        up = len(live.rows) - 1 - live.row
-        return "".join(
-            (
-                "\r\n".join(live.rows),
-                f"\x1b[{up}A" if up else "",
-                "\r",
-                f"\x1b[{live.column}C" if live.column else "",
-            )
-        )
+    def _rows(self, part: RenderableType) -> int:
+        return sum(max(1, len(chop_cells(COLOURS.sub("", line), self.width))) for line in self._lines(part))

@@ -1,0 +1,174 @@
+"""The rows under what was said: the answer that is coming, what is under way, the line that is being written, the status.
+
+Lays them out for prompt_toolkit, which draws them. Decides nothing of what they say.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Protocol
+
+from prompt_toolkit import layout as ui
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.data_structures import Point
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_to_text
+from prompt_toolkit.history import History
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import AfterInput, Processor, TabsProcessor, Transformation, TransformationInput
+from prompt_toolkit.layout.utils import explode_text_fragments
+from prompt_toolkit.utils import get_cwidth
+
+from evener.cli.chat.draft import Pastes
+from evener.cli.chat.screen import Screen
+
+__all__ = ["PROMPT", "Prompt", "Rows"]
+
+PROMPT = "> "
+SEARCH = "search '"
+MENU = 9
+"""Rows that the line takes while the menu of completions hangs under it."""
+FRAME = 1 / 60
+ESCAPE_WAIT = 0.05
+"""Seconds after which an Escape was the key, and not the beginning of another one."""
+
+
+class Rows(Protocol):
+    """What is to be shown, asked for with each picture."""
+
+    def settle(self) -> None:
+        """Say what is to stay: a picture is about to be drawn."""
+        ...
+
+    def tail(self) -> StyleAndTextTuples:
+        """Return the part of the answer that may still change, with its colours."""
+        ...
+
+    def beside(self) -> StyleAndTextTuples:
+        """Return what is under way and what waits, a row each."""
+        ...
+
+    def prompt(self) -> str:
+        """Return what stands before the line."""
+        ...
+
+    def status(self) -> str: ...
+
+
+class ShowPastes(Processor):
+    """Shows the mark of a paste as its size; the cursor steps over it at once."""
+
+    def __init__(self, pastes: Pastes) -> None:
+        self._pastes = pastes
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        shown: StyleAndTextTuples = []
+        places = [0]
+        for style, char, *_ in explode_text_fragments(transformation_input.fragments):
+            label = self._pastes.label(char)
+            shown.append((style if label == char else f"{style} fg:ansicyan", label))
+            places.append(places[-1] + len(label))
+        last = len(places) - 1
+        return Transformation(
+            shown,
+            source_to_display=lambda at: places[min(at, last)],
+            display_to_source=lambda at: max(0, bisect_right(places, at) - 1),
+        )
+
+
+class Prompt:
+    """The line that is being written, and the application that draws it."""
+
+    def __init__(
+        self, rows: Rows, screen: Screen, *, history: History, completer: Completer, keys: KeyBindings, vi: bool
+    ) -> None:
+        self._rows = rows
+        self._screen = screen
+        self.pastes = Pastes()
+        self.buffer = Buffer(history=history, completer=completer)
+        self._search = ui.SearchBufferControl(ignore_case=True, input_processors=[AfterInput("': ")])
+        self.app: Application[int] = Application(
+            ui.Layout(self._container(), self.buffer),
+            key_bindings=keys,
+            editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+            input=Vt100Input(sys.stdin),
+            output=screen.output,
+            erase_when_done=True,
+            before_render=self._begin,
+            after_render=screen.end,
+            min_redraw_interval=FRAME,
+            terminal_size_polling_interval=None,
+            include_default_pygments_style=False,
+        )
+        self.app.ttimeoutlen = ESCAPE_WAIT
+        if not vi:  # where Escape begins the keys with Alt; in vi it begins none, and other keys make sequences
+            self.app.timeoutlen = ESCAPE_WAIT
+
+    def _begin(self, app: Application[int]) -> None:
+        self._rows.settle()
+        self._screen.begin(app)
+
+    def fill(self, text: str) -> None:
+        """Put this text into the line, with the cursor at its end."""
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
+
+    def _container(self) -> ui.FloatContainer:
+        line = ui.Window(
+            ui.BufferControl(
+                self.buffer,
+                input_processors=[ShowPastes(self.pastes), TabsProcessor(char1=" ", char2=" ")],
+                search_buffer_control=self._search,
+                preview_search=True,
+            ),
+            height=self._line_height,
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=self._before,
+        )
+        search = ui.Window(self._search, height=1, width=self._search_width, get_line_prefix=lambda *_: SEARCH)
+        rows = ui.HSplit(
+            [
+                _shown(self._rows.tail, wrap=True),
+                _shown(self._rows.beside),
+                _shown(lambda: [("fg:ansicyan", self._rows.prompt())] if not self._fits() else [], wrap=True),
+                ui.VSplit([ui.ConditionalContainer(search, is_searching), line]),
+                ui.Window(ui.FormattedTextControl(lambda: [("dim", self._rows.status())]), height=1),
+            ]
+        )
+        return ui.FloatContainer(rows, [ui.Float(CompletionsMenu(MENU - 1, 1), xcursor=True, ycursor=True)])
+
+    def _line_height(self) -> ui.Dimension:
+        return ui.Dimension(min=min(MENU, self._screen.height - 1) if self.buffer.complete_state else 1)
+
+    def _search_width(self) -> ui.Dimension:
+        return ui.Dimension.exact(len(SEARCH) + get_cwidth(self._search.buffer.text) + 3)
+
+    def _fits(self) -> bool:
+        return get_cwidth(self._rows.prompt()) <= self._screen.width * 2 // 3
+
+    def _before(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        if is_searching():
+            return []
+        shown = self._rows.prompt() if self._fits() else PROMPT
+        return [("fg:ansicyan", " " * get_cwidth(shown) if line or wrapped else shown)]
+
+
+def _shown(text: Callable[[], StyleAndTextTuples], *, wrap: bool = False) -> ui.ConditionalContainer:
+    """Return rows that are there while they say something; of too many, the last ones."""
+
+    def last() -> Point:
+        return Point(0, fragment_list_to_text(text()).count("\n"))
+
+    window = ui.Window(
+        ui.FormattedTextControl(text, get_cursor_position=last, show_cursor=False),
+        height=ui.Dimension(min=0),
+        wrap_lines=wrap,
+        dont_extend_height=True,
+    )
+    return ui.ConditionalContainer(window, Condition(lambda: bool(fragment_list_to_text(text()))))
