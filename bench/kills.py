@@ -366,6 +366,8 @@ def main(kills: int, seed: int, *, pauses: int = 0) -> int:
             print(complaints, file=sys.stderr)
             return 1
         whole.add(msgspec.json.decode(said, type=Tally))
+        if whole.violations:
+            print(complaints[-5000:], file=sys.stderr)
     for text in whole.violations[:20]:
         print(text)
     print(

@@ -187,3 +187,15 @@ def test_a_store_that_was_closed_well_or_died_is_opened_by_the_next(tmp_path: Pa
             beside(path, ending).unlink()  # of a process that is dead
         assert run(tried(path, f"ours {turn}", 2)) == [f"ours {turn} 0", f"ours {turn} 1"]
     assert flaws(path) == []
+
+
+def test_a_process_that_is_stopped_while_it_closes_the_store_locks_no_other_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has deleted its log by then, and the note of the connection still stands."""
+    path = tmp_path / "evener.db"
+    with monkeypatch.context() as stopped:
+        stopped.setattr("evener.store.presence.Entry.leave", lambda _: None)
+        assert run(tried(path, "first", 2)) == ["first 0", "first 1"]
+    assert not beside(path, "-wal").exists()
+    assert run(tried(path, "second", 2)) == ["second 0", "second 1"]

@@ -77,6 +77,8 @@ def disconnect(connection: "sqlite3.Connection") -> None:
     if entry is not None and entry.displaced():
         _abandon(connection)
     else:
+        if entry is not None:
+            entry.part()
         connection.close()
     if entry is not None:
         entry.leave()

@@ -106,6 +106,14 @@ class Entry:
         pairs = ((self.files.wal, found.wal), (self.files.shm, found.shm))
         return any(known is not None and there is not None and there != known for known, there in pairs)
 
+    def part(self) -> None:
+        """Take the note back before SQLite lets go of its files, if no other connection has them open.
+
+        SQLite deletes them with the last connection. A process that is stopped right after that would seem to have lost them.
+        """
+        if self._descriptor is not None and _lock(self._descriptor, "F_WRLCK"):
+            _write(self._descriptor, Files())
+
     def leave(self) -> None:
         """The connection is closed. Called once SQLite has let go of its files."""
         descriptor, self._descriptor = self._descriptor, None
