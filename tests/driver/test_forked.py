@@ -18,7 +18,7 @@ FORKS = 650
 """About a round for each tool and mode."""
 FOUND = {
     "greedy": "effects under one key",
-    "generous": "which nobody allowed there",
+    "generous": "which was not allowed there",
     "trusting": "effects under one key",
 }
 
