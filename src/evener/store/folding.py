@@ -262,7 +262,7 @@ class Folder:
 
 
 def _pass(connection: "sqlite3.Connection") -> None:
-    """Nothing but the turn of whoever asks."""
+    """Hold nothing but the turn of the caller."""
 
 
 def put(connection: "sqlite3.Connection", snapshots: Iterable[Snapshot]) -> None:

@@ -46,7 +46,7 @@ class PagedNode(Node):
         self._before: Node | None = None
 
     @property
-    def parent(self) -> Node | None:  # type: ignore[override]  # nobody sets it
+    def parent(self) -> Node | None:  # type: ignore[override]  # it is never set
         """The node before this one, loaded if it was not."""
         load = self._load
         if load is not None:
