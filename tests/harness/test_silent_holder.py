@@ -68,9 +68,11 @@ async def main():
     store = SqliteStore(folder / "store.db", lease=lease)
     try:
         result = await Harness(model, tools=[made, after], store=store).run("Go.")
-        (folder / "end").write_text(result.stop)
+        stop = result.stop
     except LeaseLost:
-        (folder / "end").write_text("lost")
+        stop = "lost"
+    (folder / "ending").write_text(stop)
+    (folder / "ending").rename(folder / "end")  # whole as soon as it is there
     await store.aclose()
 
 asyncio.run(main())
