@@ -17,11 +17,11 @@ from bench.agent_speech import MODELS, RESULT
 from bench.floor import PARSERS, split_and_parse
 from evener import events as ev
 from evener.harness import Harness
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
 from evener.store import MemoryStore, SqliteStore, Store
-from evener.store.connection import connect
-from evener.store.sqlite import SqliteLog
+from evener.store.sqlite.file import connect
+from evener.store.sqlite.store import SqliteLog
 from evener.tools import tool
 from evener.transcript import Message, Transcript
 from evener.transcript.delta import ArgumentsDelta, TextDelta

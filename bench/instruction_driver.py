@@ -14,7 +14,7 @@ from bench.agent_ours import PLACES, asked
 from bench.agent_server import RESULTS
 from bench.agent_speech import ID, MODELS, RESULT, events
 from evener.harness import Harness
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
 from evener.store import MemoryStore
 from evener.tools import tool

@@ -5,8 +5,8 @@ from hashlib import sha256
 from os import PathLike
 
 from evener.events import Event, encode_events
-from evener.store.log import Finding, Hits, Lease, Link, Log, Note, Store, Summary
-from evener.store.renewing import SelfRenewing
+from evener.store.protocol import Finding, Hits, Lease, Link, Log, Note, Store, Summary
+from evener.store.sqlite.leases import SelfRenewing
 
 __all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests"]
 

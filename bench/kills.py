@@ -33,8 +33,8 @@ from bench.kill_world import TOOLS, Mark, Saga, World, marks
 from evener.errors import EvenerError
 from evener.events import Event
 from evener.store import SqliteStore
-from evener.store.faults import StoreBusy
-from evener.store.log import LeaseHeld, LeaseLost
+from evener.store.protocol import LeaseHeld, LeaseLost
+from evener.store.sqlite.file import StoreBusy
 
 __all__ = ["Tally", "campaign", "main", "run_apart"]
 

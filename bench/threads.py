@@ -22,7 +22,7 @@ from evener import events as ev
 from evener.events import encode_events
 from evener.model.media import Media
 from evener.replay import replay
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.transcript.ask import StateMode
 from evener.transcript.loss import Loss
 

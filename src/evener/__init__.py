@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from evener.harness import Harness, RunStream, Thread
     from evener.harness.finding import find_harness
     from evener.harness.simple import run
-    from evener.loop.limits import Limits
+    from evener.loop.state import Limits
     from evener.model import Answer, Chain, Model, open_model
     from evener.result import RunResult
     from evener.store.memory import MemoryStore
-    from evener.store.sqlite import SqliteStore
+    from evener.store.sqlite.store import SqliteStore
     from evener.tools import ModelRetry, Tool, ToolContext, ToolOutput, tool
     from evener.transcript import Message, Transcript
 
@@ -45,7 +45,7 @@ _HOMES = {
     "Answer": "evener.model",
     "Chain": "evener.model",
     "Harness": "evener.harness",
-    "Limits": "evener.loop.limits",
+    "Limits": "evener.loop.state",
     "MemoryStore": "evener.store.memory",
     "Message": "evener.transcript",
     "Model": "evener.model",

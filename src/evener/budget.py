@@ -10,10 +10,10 @@ from typing import final
 
 import msgspec
 
-from evener.loop.limits import Limits, Spent
-from evener.transcript.usage import Usage
+from evener.loop.state import Limits, Spent
+from evener.transcript.reply import Usage
 
-__all__ = ["Budget", "Refusal", "Reservation"]
+__all__ = ["Budget", "NoRoom", "Reservation"]
 
 OWN, AROUND = "run", "tree of runs"
 
@@ -26,7 +26,7 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 @final
-class Refusal(msgspec.Struct, frozen=True):
+class NoRoom(msgspec.Struct, frozen=True):
     """There is no room: `why` is a sentence. `money`: it may be there when others settle what they hold.
 
     `final`: nobody can allow more here, as the limit is that of a run around this one.
@@ -100,7 +100,7 @@ class Budget:
                 budget._usage = budget._usage + spent.usage
                 budget._cost += spent.cost
 
-    def reserve(self, *, cost: Decimal) -> Reservation | Refusal:
+    def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
         """Room for one model request that costs at most so much; or the limit that is in the way."""
         refused = self._reserve(cost, OWN)
         return Reservation(cost) if refused is None else refused
@@ -114,7 +114,7 @@ class Budget:
                 budget._usage = budget._usage + usage
                 budget._cost += cost
 
-    def claim_calls(self, count: int) -> Refusal | None:
+    def claim_calls(self, count: int) -> NoRoom | None:
         """Room for so many tool calls; None when there is."""
         return self._claim(count, OWN)
 
@@ -126,7 +126,7 @@ class Budget:
     def _holdable(self, cost: Decimal) -> Decimal:
         return cost if self._limits.cost is not None else Decimal(0)
 
-    def _reserve(self, cost: Decimal, whose: str) -> Refusal | None:
+    def _reserve(self, cost: Decimal, whose: str) -> NoRoom | None:
         with self._lock:
             refused = self._full(cost, whose)
             if refused is not None:
@@ -141,12 +141,12 @@ class Budget:
                 self._held -= self._holdable(cost)
         return refused
 
-    def _claim(self, count: int, whose: str) -> Refusal | None:
+    def _claim(self, count: int, whose: str) -> NoRoom | None:
         limit = self._limits.tool_calls
         with self._lock:
             if limit is not None and self._tool_calls + count > limit:
                 used = f"The {whose} has used {self._tool_calls} of {limit} tool calls"
-                return Refusal(f"{used}, and {count} more were asked for.", final=whose == AROUND)
+                return NoRoom(f"{used}, and {count} more were asked for.", final=whose == AROUND)
             self._tool_calls += count
         refused = self._outer._claim(count, AROUND) if self._outer is not None else None
         if refused is not None:
@@ -154,18 +154,18 @@ class Budget:
                 self._tool_calls -= count
         return refused
 
-    def _full(self, cost: Decimal, whose: str) -> Refusal | None:
+    def _full(self, cost: Decimal, whose: str) -> NoRoom | None:
         limits, final = self._limits, whose == AROUND
         if limits.requests is not None and self._requests >= limits.requests:
-            return Refusal(f"The {whose} has used {self._requests} of {limits.requests} model requests.", final=final)
+            return NoRoom(f"The {whose} has used {self._requests} of {limits.requests} model requests.", final=final)
         if limits.input_tokens is not None and self._usage.input_total >= limits.input_tokens:
             used = f"{self._usage.input_total} of {limits.input_tokens}"
-            return Refusal(f"The {whose} has used {used} input tokens.", final=final)
+            return NoRoom(f"The {whose} has used {used} input tokens.", final=final)
         if limits.output_tokens is not None and self._usage.output_total >= limits.output_tokens:
             used = f"{self._usage.output_total} of {limits.output_tokens}"
-            return Refusal(f"The {whose} has used {used} output tokens.", final=final)
+            return NoRoom(f"The {whose} has used {used} output tokens.", final=final)
         if limits.cost is not None and self._cost + self._held + cost > limits.cost:
             left = limits.cost - self._cost - self._held
             why = f"The next request may cost ${cost:f}, and ${left:f} of ${limits.cost:f} are left for the {whose}."
-            return Refusal(why, money=True, final=final)
+            return NoRoom(why, money=True, final=final)
         return None

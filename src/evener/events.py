@@ -15,8 +15,7 @@ from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.reply import Stop
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Stop, Usage
 
 __all__ = [
     "VERSION",

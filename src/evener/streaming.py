@@ -11,7 +11,7 @@ from evener.events import CallFinished, Interrupt, Question
 from evener.result import RunResult
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 __all__ = [
     "ApprovalRequested",

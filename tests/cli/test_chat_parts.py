@@ -7,50 +7,48 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from evener.cli.chat.approvals import decide
+from evener.cli.chat.approvals import PAUSE, UserQuestion, decide
 from evener.cli.chat.commands import COMMANDS, command_of, waits
 from evener.cli.chat.overheard import Overheard
-from evener.cli.chat.question import PAUSE, Question
-from evener.cli.chat.screen import Line
-from evener.cli.chat.session import loss_lines
-from evener.cli.chat.tally import Tally, short
+from evener.cli.chat.screen import ScreenLine
+from evener.cli.chat.session import Tally, loss_lines, short
 from evener.errors import UsageError
 from evener.events import Interrupt
 from evener.harness.approvals import Decision
-from evener.loop.limits import Spent
+from evener.loop.state import Spent
 from evener.result import Approval
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 from tests.cli.stage import Stage
 from tests.patience import run_on_virtual_time
 
 
-def lines(*texts: str) -> list[Line]:
-    return [Line(text) for text in texts]
+def lines(*texts: str) -> list[ScreenLine]:
+    return [ScreenLine(text) for text in texts]
 
 
 def test_lines_scroll_away_above_rows_that_stay() -> None:
     with Stage() as stage:
         for number in range(10):
-            stage.say(Line(f"line {number}"))
+            stage.say(ScreenLine(f"line {number}"))
             assert stage.terminal.text.endswith(f"line {number}\n>\nstatus")
         assert stage.terminal.whole.splitlines() == [*(f"line {number}" for number in range(10)), ">", "status"]
 
 
 def test_what_was_said_since_the_mark_is_taken_off_while_it_is_in_sight() -> None:
     with Stage() as stage:
-        stage.say(Line("kept"))
+        stage.say(ScreenLine("kept"))
         stage.screen.mark()
         stage.say(*lines("gone", "a line that is wider than the screen"))
-        stage.screen.say(Line("never drawn"))
+        stage.screen.say(ScreenLine("never drawn"))
         assert stage.screen.take_back()
-        stage.say(Line("instead"))
+        stage.say(ScreenLine("instead"))
         assert stage.terminal.text == "kept\ninstead\n>\nstatus"
         stage.screen.mark()
         stage.say(*lines(*"abcdef"))
         assert not stage.screen.take_back()
-        stage.say(Line("x"))
+        stage.say(ScreenLine("x"))
         assert stage.terminal.whole == "kept\ninstead\na\nb\nc\nd\ne\nf\nx\n>\nstatus"
 
 
@@ -210,7 +208,7 @@ def test_an_answer_that_nobody_has_seen_is_shown_before_it_is_accepted() -> None
 
 def test_a_key_counts_only_after_a_pause_that_begins_anew_with_each_key() -> None:
     async def go() -> None:
-        question = Question("Run it?", {"yes": "[y]es", "no": "[n]o"}, otherwise="no")
+        question = UserQuestion("Run it?", {"yes": "[y]es", "no": "[n]o"}, otherwise="no")
         assert question.shown(writing=False) == "Run it? ... "
         await asyncio.sleep(PAUSE * 0.6)
         question.wait()
@@ -227,8 +225,8 @@ def test_a_key_counts_only_after_a_pause_that_begins_anew_with_each_key() -> Non
         await asyncio.sleep(PAUSE)
         assert question.choose("Y")
         assert question.answer.result() == "yes"
-        assert Question("Why not? ").is_ready
-        assert not Question("Why not? ").choose("y")
+        assert UserQuestion("Why not? ").is_ready
+        assert not UserQuestion("Why not? ").choose("y")
 
     run_on_virtual_time(go())
 

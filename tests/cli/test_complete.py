@@ -12,7 +12,7 @@ import pytest
 
 from evener.cli.prompt import picture_kind
 from evener.testing.servers import Call, FakeServer, Refusal, Status, Text, Thinking, Tokens, faults, turn
-from evener.testing.servers.script import Entry
+from evener.testing.servers.provider import Entry
 from tests.cli.run import Home, command
 
 SENTINEL = "sk-sentinel-0123456789abcdef"

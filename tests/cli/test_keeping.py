@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evener import Harness
-from evener.cli.retain import seconds_of
+from evener.cli.commands.store import seconds_of
 from evener.errors import UsageError
 from evener.events import ApprovalAsked, CallPaused, Cancelled, Event, Opened, Prompted, Question
 from evener.harness import Subagent

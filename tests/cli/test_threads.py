@@ -11,7 +11,7 @@ import pytest
 
 from evener import Harness
 from evener.cli.glance import age, flat
-from evener.cli.ids import chosen, short_ids
+from evener.cli.names import chosen, short_ids
 from evener.errors import ServerError, UsageError
 from evener.events import ModelCalled, Opened, Prompted
 from evener.harness import Subagent

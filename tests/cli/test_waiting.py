@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from evener import Harness, MemoryStore, SqliteStore
+from evener.cli.approvals import answer_of, answers_of, described, is_decided
 from evener.cli.terminal import escaped
-from evener.cli.waiting import answer_of, answers_of, described, is_decided
 from evener.harness import Subagent
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing import ScriptedModel, calls
 from evener.testing.scripted_model import Line
 from evener.transcript.blocks import ToolCall

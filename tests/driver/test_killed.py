@@ -15,7 +15,7 @@ from bench.kill_check import DOUBLE, violations
 from bench.kill_world import Mark, World
 from bench.kills import run_apart
 from evener import events as ev
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop

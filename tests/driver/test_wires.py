@@ -17,7 +17,7 @@ from evener import streaming as st
 from evener.harness import Harness
 from evener.local import LocalTransport
 from evener.local.server import check_installed
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
 from evener.result import RunResult
 from evener.store.memory import MemoryStore

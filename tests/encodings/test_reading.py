@@ -6,18 +6,17 @@ from itertools import product
 import pytest
 
 from evener.encodings import EncodingName, prepare, reader
-from evener.encodings.fences import bare
-from evener.encodings.json_reader import JsonReader
-from evener.encodings.react_reader import ReactReader
-from evener.encodings.tape import MOST, State, Tape
-from evener.encodings.xml_reader import XmlReader
+from evener.encodings.buffer import MOST, AnswerBuffer, ReadState, bare
+from evener.encodings.json import JsonReader
+from evener.encodings.react import ReactReader
+from evener.encodings.xml import XmlReader
 from evener.errors import TruncatedStream
 from evener.transcript import Choice, OutputSchema, TextBlock
 from evener.transcript.ask import ChoiceMode
 from evener.transcript.delta import (
     ArgumentsDelta,
+    CallBegun,
     CallEnded,
-    CallStarted,
     Delta,
     Failed,
     Notice,
@@ -28,7 +27,7 @@ from evener.transcript.delta import (
     TextDelta,
     UsageReported,
 )
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 from evener.wire import Quirks, assemble
 from tests.encodings.talk import FLAT, TEXTUAL, Part, asked, call, noticed, read, ready, said, single, streamed, written
 from tests.patience import ends
@@ -197,7 +196,7 @@ def test_thoughts_stay_apart() -> None:
     assert read(ready("react"), "Thought: one.\nThought: two.\nFinal Answer: 4").reasoning_text == "one.\ntwo."
 
 
-READERS: dict[EncodingName, Callable[[Tape], State]] = {
+READERS: dict[EncodingName, Callable[[AnswerBuffer], ReadState]] = {
     "json_schema": lambda tape: JsonReader(tape).start,
     "xml": lambda tape: XmlReader(tape).start,
     "react": lambda tape: ReactReader(tape).start,
@@ -209,7 +208,7 @@ READERS: dict[EncodingName, Callable[[Tape], State]] = {
 @pytest.mark.parametrize("blank", [" ", "\n"])
 def test_blanks_without_end_are_not_held_back(encoding: EncodingName, lead: str, blank: str) -> None:
     """Small models write them until they are stopped; each is looked at a few times, not as often as there are others."""
-    tape = Tape()
+    tape = AnswerBuffer()
     state = READERS[encoding](tape)
     for char in lead + blank * 3000:
         tape.held += char
@@ -240,7 +239,7 @@ def test_nothing_half_read_is_shown(encoding: EncodingName) -> None:
     pieces = [delta.text for delta in deltas if isinstance(delta, ArgumentsDelta)]
     assert "".join(pieces) == ADD[1]
     assert len(pieces) > 10
-    assert [type(delta) for delta in deltas if isinstance(delta, CallStarted | CallEnded)] == [CallStarted, CallEnded]
+    assert [type(delta) for delta in deltas if isinstance(delta, CallBegun | CallEnded)] == [CallBegun, CallEnded]
 
 
 def test_a_final_text_is_streamed_out_of_its_string() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evener.encodings import prepare
-from evener.encodings.schemas import wrapped_schema
+from evener.encodings.forms import wrapped_schema
 from evener.errors import BadValue
 from evener.testing import check_request
 from evener.transcript import Choice, OutputSchema, ToolSpec

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evener.encodings.walk import Span, unescaped
+from evener.encodings.buffer import Span, unescaped
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

@@ -15,7 +15,7 @@ import pytest
 from evener import Harness, Limits, MemoryStore, tool
 from evener.errors import UsageError
 from evener.harness.approvals import Decision
-from evener.harness.compiling import Compiled
+from evener.harness.preview import Compiled
 from evener.hooks import Hook
 from evener.model import Model, open_model
 from evener.testing import Call, FakeServer, ScriptedModel, Text, Thinking, turn

@@ -12,7 +12,7 @@ from evener.context import PromptContext, Scratchpad, SystemPrompt, Template
 from evener.context.scratchpad import Notes, show
 from evener.errors import BadValue, UsageError
 from evener.harness import Subagent
-from evener.harness.system import Given
+from evener.harness.opening import Given
 from evener.testing import Call, FakeServer, ScriptedModel, Text, calls, turn
 from evener.transcript import Ask, TextBlock
 from evener.transcript.blocks import ToolCall, ToolResult

@@ -15,7 +15,7 @@ import pytest
 from evener import Harness, MemoryStore, tool
 from evener import events as ev
 from evener.store import SqliteStore
-from evener.store.log import LeaseHeld
+from evener.store.protocol import LeaseHeld
 from evener.testing import ScriptedModel, calls
 from evener.tools.context import ToolContext
 from evener.transcript.blocks import ToolCall
@@ -30,7 +30,7 @@ import asyncio, os, sys, time
 from pathlib import Path
 from evener import Harness, tool
 from evener.store import SqliteStore
-from evener.store.log import LeaseLost
+from evener.store.protocol import LeaseLost
 from evener.testing import ScriptedModel, calls
 from evener.tools.context import ToolContext
 from evener.transcript.blocks import ToolCall

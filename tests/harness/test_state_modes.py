@@ -17,15 +17,14 @@ from evener import streaming as st
 from evener import tool
 from evener.errors import EvenerError, UsageError
 from evener.harness import Harness
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
-from evener.model.conversations import spoken_to
-from evener.model.state import Bearings
+from evener.model.server_state import Bearings, spoken_to
 from evener.replay import replay
 from evener.result import RunResult
-from evener.store.log import Store
 from evener.store.memory import MemoryStore
-from evener.store.sqlite import SqliteStore
+from evener.store.protocol import Store
+from evener.store.sqlite.store import SqliteStore
 from evener.testing import Call, FakeServer, ScriptedModel, Status, Thinking, Turn, faults, turn
 from evener.transcript.ask import State, StateMode
 from evener.transcript.blocks import TextBlock

@@ -28,15 +28,15 @@ from evener.model import open_model
 from evener.providers.keys import find_key, read_keys, store_key
 from evener.providers.rows import load_rows
 from evener.store import Note, SqliteStore
-from evener.store.funnel import Funnel
-from evener.store.jsonl import export_lines
+from evener.store.redaction import Funnel
+from evener.store.transfer.jsonl import export_lines
 from evener.testing import ScriptedModel, calls
 from evener.testing.transports import FakeAnswer, FakeTransport
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
-from evener.transport import auth
-from evener.transport.cassette import Recorder
+from evener.transport import exchange
+from evener.transport.cassette.recorder import Recorder
 from evener.transport.exchange import Deadlines, Request
 from evener.transport.http import HttpTransport, read_all
 from evener.transport.retry import Retries
@@ -184,7 +184,7 @@ async def no_tls(key: str) -> None:
 
 async def in_the_query(key: str) -> None:
     async with HttpTransport(trust_env=False) as transport:
-        sending = transport.send(auth.query("key", key)(Request("http://127.0.0.1:9/v1", (), b"")))  # type: ignore[arg-type]
+        sending = transport.send(exchange.query("key", key)(Request("http://127.0.0.1:9/v1", (), b"")))  # type: ignore[arg-type]
         key = ""
         await sending
 
@@ -320,7 +320,7 @@ def cassette(folder: Path) -> str:
     async def main() -> None:
         recorder = Recorder(FakeTransport(answers), path)
         for number in range(len(answers)):
-            request = auth.bearer(KEYS[number])(Request(f"https://example.org/{number}", (), KEYS[700].encode()))
+            request = exchange.bearer(KEYS[number])(Request(f"https://example.org/{number}", (), KEYS[700].encode()))
             response = await recorder.send(request)  # type: ignore[arg-type]
             await read_all(response, 1_000_000)
             await response.aclose()
@@ -402,7 +402,7 @@ def shown_values(_: Path) -> str:
     key = KEYS[7]
     model = open_model(MODEL, environ={"ANTHROPIC_API_KEY": KEYS[8]}, key=key)
     transport = HttpTransport(proxy=f"http://user:{KEYS[9]}@proxy.example:3128")
-    request = auth.query("key", KEYS[10])(auth.bearer(key)(Request("https://example.org", (), key.encode())))  # type: ignore[arg-type]
+    request = exchange.query("key", KEYS[10])(exchange.bearer(key)(Request("https://example.org", (), key.encode())))  # type: ignore[arg-type]
     harness = Harness(model, store="memory")
     values = [model, model.endpoint, model.endpoint.auth, transport, request, harness, Funnel()]
     return "".join(f"{value!r} {value!s}" for value in values)

@@ -180,7 +180,7 @@ def test_a_call_cut_by_the_output_limit_before_its_arguments_does_not_run(wire: 
 def test_an_assembler_makes_no_reply_of_a_call_that_was_not_closed() -> None:
     from evener.transcript import delta as d
 
-    half: list[Delta] = [d.CallStarted(0, "c", "pay"), d.ArgumentsDelta(0, "{}"), d.Stopped("tools", "tool_use")]
+    half: list[Delta] = [d.CallBegun(0, "c", "pay"), d.ArgumentsDelta(0, "{}"), d.Stopped("tools", "tool_use")]
     with pytest.raises(e.TruncatedStream, match="pay"):
         assemble(half)
     assert isinstance(assemble([*half[:2], d.CallEnded(0, "{}"), half[2]]), Reply)

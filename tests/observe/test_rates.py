@@ -3,7 +3,7 @@
 import genai_prices
 
 from evener.observe.cost import SELLERS, _calculated, _rates, price
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 USAGES = (Usage(1_000, 700, 200, 100, 50), Usage(300_000, 100_000, 200_000, 0, 5_000), Usage(10, 10))
 

@@ -7,8 +7,7 @@ import pytest
 
 from evener.errors import BadRow, UsageError
 from evener.providers.config import TRUST, Config, config_folder, load_config
-from evener.providers.names import ALIASES, parse_model
-from evener.providers.rows import load_rows
+from evener.providers.rows import ALIASES, load_rows, parse_model
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 LAB = '[providers.lab]\nlike = "vllm"\nbase_url = "https://lab.example/v1"\nkey_env = ["LAB_KEY"]\n'

@@ -16,8 +16,8 @@ from evener.harness.approvals import Decision
 from evener.harness.harness import Subagent
 from evener.hooks import AddContext, Cancel, Hook, Moment
 from evener.policy.rules import Defaults, Policy, Rule
-from evener.store.log import Store
-from evener.store.sqlite import SqliteStore
+from evener.store.protocol import Store
+from evener.store.sqlite.store import SqliteStore
 from evener.testing.scripted_model import ScriptedModel, calls, says
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall

@@ -14,9 +14,8 @@ import pytest
 
 from evener.errors import StoreError
 from evener.store import Note, SqliteStore
-from evener.store.connection import connect
-from evener.store.faults import StoreBusy
-from evener.store.lane import Group, Lane, writes
+from evener.store.sqlite.file import StoreBusy, connect
+from evener.store.sqlite.writer import Group, WriterThread, writes
 from tests.store.stores import flaws, opened, run, said, texts
 
 
@@ -219,7 +218,7 @@ def test_a_dropped_store_ends_its_threads(tmp_path: Path) -> None:
 def test_a_lane_that_cannot_connect_says_so_each_time_and_then_works(tmp_path: Path) -> None:
     path = tmp_path / "evener.db"
     path.write_text("not a database")
-    lane = Lane(path, partial(connect, path, 1.0), writes)
+    lane = WriterThread(path, partial(connect, path, 1.0), writes)
 
     async def scenario() -> None:
         for _ in range(2):

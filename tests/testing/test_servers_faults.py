@@ -54,7 +54,7 @@ HAPPENS: dict[str, tuple[faults.Fault, Callable[[Heard, bytes], object]]] = {
     "endless comments": (faults.Endless(every=0.001, kind="comment"), never_ended),
     "unfinished": (faults.Unfinished(), ended("whole")),
     "twice": (faults.Twice(), lambda heard, good: heard.body.startswith(good) and len(heard.body) > len(good)),
-    "extra": (faults.Extra(b"more"), lambda heard, good: heard.body == good + b"more"),
+    "extra": (faults.ExtraBytes(b"more"), lambda heard, good: heard.body == good + b"more"),
     "gzip": (faults.Gzip(), lambda heard, good: heard.headers["content-encoding"] == "gzip" and heard.body == good),
     "truncated gzip": (faults.Gzip(lost=30), lambda heard, good: good.startswith(heard.body) and heard.body != good),
     "bytewise": (faults.Bytewise(), lambda heard, good: heard.body == good),

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from evener.errors import BadValue, ConnectFailed, EvenerError
-from evener.transport.dialing import route_of
+from evener.transport.connection import place_of
+from evener.transport.dial import Address, connected, route_of
 from evener.transport.exchange import Deadlines, Request
-from evener.transport.failures import place_of
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.sockets import Address, connected
 from tests.transport.servers import SECRET, listening, post, raw, receive, serving, whole
 from tests.transport.test_faults import blackhole, free_port
 
@@ -155,7 +154,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, *addresses: Address) -> None:
     async def found(_: str, __: int) -> Sequence[Address]:
         return addresses
 
-    monkeypatch.setattr("evener.transport.sockets._addresses", found)
+    monkeypatch.setattr("evener.transport.dial._addresses", found)
 
 
 @pytest.mark.parametrize("dead", ["refusing", "unrouted", "silent", "all of them"])

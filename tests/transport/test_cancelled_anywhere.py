@@ -100,7 +100,7 @@ def test_cancelled_at_any_step_nothing_is_left(
 ) -> None:
     if way == "names":
         dead = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))
-        monkeypatch.setattr("evener.transport.sockets._addresses", addresses(dead))
+        monkeypatch.setattr("evener.transport.dial._addresses", addresses(dead))
 
     async def main() -> int:
         async with staged(way, certificates) as (http, request):

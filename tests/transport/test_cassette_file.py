@@ -13,22 +13,24 @@ from hypothesis import strategies as st
 
 from evener.errors import BadDocument, TimedOut, TransportError
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.cassette import Player, Recorder
-from evener.transport.cassette_file import Answer, Broken, Exchange, dumped, loaded
-from evener.transport.cassette_match import as_json
+from evener.transport.cassette.file import Broken, RecordedAnswer, RecordedExchange, dumped, loaded
+from evener.transport.cassette.match import as_json
+from evener.transport.cassette.recorder import Player, Recorder
 from evener.transport.exchange import Request
 from tests.transport.cassette_steps import arriving, ask, told
 
 EXCHANGES = [
-    Exchange(
+    RecordedExchange(
         "POST",
         "https://api.example.org/v1/messages?beta=true",
         {"content-type": "application/json"},
         b'{"model":"m","n":1.50,"text":"gr\xc3\xbcn"}',
-        Answer(200, {"content-type": "text/event-stream"}, (b"event: ping\ndata: {}\n\n", b"data: gr\xc3", b"\xbcn\n\n")),
+        RecordedAnswer(
+            200, {"content-type": "text/event-stream"}, (b"event: ping\ndata: {}\n\n", b"data: gr\xc3", b"\xbcn\n\n")
+        ),
         Broken("TruncatedStream", "The stream was cut."),
     ),
-    Exchange("GET", "/v1/models", {}, b"", None, Broken("TimedOut", "No answer in 3 s.")),
+    RecordedExchange("GET", "/v1/models", {}, b"", None, Broken("TimedOut", "No answer in 3 s.")),
 ]
 TEXT = r"""{
   "evener_cassette": 1,
@@ -86,7 +88,7 @@ def test_a_cassette_can_be_read_by_people() -> None:
 
 @pytest.mark.parametrize("piece", [b"\x00", b"\x1b[0m", b"\xff", b"\xc2\x9b", b"a\x7f"])
 def test_a_piece_that_nobody_could_read_is_not_text(piece: bytes) -> None:
-    exchange = Exchange("GET", "/", {}, b"", Answer(200, {}, (piece, b"\tplain\r\n")), None)
+    exchange = RecordedExchange("GET", "/", {}, b"", RecordedAnswer(200, {}, (piece, b"\tplain\r\n")), None)
     pieces = json.loads(dumped([exchange]))["response"]["pieces"]
     assert pieces == [{"base64": b64encode(piece).decode()}, "\tplain\r\n"]
 

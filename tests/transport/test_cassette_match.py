@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.cassette import CassetteMiss, Player, Recorder
+from evener.transport.cassette.recorder import CassetteMiss, Player, Recorder
 from evener.transport.exchange import Request
 from tests.transport.cassette_steps import SECRET, ask, recorded, told
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evener.transport.cassette_scrub import (
+from evener.transport.cassette.scrub import (
     credentials,
     kept_request_headers,
     kept_response_headers,

@@ -9,7 +9,7 @@ from evener import errors as e
 from evener.transcript import Citation, HostedBlock, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolCall
 from evener.transcript import delta as d
 from evener.wire import CODECS, Quirks, assemble
-from evener.wire.names import made_id
+from evener.wire.request import made_id
 
 WIRE = "openai_chat"
 CODEC = CODECS[WIRE]

@@ -18,7 +18,7 @@ from evener.testing import check_request
 from evener.transcript import Ask, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolResult, Transcript
 from evener.transcript import delta as d
 from evener.wire import CODECS, Encoded, Quirks, assemble
-from evener.wire.names import made_id
+from evener.wire.request import made_id
 from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
 from tests.wire import chat
 

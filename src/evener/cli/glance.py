@@ -1,22 +1,58 @@
 """What a thread is about and where it stands, for lists. Reads its first and its last events; all of them only if it must."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import time
+from typing import Literal
 
 import msgspec
 
 from evener import events as ev
-from evener.cli.condition import Condition, condition_of
 from evener.cli.terminal import clean
-from evener.store.log import Store, Summary, state_of
+from evener.events import Finished, StopCause
+from evener.loop.state import RunState
+from evener.store.protocol import Store, Summary, state_of
 
-__all__ = ["Glance", "age", "flat", "glance", "heads", "prompt_of"]
+__all__ = ["WORDS", "Condition", "ThreadGlance", "age", "condition_of", "flat", "glance", "heads", "prompt_of"]
+
+
+Condition = StopCause | Literal["empty", "interrupted", "running", "unreadable"]
+
+WORDS: Mapping[Condition, str] = {
+    "empty": "nothing said yet",
+    "running": "running",
+    "interrupted": "interrupted",
+    "done": "done",
+    "approval": "waits for approval",
+    "refusal": "declined",
+    "length": "cut at its length",
+    "limit": "stopped at a limit",
+    "repeated": "went in circles",
+    "tool_retries": "gave up on a tool",
+    "output_retries": "gave up on its form",
+    "provider_error": "failed",
+    "cancelled": "stopped",
+    "unexpected": "failed",
+    "unreadable": "unreadable",
+}
+
+
+def condition_of(state: RunState, *, held: bool) -> Condition:
+    """What became of the last run. `held`: somebody works on the log at this moment."""
+    match state.finished:
+        case Finished(cause=cause):
+            return cause
+    if not state.run:
+        return "empty"
+    if held:
+        return "running"
+    return "approval" if state.phase == "waiting" else "interrupted"
+
 
 FIRST, LAST = 8, 16
 """How many events are read at either end."""
 
 
-class Glance(msgspec.Struct, frozen=True):
+class ThreadGlance(msgspec.Struct, frozen=True):
     """`prompt` is the first thing that was said; `model` the one that was asked last."""
 
     prompt: str
@@ -24,7 +60,7 @@ class Glance(msgspec.Struct, frozen=True):
     condition: Condition
 
 
-async def glance(store: Store, log: Summary) -> Glance:
+async def glance(store: Store, log: Summary) -> ThreadGlance:
     """Look at one log."""
     first = await store.read(log.log, until=FIRST)
     last = await store.read(log.log, after=max(0, log.events - LAST))
@@ -33,7 +69,7 @@ async def glance(store: Store, log: Summary) -> Glance:
         condition: Condition = ended.cause
     else:
         condition = condition_of(await state_of(store, log.log), held=log.held)
-    return Glance(prompt_of(first), _model(last) or _model(first), condition)
+    return ThreadGlance(prompt_of(first), _model(last) or _model(first), condition)
 
 
 def heads(logs: Iterable[Summary]) -> dict[str, list[Summary]]:

@@ -77,9 +77,9 @@ def _complete(command: argparse.ArgumentParser) -> None:
 
 
 def _run_complete(options: argparse.Namespace) -> int:
-    from evener.cli.complete import Wish, run
+    from evener.cli.commands.complete import CompleteOptions, run
 
-    wish = Wish(
+    wish = CompleteOptions(
         words=tuple(options.words),
         model=options.model,
         system=options.system,
@@ -125,9 +125,9 @@ def _run(command: argparse.ArgumentParser) -> None:
 
 
 def _run_run(options: argparse.Namespace) -> int:
-    from evener.cli.run import Wish, run
+    from evener.cli.commands.run import RunOptions, run
 
-    wish = Wish(
+    wish = RunOptions(
         words=tuple(options.words),
         model=options.model,
         harness=options.harness,
@@ -166,10 +166,10 @@ def _resume(command: argparse.ArgumentParser) -> None:
 
 
 def _run_resume(options: argparse.Namespace) -> int:
-    from evener.cli.resume import run
-    from evener.cli.run import Wish
+    from evener.cli.commands.resume import run
+    from evener.cli.commands.run import RunOptions
 
-    wish = Wish(
+    wish = RunOptions(
         model=options.model,
         harness=options.harness,
         system=options.system,
@@ -255,10 +255,10 @@ def _run_reject(options: argparse.Namespace) -> int:
 
 
 def _run_decide(options: argparse.Namespace, *, approves: bool) -> int:
-    from evener.cli import run as running
-    from evener.cli.decide import Wish, run
+    from evener.cli.commands import run as running
+    from evener.cli.commands.decide import DecideOptions, run
 
-    resumed = running.Wish(
+    resumed = running.RunOptions(
         harness=options.harness,
         tools=tuple(options.tools),
         store=options.store,
@@ -266,7 +266,7 @@ def _run_decide(options: argparse.Namespace, *, approves: bool) -> int:
         system=options.system,
         resume=options.thread,
     )
-    wish = Wish(
+    wish = DecideOptions(
         run=resumed,
         verdict="allow" if approves else "reject",
         why=options.why,
@@ -303,9 +303,9 @@ def _chat(command: argparse.ArgumentParser) -> None:
 
 
 def _run_chat(options: argparse.Namespace) -> int:
-    from evener.cli.chat import Wish, run
+    from evener.cli.chat import ChatOptions, run
 
-    wish = Wish(
+    wish = ChatOptions(
         model=options.model,
         system=options.system,
         tools=tuple(options.tools),
@@ -328,7 +328,7 @@ def _models(command: argparse.ArgumentParser) -> None:
 
 
 def _run_models(options: argparse.Namespace) -> int:
-    from evener.cli.models import run
+    from evener.cli.commands.models import run
 
     return run(options.provider, as_json=options.json)
 
@@ -351,25 +351,25 @@ def _keys(command: argparse.ArgumentParser) -> None:
 
 
 def _run_keys_set(options: argparse.Namespace) -> int:
-    from evener.cli.keys import store
+    from evener.cli.commands.keys import store
 
     return store(options.name)
 
 
 def _run_keys_list(options: argparse.Namespace) -> int:
-    from evener.cli.keys import show
+    from evener.cli.commands.keys import show
 
     return show(as_json=options.json)
 
 
 def _run_keys_remove(options: argparse.Namespace) -> int:
-    from evener.cli.keys import remove
+    from evener.cli.commands.keys import remove
 
     return remove(options.name)
 
 
 def _run_keys_path(options: argparse.Namespace) -> int:  # noqa: ARG001
-    from evener.cli.keys import path
+    from evener.cli.commands.keys import path
 
     return path()
 
@@ -386,7 +386,7 @@ def _doctor(command: argparse.ArgumentParser) -> None:
 
 
 def _run_doctor(options: argparse.Namespace) -> int:
-    from evener.cli.doctor import run
+    from evener.cli.commands.doctor import run
 
     return run(offline=options.offline, as_json=options.json)
 
@@ -407,7 +407,7 @@ def _translate(command: argparse.ArgumentParser) -> None:
 
 
 def _run_translate(options: argparse.Namespace) -> int:
-    from evener.cli.translate import run
+    from evener.cli.commands.translate import run
 
     return run(
         options.request, options.source, options.target, model=options.model, rows=options.rows, as_json=options.json,

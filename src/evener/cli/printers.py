@@ -8,12 +8,63 @@ import msgspec
 
 from evener import streaming as st
 from evener.cli.activity import Activity
-from evener.cli.documents import event_document, result_document
 from evener.cli.terminal import Cleaner, escape_json, say
 from evener.encodings.forms import FINAL_RESULT
 from evener.result import RunResult
 
-__all__ = ["Form", "Printer", "Text", "printer"]
+__all__ = [
+    "Form",
+    "Printer",
+    "TextPrinter",
+    "event_document",
+    "printer",
+    "result_document",
+]
+
+
+def result_document(result: RunResult) -> dict[str, object]:
+    """What a run came to."""
+    return {
+        "text": result.text,
+        "output": result.output,
+        "stop": result.stop,
+        "detail": result.detail,
+        "usage": msgspec.structs.asdict(result.usage),
+        "cost": {"amount": str(result.cost), "exact": result.exact},
+        "seconds": result.seconds,
+        "thread": result.thread,
+        "run": result.run,
+        "pending": [{"id": call.id, "name": call.name, "arguments": call.raw} for call in result.pending],
+        "records": [
+            {
+                "id": record.call.id,
+                "name": record.call.name,
+                "arguments": record.call.raw,
+                "ok": record.ok,
+                "outcome": record.result.outcome if record.result else "not run",
+                "content": msgspec.to_builtins(record.result.content) if record.result else [],
+                "seconds": record.result.seconds if record.result else 0.0,
+            }
+            for record in result.records
+        ],
+        "requests": [msgspec.to_builtins(request) for request in result.requests],
+        "losses": [msgspec.structs.asdict(loss) for loss in result.losses],
+    }
+
+
+def event_document(event: st.StreamEvent) -> dict[str, object]:
+    """One event, tagged by `type`."""
+    match event:
+        case st.RunFinished(result=result):
+            fields: dict[str, object] = {"result": result_document(result)}
+        case st.RunFailed(error=error):
+            fields = {"error": type(error).__name__, "message": str(error)}
+        case _:
+            fields = msgspec.to_builtins(event)
+            fields.pop("place")
+    kind = fields.pop("type", type(event).__struct_config__.tag)
+    return {"type": kind, "sequence": event.sequence, **msgspec.to_builtins(event.place), **fields}
+
 
 Form = Literal["text", "json", "stream-json"]
 ANSWERED = ("output_retries", "refusal", "length")
@@ -21,7 +72,7 @@ ANSWERED = ("output_retries", "refusal", "length")
 LONGEST = 500
 
 
-class Text:
+class TextPrinter:
     """The model's words. A terminal gets them as they come; a file or a pipe gets a turn when it counts."""
 
     def __init__(self) -> None:
@@ -67,7 +118,7 @@ class Text:
             self._write("\n")
 
 
-class Value:
+class ValuePrinter:
     """The structured answer as JSON, at the end. What the model says on the way to it is not part of it."""
 
     def __init__(self) -> None:
@@ -88,7 +139,7 @@ class Value:
         self._activity.clear()
 
 
-class Json:
+class JsonPrinter:
     """One object, at the end."""
 
     def event(self, event: st.StreamEvent) -> None:
@@ -114,13 +165,13 @@ class Lines:
         """Nothing is open."""
 
 
-Printer = Text | Value | Json | Lines
-PRINTERS: dict[Form, Callable[[], Printer]] = {"text": Text, "json": Json, "stream-json": Lines}
+Printer = TextPrinter | ValuePrinter | JsonPrinter | Lines
+PRINTERS: dict[Form, Callable[[], Printer]] = {"text": TextPrinter, "json": JsonPrinter, "stream-json": Lines}
 
 
 def printer(form: Form, *, structured: bool) -> Printer:
     """The one for this form; `structured`: of a text only the answer counts, as JSON."""
-    return Value() if structured and form == "text" else PRINTERS[form]()
+    return ValuePrinter() if structured and form == "text" else PRINTERS[form]()
 
 
 def _print(document: bytes) -> None:

@@ -12,7 +12,7 @@ from select import select
 from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.providers.config import Config
-from evener.providers.names import parse_model
+from evener.providers.rows import parse_model
 from evener.transcript.ask import OutputSchema
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 from evener.transcript.message import Message

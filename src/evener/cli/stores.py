@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from evener.errors import UsageError
-from evener.store.folder import default_path
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.file import default_path
+from evener.store.sqlite.store import SqliteStore
 
 __all__ = ["inside", "is_there", "opened", "option", "path_of"]
 

@@ -47,9 +47,9 @@ def _count(text: str) -> int:
 
 
 def _run_threads(options: argparse.Namespace) -> int:
-    from evener.cli.threads import Wish, run
+    from evener.cli.commands.threads import ListOptions, run
 
-    wish = Wish(
+    wish = ListOptions(
         store=options.store,
         search=options.search,
         tag=options.tag,
@@ -73,9 +73,9 @@ def _show(command: argparse.ArgumentParser) -> None:
 
 
 def _run_show(options: argparse.Namespace) -> int:
-    from evener.cli.show import Wish, run
+    from evener.cli.commands.show import ShowOptions, run
 
-    return run(Wish(id=options.id, store=options.store, at=options.at, branch=options.branch, json=options.json))
+    return run(ShowOptions(id=options.id, store=options.store, at=options.at, branch=options.branch, json=options.json))
 
 
 def _tree(command: argparse.ArgumentParser) -> None:
@@ -87,9 +87,9 @@ def _tree(command: argparse.ArgumentParser) -> None:
 
 
 def _run_tree(options: argparse.Namespace) -> int:
-    from evener.cli.tree import run
+    from evener.cli.commands.threads import show_tree
 
-    return run(options.id, store=options.store, as_json=options.json)
+    return show_tree(options.id, store=options.store, as_json=options.json)
 
 
 def _fork(command: argparse.ArgumentParser) -> None:
@@ -103,9 +103,9 @@ def _fork(command: argparse.ArgumentParser) -> None:
 
 
 def _run_fork(options: argparse.Namespace) -> int:
-    from evener.cli.fork import run
+    from evener.cli.commands.threads import fork
 
-    return run(options.id, at=options.at, store=options.store)
+    return fork(options.id, at=options.at, store=options.store)
 
 
 def _title(command: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ def _title(command: argparse.ArgumentParser) -> None:
 
 
 def _run_title(options: argparse.Namespace) -> int:
-    from evener.cli.describe import title
+    from evener.cli.commands.threads import title
 
     return title(options.id, options.text, store=options.store)
 
@@ -132,7 +132,7 @@ def _tag(command: argparse.ArgumentParser) -> None:
 
 
 def _run_tag(options: argparse.Namespace) -> int:
-    from evener.cli.describe import tag
+    from evener.cli.commands.threads import tag
 
     return tag(options.id, options.words, remove=options.remove, store=options.store)
 
@@ -149,9 +149,9 @@ def _verify(command: argparse.ArgumentParser) -> None:
 
 
 def _run_verify(options: argparse.Namespace) -> int:
-    from evener.cli.verify import run
+    from evener.cli.commands.store import verify
 
-    return run(options.id, store=options.store, as_json=options.json)
+    return verify(options.id, store=options.store, as_json=options.json)
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
@@ -168,7 +168,7 @@ def _replay(command: argparse.ArgumentParser) -> None:
 
 
 def _run_replay(options: argparse.Namespace) -> int:
-    from evener.cli.replaying import run
+    from evener.cli.commands.replay import run
 
     return run(options.id, store=options.store, harness=options.harness, as_json=options.json)
 
@@ -186,7 +186,7 @@ def _export(command: argparse.ArgumentParser) -> None:
 
 
 def _run_export(options: argparse.Namespace) -> int:
-    from evener.cli.exporting import export
+    from evener.cli.commands.store import export
 
     return export(options.id, output=options.output, store=options.store)
 
@@ -199,7 +199,7 @@ def _import(command: argparse.ArgumentParser) -> None:
 
 
 def _run_import(options: argparse.Namespace) -> int:
-    from evener.cli.exporting import take_in
+    from evener.cli.commands.store import take_in
 
     return take_in(options.file, store=options.store)
 
@@ -216,9 +216,9 @@ def _rm(command: argparse.ArgumentParser) -> None:
 
 
 def _run_rm(options: argparse.Namespace) -> int:
-    from evener.cli.remove import run
+    from evener.cli.commands.store import remove
 
-    return run(options.ids, store=options.store, yes=options.yes)
+    return remove(options.ids, store=options.store, yes=options.yes)
 
 
 def _retain(command: argparse.ArgumentParser) -> None:
@@ -232,9 +232,9 @@ def _retain(command: argparse.ArgumentParser) -> None:
 
 
 def _run_retain(options: argparse.Namespace) -> int:
-    from evener.cli.retain import run
+    from evener.cli.commands.store import retain
 
-    return run(options.older_than, store=options.store, dry=options.dry_run, yes=options.yes, force=options.force)
+    return retain(options.older_than, store=options.store, dry=options.dry_run, yes=options.yes, force=options.force)
 
 
 def _backup(command: argparse.ArgumentParser) -> None:
@@ -245,6 +245,6 @@ def _backup(command: argparse.ArgumentParser) -> None:
 
 
 def _run_backup(options: argparse.Namespace) -> int:
-    from evener.cli.backup import run
+    from evener.cli.commands.store import backup
 
-    return run(options.file, store=options.store)
+    return backup(options.file, store=options.store)

@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from evener.errors import BadValue, UsageError
-from evener.transcript.blocks import CacheTtl, TextBlock
-from evener.transcript.checks import as_tuple, check_text
+from evener.transcript.blocks import CacheTtl, TextBlock, as_tuple, check_text
 
 __all__ = ["Part", "PromptContext", "SystemPrompt", "Template", "check_stable", "check_unchanged", "render"]
 

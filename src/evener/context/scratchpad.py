@@ -15,11 +15,29 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import BadDocument, BadValue
-from evener.transcript.checks import as_tuple, check_choice, check_text, check_type
+from evener.transcript.blocks import as_tuple, check_choice, check_text, check_type
 
 __all__ = [
-    "SECTIONS", "Appended", "Bounds", "Change", "Cleared", "Item", "Notes", "Removed", "Scratchpad", "Section", "Set", "Shown",
-    "Viewer", "Visibility", "admit", "apply", "dump_changes", "fold", "load_changes", "show",
+    "SECTIONS",
+    "Appended",
+    "Bounds",
+    "Change",
+    "Cleared",
+    "Item",
+    "Notes",
+    "Removed",
+    "Scratchpad",
+    "Section",
+    "SectionShown",
+    "Set",
+    "Viewer",
+    "Visibility",
+    "admit",
+    "apply",
+    "dump_changes",
+    "fold",
+    "load_changes",
+    "show",
 ]  # fmt: skip
 
 Section = Literal["reasoning", "plan", "memory", "results"]
@@ -136,7 +154,7 @@ class Cleared(_Fact, frozen=True, tag="cleared"):
     """A section was emptied."""
 
 
-class Shown(_Fact, frozen=True, tag="shown"):
+class SectionShown(_Fact, frozen=True, tag="shown"):
     """From here on these see the section."""
 
     visibility: Visibility
@@ -146,7 +164,7 @@ class Shown(_Fact, frozen=True, tag="shown"):
         check_choice(self.visibility, VISIBILITIES, "The visibility of a section")
 
 
-Change = Set | Appended | Removed | Cleared | Shown
+Change = Set | Appended | Removed | Cleared | SectionShown
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[Change, ...])
@@ -186,7 +204,7 @@ def apply(pad: Scratchpad, change: Change) -> Scratchpad:
             return pad if len(kept) == len(notes.items) else _with(pad, change.section, replace(notes, items=kept))
         case Cleared():
             return _with(pad, change.section, replace(notes, items=()))
-        case Shown(visibility=visibility):
+        case SectionShown(visibility=visibility):
             return _with(pad, change.section, replace(notes, visibility=visibility))
         case _:
             assert_never(change)

@@ -4,7 +4,7 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from time import monotonic, time
@@ -15,46 +15,220 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget, Refusal
-from evener.driver.clock import PRESENT, Clock, OutOfTime, within
-from evener.driver.hooking import Hooking
-from evener.driver.listening import Listener, pause, surely, together
-from evener.driver.reports import cancelled, events_of, failed, refused, replied, settled, with_nested
-from evener.driver.room import Room, had_begun, room_for, unpriced
-from evener.driver.telling import Show, Teller, Turn
+from evener.budget import Budget, NoRoom, Reservation
+from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
+from evener.driver.inbox import Listener, pause, surely, together
+from evener.driver.record import (
+    PRESENT,
+    AnswerProgress,
+    Clock,
+    OutOfTime,
+    Show,
+    Teller,
+    cancelled,
+    events_of,
+    failed,
+    refused,
+    replied,
+    settled,
+    with_nested,
+    within,
+)
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import EvenerError
-from evener.hooks import Hooks
-from evener.loop.gate import Judge
-from evener.loop.plan import Setup, plan
-from evener.loop.state import State, apply
-from evener.loop.steps import (
+from evener.errors import ConnectFailed, EvenerError, ProviderError, TransportError, WireError
+from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewritten
+from evener.loop.plan import (
     AskApproval,
     CallModel,
     ContinueTurn,
     Extend,
     FetchMedia,
     Finish,
+    Judge,
     RefuseCall,
     RunTool,
     SettleCall,
+    Setup,
     Step,
+    plan,
 )
+from evener.loop.state import RunState, apply
 from evener.model.media import asking_for
 from evener.model.seam import Answered, Askable, AtHand
-from evener.model.state import Rest, Resting
-from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
+from evener.model.server_state import Rest, Resting
 from evener.policy.rules import OPEN, Policy
-from evener.store.log import Log
-from evener.tools.calling import Calling, CallSite
+from evener.store.protocol import Log
+from evener.tools.call import Calling, CallSite
 from evener.tools.outputs import OutputShape
-from evener.transcript.ask import Ask, OutputSchema, ToolSpec
+from evener.transcript.ask import Ask, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import refuse
+from evener.transcript.message import Message
 from evener.transcript.mint import new_id
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
-__all__ = ["Agent", "Driver"]
+__all__ = [
+    "Agent",
+    "Driver",
+    "Hooking",
+    "Room",
+    "had_begun",
+    "room_for",
+    "unpriced",
+    "with_context",
+]
+
+
+FREE = Decimal(0)
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a call may use. `settings` make its answer so short that it fits; None where it fits as it is."""
+
+    held: Reservation
+    settings: Settings | None = None
+
+
+async def room_for(
+    model: Askable, *, next_ask: Callable[[], Ask], budget: Budget, whole: Decimal | None, wait: Callable[[], Awaitable[bool]]
+) -> Room | NoRoom:
+    """Room for a call of this model. `next_ask` is what would be sent, `whole` the run's own limit, if it has one.
+
+    `wait` lets some time pass; it says False when there is no sense in waiting any longer.
+    """
+    while True:
+        ask = next_ask()
+        most = model.most_cost(ask)
+        found = budget.reserve(cost=most)
+        if not isinstance(found, NoRoom):
+            return Room(found)
+        if not (found.money and budget.holds and await wait()):
+            break
+    shorter = _shortened(model, ask, most, budget)
+    if shorter is not None:
+        return shorter
+    hopeless = whole is not None and found.money and most > whole and model.capped(ask, whole) is None
+    return msgspec.structs.replace(found, final=True) if hopeless else found
+
+
+def _shortened(model: Askable, ask: Ask, most: Decimal, budget: Budget) -> Room | None:
+    left = budget.left
+    if not FREE < left < most:
+        return None
+    short = model.capped(ask, left)
+    held = budget.reserve(cost=left) if short is not None else None
+    return Room(held, short.settings) if short is not None and isinstance(held, Reservation) else None
+
+
+def had_begun(error: EvenerError) -> bool:
+    """Whether the provider may have worked on a request that failed like this, and will be paid for it."""
+    match error:
+        case ConnectFailed():
+            return False
+        case ProviderError():
+            return not error.status  # it came inside the stream: the answer had begun
+        case _:
+            return isinstance(error, TransportError | WireError)
+
+
+def unpriced(model: Askable) -> str:
+    """What is told once, where a limit on the cost meets a model whose price is not known."""
+    return (
+        f"The price of {model.name} is not known, so the limit on the cost cannot hold for it: what it costs is not counted. "
+        "Limit its requests or tokens as well, or install a price list that has it."
+    )
+
+
+REFUSED = "A hook cancelled the prompt."
+
+
+class Hooking:
+    """`warnings` is what went wrong with hooks that are not fatal."""
+
+    def __init__(self, hooks: Hooks, teller: Teller) -> None:
+        self._hooks = hooks
+        self._any = bool(hooks)
+        self._teller = teller
+        self._failed: list[HookFailed] = []
+        self._broken: set[str] = set()  # calls inside which a fatal hook failed
+        self.warnings: list[str] = []
+
+    def told(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
+        """What the hooks for this event answer."""
+        if not self._any:
+            return ()
+        place = self._teller.place
+        moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
+        return self._hooks.call(moment, self.warn)
+
+    def warn(self, text: str) -> None:
+        """Say it to whoever watches, and with the result."""
+        self.warnings.append(text)
+        self._teller.tell(st.Warned, text=text)
+
+    # What the user says.
+
+    def prompted(self, message: Message) -> tuple[Message, str]:
+        """What the user said, with what hooks add to it, and why it may not pass; empty when it may."""
+        answers = self.told("user_prompt_submit", prompt=message)
+        stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
+        return with_context(message, answers), "" if stop is None else stop.why or REFUSED
+
+    def heard(self, event: ev.Event) -> ev.Event:
+        """What was said to a run under way passes the same hooks as a prompt. The run goes on without what is refused."""
+        if not isinstance(event, ev.Steered):
+            return event
+        message, refused = self.prompted(event.message)
+        if refused:
+            self.warn(f"A hook did not let pass what was said to the run: {refused}")
+        return replace(event, message=message, refused=refused)
+
+    # Calls.
+
+    def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
+        """The calls that hooks cancel, and why. They see what would run."""
+        found: dict[str, str] = {}
+        for step in steps if self._any else ():
+            answers = self.told("before_tool_call", call=step.runs)
+            stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
+            if stop is not None:
+                found[step.call.id] = stop.why
+        return found
+
+    def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
+        """The result as the model shall see it; as it is, if a fatal hook fails."""
+        if not self._any:
+            return done
+        try:
+            return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))
+        except HookFailed as error:
+            self._failed.append(error)
+            return done
+
+    def inside(self, call: str, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
+        """What hooks answer to something that happens inside a call. After a fatal failure the call has no result."""
+        try:
+            return self.told(event, **about)
+        except HookFailed as error:
+            self._failed.append(error)
+            self._broken.add(call)
+            raise
+
+    def is_broken(self, call: str) -> bool:
+        """Whether a fatal hook failed inside this call: it was not done, and is begun again when the run is resumed."""
+        return call in self._broken
+
+    def check(self) -> None:
+        """End the run, if a fatal hook failed about a call."""
+        if self._failed:
+            raise self._failed[0]
+
+
+def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
+    """The message with what hooks add to it."""
+    added = tuple(TextBlock(answer.text) for answer in answers if isinstance(answer, AddContext))
+    return replace(message, blocks=(*message.blocks, *added)) if added else message
+
 
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
@@ -96,7 +270,7 @@ class Driver:
     def __init__(
         self,
         log: Log,
-        state: State,
+        state: RunState,
         *,
         agent: Agent,
         place: st.Place,
@@ -120,7 +294,7 @@ class Driver:
         self._listener = Listener(self._look)
         self._over = ""  # why the runs around this one have no room for the calls of the last answer
         self._full = ""  # why this one has no room for what was planned
-        self._tallies: dict[str, Tally] = {}  # of calls under way
+        self._tallies: dict[str, InnerUsage] = {}  # of calls under way
         self.tell = self._teller.tell
         self.hooked = self._hooking.told
         self.prompted = self._hooking.prompted
@@ -153,7 +327,7 @@ class Driver:
             spent = spent.with_nested(tally.total, counted.get(call))
         return ev.Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
 
-    async def drive(self) -> State:
+    async def drive(self) -> RunState:
         """Go on until there is nothing to do: the run has finished."""
         try:
             await self.heed()
@@ -237,7 +411,7 @@ class Driver:
             if step.wait and await self._listener.during(self._clock.pause(step.wait), until=self._is_cancelled) is None:
                 return
         room = await self._room(step, model)
-        if type(room) is Refusal:
+        if type(room) is NoRoom:
             await self._refused(room)
             return
         before = self.state.spent.cost
@@ -249,10 +423,10 @@ class Driver:
             used = answer.reply.usage if answer else Usage()
             self._budget.settle(room.held, usage=used, cost=self.state.spent.cost - before + lost)
 
-    async def _room(self, step: CallModel, model: Askable) -> Room | Refusal:
+    async def _room(self, step: CallModel, model: Askable) -> Room | NoRoom:
         if not self._budget.counts_money:
             found = self._budget.reserve(cost=NO_COST)
-            return found if type(found) is Refusal else Room(found)
+            return found if type(found) is NoRoom else Room(found)
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
@@ -264,7 +438,7 @@ class Driver:
 
         return await room_for(model, next_ask=next_ask, budget=self._budget, whole=self._agent.setup.limits.cost, wait=wait)
 
-    async def _refused(self, refusal: Refusal) -> None:
+    async def _refused(self, refusal: NoRoom) -> None:
         """The plan says what comes of it, unless the limit is that of a run around this one."""
         if self._is_cancelled():
             return
@@ -368,7 +542,7 @@ class Driver:
             refuse(rest.losses if rest else (), refused)
             ask = replace(ask, refuse_losses=ask.refuse_losses | refused)
         stream = model.stream(ask, after=self.answers.get(model.name))
-        turn = Turn(self._teller, self._agent.shape) if self._teller.show is not None else None
+        turn = AnswerProgress(self._teller, self._agent.shape) if self._teller.show is not None else None
         try:
             while deltas := await stream.read():
                 if turn is not None:
@@ -416,7 +590,7 @@ class Driver:
     async def _run(self, step: RunTool) -> None:
         if self._watched:
             self.tell(st.ToolStarted, call=step.runs)
-        place, home, tally = self._teller.place, self._home, Tally(self._home.tally)
+        place, home, tally = self._teller.place, self._home, InnerUsage(self._home.tally)
         if home.tally is not None and self._agent.setup.is_write(step.call.name):
             home.tally.act()
         site = Site(

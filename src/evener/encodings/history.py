@@ -11,21 +11,21 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
-from evener.encodings.prepared import Past, Style
+from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
+from evener.encodings.prepared import Past, TextStyle
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
-from evener.transcript.calls import NO_RESULT
 from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
+from evener.transcript.repair import NO_RESULT
 from evener.transcript.transcript import Transcript
-from evener.wire.text import ERROR, as_object, dumps
+from evener.wire.prefix import ERROR, as_object, dumps
 
 __all__ = ["call_text", "continued", "result_text"]
 
 Waiting = dict[str, str]
 
 
-def continued(prior: Past | None, style: Style, transcript: Transcript) -> Past:
+def continued(prior: Past | None, style: TextStyle, transcript: Transcript) -> Past:
     """The history in this style: from `prior` on if it fits, else from the start. The result says the same."""
     fits = prior is not None and prior.style == style and transcript.extends(prior.node)
     start = prior if prior is not None and fits else Past(style, None, Transcript())
@@ -38,7 +38,7 @@ def continued(prior: Past | None, style: Style, transcript: Transcript) -> Past:
     return Past(style, transcript.head, start.transcript.extend(fresh), tuple(waiting.items()), kept)
 
 
-def _rewritten(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
+def _rewritten(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
     """The message in its text form; before it, honest results for calls that never got one."""
     if message.role == "assistant":
         if waiting:
@@ -53,7 +53,7 @@ def _with(message: Message, blocks: Sequence[Block]) -> Message:
     return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
 
 
-def _unanswered(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Message:
+def _unanswered(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Message:
     texts = [result_text(style, name, NO_RESULT, is_error=True) for name in waiting.values()]
     for id in waiting:
         losses.append(loss_in("added", "tool_result", f"call {id!r} had none; an honest one was made", message))
@@ -64,7 +64,7 @@ def _unanswered(message: Message, style: Style, waiting: Waiting, losses: list[L
 # What the assistant said.
 
 
-def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
+def _spoken(message: Message, style: TextStyle, losses: list[Loss]) -> list[Block]:
     calls = [block for block in message.blocks if isinstance(block, ToolCall)]
     blocks = _thought(message, style) if style.encoding == "react" else list(message.blocks)
     if not calls:
@@ -86,7 +86,7 @@ def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
     return made
 
 
-def _thought(message: Message, style: Style) -> list[Block]:
+def _thought(message: Message, style: TextStyle) -> list[Block]:
     """Reasoning that nobody sealed has a place of its own in this encoding, if the model that is asked has made it."""
     origin = message.origin
     own = origin is None or (origin.wire, origin.provider, origin.model) == (
@@ -105,7 +105,7 @@ def _is_bare(block: ReasoningBlock) -> bool:
     return block.seal is None and bool(block.text.strip())
 
 
-def _answered(message: Message, blocks: list[Block], style: Style, losses: list[Loss]) -> list[Block]:
+def _answered(message: Message, blocks: list[Block], style: TextStyle, losses: list[Loss]) -> list[Block]:
     """A final answer in the form that the model is asked to answer in."""
     if style.encoding == "xml" or not message.text.strip():
         return blocks
@@ -120,7 +120,7 @@ def _answered(message: Message, blocks: list[Block], style: Style, losses: list[
     return [*(block for block in blocks if not isinstance(block, TextBlock)), answer]
 
 
-def _enveloped(block: Block, style: Style) -> Block:
+def _enveloped(block: Block, style: TextStyle) -> Block:
     """A JSON answer that is no object, back in its envelope."""
     if not isinstance(block, TextBlock) or as_object(f'{{"x":{block.text}}}') is None:
         return block
@@ -142,7 +142,7 @@ def _report(message: Message, texts: Sequence[TextBlock], losses: list[Loss]) ->
     losses += (loss_in("dropped", "text.citations", why, message, block, at="citations") for block in texts if block.citations)
 
 
-def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
+def call_text(style: TextStyle, calls: Sequence[ToolCall]) -> str:
     """Calls as the model would write them."""
     match style.encoding:
         case "xml":
@@ -154,14 +154,14 @@ def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
             return _wrapped({CALLS: told} if len(told) > 1 or style.listed else dict(told[0]), style)
 
 
-def _wrapped(value: dict[str, object], style: Style) -> str:
+def _wrapped(value: dict[str, object], style: TextStyle) -> str:
     return dumps({VALUE: value} if style.wrapped else value).decode()
 
 
 # What came back.
 
 
-def _returned(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> list[Block]:
+def _returned(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> list[Block]:
     made: list[Block] = []
     for block in message.blocks:
         if isinstance(block, ToolResult):
@@ -172,7 +172,9 @@ def _returned(message: Message, style: Style, waiting: Waiting, losses: list[Los
     return made
 
 
-def _result(result: ToolResult, name: str, style: Style, message: Message, losses: list[Loss], *, trail: str) -> list[Block]:
+def _result(
+    result: ToolResult, name: str, style: TextStyle, message: Message, losses: list[Loss], *, trail: str
+) -> list[Block]:
     texts: list[str] = []
     media: list[ResultContent] = []
     for block in result.content:
@@ -192,7 +194,7 @@ def _result(result: ToolResult, name: str, style: Style, message: Message, losse
     return [*made[:-1], replace(made[-1], cache=cache)] if cache else made
 
 
-def result_text(style: Style, name: str, text: str, *, is_error: bool) -> str:
+def result_text(style: TextStyle, name: str, text: str, *, is_error: bool) -> str:
     """A tool's result as the model reads it."""
     match style.encoding:
         case "xml":

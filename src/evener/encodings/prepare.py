@@ -8,12 +8,28 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from evener.encodings.degrade import chosen_encoding, chosen_form, has, told_choice
-from evener.encodings.forms import FINAL_RESULT, final_choice, final_tool
+from evener.encodings.forms import (
+    FINAL_RESULT,
+    alternatives,
+    final_choice,
+    final_of,
+    final_tool,
+    is_object,
+    optional_arguments,
+    wrapped_schema,
+)
 from evener.encodings.history import continued
-from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, Style
-from evener.encodings.schemas import alternatives, final_of, is_object, optional_arguments, wrapped_schema
-from evener.encodings.words import format_words, json_words, output_words, tool_words
+from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, TextStyle
+from evener.encodings.words import (
+    chosen_encoding,
+    chosen_form,
+    format_words,
+    has,
+    json_words,
+    output_words,
+    told_choice,
+    tool_words,
+)
 from evener.errors import BadValue
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import CacheTtl, TextBlock
@@ -91,7 +107,7 @@ def _planned(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[objec
         draft.form = chosen_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
         if draft.form == "tool":
             _offer_final(draft, ask.output)
-    style: Style | None = None
+    style: TextStyle | None = None
     if encoding == "native":
         _keep_native(draft, ask, quirks)
     else:
@@ -157,13 +173,13 @@ def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 # Tools in the text.
 
 
-def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> Style:
+def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> TextStyle:
     _report_tools(draft, encoding, constrained=encoding == "json_schema" and quirks.output_schema)
     specs = draft.specs
     if not specs:
         report_choice(ask, draft.losses)
         _shape_answer(draft, ask, quirks)
-        return Style(encoding, ask.target, ask.foreign_reasoning)
+        return TextStyle(encoding, ask.target, ask.foreign_reasoning)
     draft.choice = _known(draft.choice, specs, draft.losses)
     marks = [tool.cache for tool in specs if tool.cache]
     draft.say(tool_words(specs), marks[-1] if marks else "")
@@ -173,7 +189,7 @@ def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingNa
     _shape_prompted(draft)
     if encoding == "react" and has(ask, "stop") and len(draft.settings.stop) < min(MOST_STOPS, quirks.stops):
         draft.settings = _stopping(draft.settings)
-    return Style(encoding, ask.target, ask.foreign_reasoning, offered=True)
+    return TextStyle(encoding, ask.target, ask.foreign_reasoning, offered=True)
 
 
 def _shape_prompted(draft: _Draft) -> None:
@@ -188,7 +204,7 @@ def _stopping(settings: Settings) -> Settings:
     return settings if OBSERVATION in settings.stop else replace(settings, stop=(*settings.stop, OBSERVATION))
 
 
-def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
+def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle:
     """Calls and answer as one schema that the whole answer is held to."""
     constrained = quirks.output_schema
     final: Final = final_of(draft.output)
@@ -205,7 +221,9 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
         draft.losses += [loss_of("degraded", "output.schema", why)] if draft.output is None else []
         draft.output = OutputSchema() if quirks.json_mode and has(ask, "json_mode") else None
     listed = bool(draft.choice.parallel)
-    return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed)
+    return TextStyle(
+        "json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed
+    )
 
 
 def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:

@@ -5,17 +5,16 @@ Reasoning, usage and all else pass through. Blocks are numbered anew, because on
 
 import msgspec
 
-from evener.encodings.envelope import without_nulls
-from evener.encodings.json_reader import JsonReader
+from evener.encodings.buffer import AnswerBuffer, ArgumentsEnded, ArgumentsGiven, Called, Noted, ReadPiece, ReadState, Said
+from evener.encodings.json import JsonReader, without_nulls
 from evener.encodings.prepared import Plan, Prepared
-from evener.encodings.react_reader import ReactReader
-from evener.encodings.tape import Called, Finished, Given, Noted, Piece, Said, State, Tape
-from evener.encodings.xml_reader import XmlReader
+from evener.encodings.react import ReactReader
+from evener.encodings.xml import XmlReader
 from evener.transcript.ask import Choice
 from evener.transcript.delta import (
     ArgumentsDelta,
+    CallBegun,
     CallEnded,
-    CallStarted,
     CitationAdded,
     Delta,
     Failed,
@@ -27,8 +26,8 @@ from evener.transcript.delta import (
     Stopped,
     TextDelta,
 )
-from evener.wire.names import made_id
-from evener.wire.text import dumps
+from evener.wire.prefix import dumps
+from evener.wire.request import made_id
 
 __all__ = ["Reader", "reader"]
 
@@ -41,7 +40,7 @@ AT_ONCE = 16 * 1024
 ENDS = ("done", "stop_sequence", "tools", "other")
 """Reasons to stop that are the model's own: only then is its answer held against the choice."""
 
-Numbered = ReasoningDelta | CallStarted | ArgumentsDelta | CallEnded | HostedAdded | MediaAdded | SealAdded
+Numbered = ReasoningDelta | CallBegun | ArgumentsDelta | CallEnded | HostedAdded | MediaAdded | SealAdded
 
 
 def reader(prepared: Prepared) -> "Reader | None":
@@ -56,20 +55,20 @@ class _Text:
     """One text block of the answer while it is read, and what hangs on it until it is known what the text is."""
 
     def __init__(self, plan: Plan) -> None:
-        self.tape = Tape()
+        self.tape = AnswerBuffer()
         self.state = _start(self.tape, plan)
         self.slot = -1  # of the block that is open
         self.kind = ""
         self.call = -1  # the block of the last call: text may come before that call is over
         self.hung: list[SealAdded | CitationAdded] = []
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[ReadPiece]:
         for start in range(0, len(text), AT_ONCE):
             self.tape.held += text[start : start + AT_ONCE]
             self.state = self.tape.run(self.state)
         return self.tape.pieces()
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[ReadPiece]:
         self.tape.ended = True
         self.state = self.tape.run(self.state)
         self.tape.close()
@@ -83,7 +82,7 @@ class _Text:
         return self.slot
 
 
-def _start(tape: Tape, plan: Plan) -> State:
+def _start(tape: AnswerBuffer, plan: Plan) -> ReadState:
     match plan.encoding:
         case "xml":
             return XmlReader(tape).start
@@ -140,7 +139,7 @@ class Reader:
                     found.append(Notice("text_seal", hung.data))
         self._texts = {}
 
-    def _write(self, pieces: list[Piece], index: int, block: _Text, found: list[Delta]) -> None:
+    def _write(self, pieces: list[ReadPiece], index: int, block: _Text, found: list[Delta]) -> None:
         base = index * STRIDE
         for piece in pieces:
             match piece:
@@ -152,10 +151,10 @@ class Reader:
                     id = made_id(self._seed, len(self._called))
                     self._called.append(name)
                     block.call = block.place("call")
-                    found.append(CallStarted(base + block.call, id, name))
-                case Given(text):
+                    found.append(CallBegun(base + block.call, id, name))
+                case ArgumentsGiven(text):
                     found.append(ArgumentsDelta(base + block.call, text))
-                case Finished(raw):
+                case ArgumentsEnded(raw):
                     optional = self._plan.optional.get(self._called[-1])
                     found.append(CallEnded(base + block.call, without_nulls(raw, optional) if optional else raw))
                 case Noted(name, text):

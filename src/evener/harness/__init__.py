@@ -1,11 +1,11 @@
 """The friendly front: `Harness("provider:model", tools=[...])`, then `run`."""
 
 from evener.harness.approvals import Decision
-from evener.harness.compiling import Compiled
+from evener.harness.branches import Branch, Diff
 from evener.harness.fan_out import Entry, fan_out, parallel_llm_tool
 from evener.harness.harness import Harness, Subagent
-from evener.harness.lineage import Branch, Diff
-from evener.harness.running import RunStream
+from evener.harness.preview import Compiled
+from evener.harness.stream import RunStream
 from evener.harness.thread import Thread
 
 __all__ = [

@@ -8,12 +8,11 @@ import msgspec
 
 from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
-from evener.loop.gate import Judgement
+from evener.loop.plan import Judgement
 from evener.result import Approval, approvals_of
-from evener.store.log import Note, Store, state_of
-from evener.tools.toolbox import Toolbox
-from evener.transcript.blocks import ToolCall
-from evener.transcript.checks import check_choice, check_text, json_text
+from evener.store.protocol import Note, Store, state_of
+from evener.tools.tool import Toolbox
+from evener.transcript.blocks import ToolCall, check_choice, check_text, json_text
 
 __all__ = ["Bench", "Court", "Decision", "decide", "keyed"]
 

@@ -11,20 +11,20 @@ from typing import Annotated
 import msgspec
 
 from evener.budget import Budget
+from evener.call_context import DEEPEST, InnerUsage, Site, current_site
 from evener.errors import EvenerError, UsageError
 from evener.events import Nested
 from evener.harness.harness import Harness
-from evener.harness.system import Given
+from evener.harness.opening import Given
 from evener.harness.thread import Prompt
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model.seam import Askable
-from evener.nesting import DEEPEST, Site, Tally, current_site
 from evener.result import RunResult
 from evener.tools.outputs import OutputShape
 from evener.tools.result import Envelope
 from evener.tools.tool import Tool, tool
 from evener.transcript.ask import OutputForm
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 __all__ = ["Entry", "fan_out", "parallel_llm_tool"]
 
@@ -153,7 +153,7 @@ class _Work:
         """What this prompt comes to. Whatever goes wrong is in the entry."""
         if self._ends is not None and self._clock() >= self._ends:
             return Entry(prompt=prompt, error=self._late("begun"))
-        tally = Tally(self._outer.tally if self._outer else None)
+        tally = InnerUsage(self._outer.tally if self._outer else None)
         result, error = None, ""
         try:
             async with asyncio.timeout_at(self._ends):
@@ -166,7 +166,7 @@ class _Work:
             error = f"{type(failure).__name__}: {failure}"
         return _entry(prompt, result, error, tally)
 
-    async def _asked(self, prompt: Prompt, tally: Tally) -> RunResult:
+    async def _asked(self, prompt: Prompt, tally: InnerUsage) -> RunResult:
         outer = self._outer
 
         def total() -> Nested:
@@ -198,7 +198,7 @@ async def _worker(work: _Work, left: Iterator[tuple[int, Prompt]], entries: dict
         entries[number] = await work.entry(prompt)
 
 
-def _entry(prompt: Prompt, result: RunResult | None, error: str, tally: Tally) -> Entry:
+def _entry(prompt: Prompt, result: RunResult | None, error: str, tally: InnerUsage) -> Entry:
     if result is not None and not result.ok:
         error = f"There is no answer ({result.stop}). {result.detail}".strip()
     used = tally.total

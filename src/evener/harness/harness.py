@@ -1,59 +1,270 @@
 """The friendly front: a model, tools, a system prompt; then `run`. Reusable: runs share nothing but what is set up here."""
 
+import asyncio
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from evener import events as ev
+from evener.call_context import current_site
 from evener.context.scratchpad import Scratchpad
 from evener.driver import Agent
+from evener.encodings.forms import FINAL_RESULT
 from evener.errors import UsageError
 from evener.events import Effect, Interrupt
 from evener.harness.approvals import Bench, Decision
-from evener.harness.checking import OUTCOMES, UnknownOutcome, check_harness, check_names, check_thread, models_of, told_first
-from evener.harness.compiling import Chosen, open_offline
-from evener.harness.doors import store_of, to_the_end
-from evener.harness.judging import judge_by, judge_of
-from evener.harness.opening import Opener, Prompt
-from evener.harness.pads import LogNotebook, Pad
-from evener.harness.running import RunStream
+from evener.harness.opening import Given, Opener, Prompt, System
+from evener.harness.preview import Chosen, open_offline
+from evener.harness.scratchpad import LogNotebook, Pad
+from evener.harness.stream import RunStream
 from evener.harness.subagents import subagent_tool
-from evener.harness.system import Given, System
 from evener.harness.thread import Thread
-from evener.hooks import Answer, Hook, HookEvent, Hooks, Moment
-from evener.loop.gate import Gate, Judgement
-from evener.loop.limits import Limits
-from evener.loop.plan import Setup, ToolFacts
-from evener.model.opening import open_model
+from evener.hooks import Hook, HookAnswer, HookEvent, Hooks, Moment
+from evener.loop.plan import ApprovalGate, Judge, Judgement, Setup, ToolFacts
+from evener.loop.state import Limits
+from evener.model.open import open_model
 from evener.model.seam import Askable
-from evener.model.state import bearings_of
-from evener.nesting import current_site
-from evener.policy.arguments import check_arguments
-from evener.policy.rules import OPEN, Policy
+from evener.model.server_state import bearings_of
+from evener.policy.rules import OPEN, Policy, check_arguments, decide
 from evener.result import RunResult
 from evener.resume_state import ResumeState
-from evener.store.log import Store
-from evener.tools.calling import Caller, with_reader
-from evener.tools.notes import scratchpad_tool
+from evener.store.memory import MemoryStore
+from evener.store.protocol import Store
+from evener.store.sqlite.store import SqliteStore
+from evener.tools.call import Caller, Threads, with_defaults, with_reader
 from evener.tools.outputs import OutputShape
-from evener.tools.threads import Threads
-from evener.tools.tool import Tool
-from evener.tools.toolbox import Toolbox
-from evener.transcript.ask import Effort, OutputForm, State, StateMode
+from evener.tools.scratchpad import scratchpad_tool
+from evener.tools.tool import Tool, Toolbox
+from evener.transcript.ask import Effort, HostedTool, OutputForm, State, StateMode
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import refused_codes
 from evener.transcript.message import Message
 from evener.transport.exchange import Reach
 from evener.transport.http import shared_transport
 
-__all__ = ["Harness", "Subagent"]
+__all__ = [
+    "OUTCOMES",
+    "Harness",
+    "Subagent",
+    "UnknownOutcome",
+    "check_harness",
+    "check_names",
+    "check_thread",
+    "judge_by",
+    "judge_of",
+    "models_of",
+    "store_of",
+    "to_the_end",
+    "told_first",
+]
+
 
 T = TypeVar("T")
+
+
+def store_of(given: Store | str | PathLike[str] | None) -> Store:
+    """The store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
+    match given:
+        case None:
+            return SqliteStore()
+        case "memory":
+            return MemoryStore()
+        case str() | PathLike():
+            return SqliteStore(given)
+        case _:
+            return given
+
+
+def to_the_end(work: Coroutine[object, object, T]) -> T:
+    """The one sync door. Inside a running loop the work goes on in a loop of its own, in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    done: list[T] = []
+    failed: list[BaseException] = []
+
+    def go() -> None:
+        try:
+            done.append(asyncio.run(work))
+        except BaseException as error:
+            failed.append(error)
+
+    within = copy_context()  # a run inside a tool stays one, in another thread, too
+    thread = threading.Thread(target=within.run, args=(go,), name="evener-run-sync", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]
+
+
+def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge | None:
+    """The judge of these tools, or None when everything is allowed anyway."""
+    if policy is None and not any(tool.approval for tool in toolbox.values()):
+        return None
+    return judge_by(toolbox, caller, policy)
+
+
+def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
+    """The judge of these tools by a policy."""
+
+    def judge(call: ToolCall) -> Judgement:
+        tool = toolbox.get(call.name)
+        if tool is None:
+            return Judgement(digest=caller.digest(call))  # nobody is asked about what is not there; its result says so
+        return replace(_judged(tool, call, policy), digest=caller.digest(call))
+
+    return judge
+
+
+def _judged(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
+    if policy is None and not tool.approval:
+        return Judgement()
+    full = with_defaults(tool, call.raw)
+    if policy is None:
+        found = Judgement("ask", why=f"the tool {call.name!r} asks before each call")
+    else:
+        as_run = call if full is None else replace(call, raw=full)
+        made = decide(as_run, effect=tool.effect, approval=tool.approval, policy=policy)
+        found = Judgement(made.verdict, made.rule, made.reason)
+    return Judgement() if full is None and found.verdict == "ask" else found
+
+
+UnknownOutcome = Literal["tell", "ask"]
+OUTCOMES: Mapping[UnknownOutcome, tuple[Interrupt, ...]] = {"tell": (), "ask": ("outcome",)}
+
+STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", "put_blob", "get_blob", "aclose")
+
+
+def models_of(model: object) -> tuple[str | Askable, ...]:
+    """The chain of models that was given, the preferred one first."""
+    given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
+    if not given:
+        raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
+    for one in given:
+        if not isinstance(one, str) and not _has(one, ("ask", "stream", "most_cost", "capped")):
+            raise _wrong("model", 'a model string such as "local:smollm2", a model, or a list of these', one)
+    return given
+
+
+def check_harness(
+    *,
+    tools: object,
+    name: object,
+    store: object,
+    limits: object,
+    policy: object,
+    interrupts: object,
+    decide_within: object,
+    hooks: object,
+    agents: object,
+    scratchpad: object,
+    unknown_outcome: object,
+    media_from: object = "public",
+) -> None:
+    """Refuse the first of these that is not what it has to be."""
+    _each(tools, "tools", "a list of tools or functions", _is_tool)
+    _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
+    _each(agents, "agents", "a list of Subagent", lambda one: _has(one, ("name", "harness", "description")))
+    words = get_args(Interrupt)
+    shown = f"a set of words out of {', '.join(map(repr, words))}"
+    _each(interrupts, "interrupts", shown, lambda one: isinstance(one, str) and one in words)
+    for what, value, kinds, expected in (
+        ("name", name, (str,), "a text"),
+        ("limits", limits, (Limits, type(None)), "Limits(...), or None"),
+        ("policy", policy, (Policy, type(None)), "a Policy, or None"),
+        ("decide_within", decide_within, (int, float), "a number of seconds, 0 for ever"),
+        ("scratchpad", scratchpad, (bool, Scratchpad), "True, False or a Scratchpad"),
+    ):
+        if not isinstance(value, kinds):
+            raise _wrong(what, expected, value)
+    if not isinstance(decide_within, int | float) or not decide_within >= 0:
+        raise UsageError(f"`decide_within` is a number of seconds, 0 for ever; not {decide_within!r}.")
+    if not isinstance(unknown_outcome, str) or unknown_outcome not in OUTCOMES:
+        raise UsageError(f'`unknown_outcome` is "tell" or "ask"; not {unknown_outcome!r}.')
+    if media_from not in ("public", "anywhere"):
+        raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
+    if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
+        raise _wrong("store", 'a path, "memory", a MemoryStore, a SqliteStore, or an object with the methods of Store', store)
+
+
+class Heir(Protocol):
+    """An agent, as far as it names tools."""
+
+    @property
+    def inherits(self) -> tuple[str, ...]: ...
+
+
+def check_names(tools: Collection[str], agents: Mapping[str, Heir]) -> None:
+    """Refuse a tool whose name is taken, and agents that inherit what cannot be inherited."""
+    if FINAL_RESULT in tools:
+        raise UsageError(f"A tool is called {FINAL_RESULT!r}: calls of that name are structured answers. Rename the tool.")
+    for agent, heir in agents.items():
+        wrong = next((name for name in heir.inherits if name not in tools or name in agents), None)
+        if wrong is not None:
+            raise UsageError(f"The agent {agent!r} cannot inherit {wrong!r}: only tools of its harness, and no agents.")
+
+
+def check_thread(id: object, *, branch: object, limits: object) -> None:
+    """Refuse what cannot name or bound a thread."""
+    for what, value in (("id", id), ("branch", branch)):
+        if not isinstance(value, str):
+            raise _wrong(what, "the id that a result names (a text), empty for a new thread", value)
+    if limits is not None and not isinstance(limits, Limits):
+        raise _wrong("limits", "Limits(...), or None", limits)
+
+
+def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | str | None) -> tuple[Message, ...]:
+    """What a new thread begins with."""
+    _each(history, "history", "a list of Message", lambda one: isinstance(one, Message))
+    told = tuple(history)
+    if resume_from is not None:
+        if told:
+            raise UsageError("A thread begins with a history or with a resume state, not with both. Give one of them.")
+        if not isinstance(resume_from, ResumeState | str | bytes):
+            raise _wrong("resume_from", "the `resume_state` of a result, or its text", resume_from)
+        told = (resume_from if isinstance(resume_from, ResumeState) else ResumeState(resume_from)).messages
+    if id and told:
+        raise UsageError(f"Thread {id} has a history of its own. Give messages from elsewhere to a new thread only.")
+    return told
+
+
+def _each(given: object, what: str, expected: str, fits: Callable[[object], bool]) -> None:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise _wrong(what, f"{expected}; leave it out for none", given)
+    if isinstance(given, Sequence | set | frozenset | Mapping):  # anything else is gone once it was looked at
+        for one in given:
+            if not fits(one):
+                raise _wrong(what, expected, one)
+
+
+def _is_tool(one: object) -> bool:
+    if isinstance(one, HostedTool):
+        raise UsageError(
+            "A harness offers no tools that a provider runs: no policy, approval or log of ours would hold for their calls. "
+            "Give it tools that run here, or ask a model by itself with `Model.ask(..., tools)`."
+        )
+    return isinstance(one, Tool) or callable(one)
+
+
+def _has(value: object, names: Iterable[str]) -> bool:
+    return not isinstance(value, type) and all(hasattr(value, name) for name in names)
+
+
+def _wrong(what: str, expected: str, value: object) -> UsageError:
+    shown = f"the text {value!r}" if isinstance(value, str) else type(value).__name__
+    return UsageError(f"`{what}` takes {expected}; not {shown}.")
+
+
 ModelLike = str | Askable
 
 
@@ -264,7 +475,7 @@ class Harness:
             tools={name: _facts(tool) for name, tool in self._toolbox.items()},
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
-            gate=Gate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
+            gate=ApprovalGate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
         )
         agent = Agent(
             models=self._models,
@@ -329,7 +540,7 @@ class Harness:
 
         return subagent_tool(agent.name, agent.description, open_thread=open_thread, tell=self._tell_hooks)
 
-    def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[Answer, ...]:
+    def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[HookAnswer, ...]:
         """Through the run around the call: it has the warnings, and it is what a fatal hook ends."""
         site = current_site.get()
         stop, detail = (result.stop, result.detail) if result else (None, "")

@@ -13,13 +13,12 @@ from typing import Annotated
 
 import msgspec
 
+from evener.call_context import Kin, current_site, waiting
 from evener.errors import EvenerError
 from evener.harness.thread import Thread
-from evener.hooks import Answer, Cancel, HookEvent
-from evener.nesting import Kin, current_site
-from evener.pausing import waiting
+from evener.hooks import Cancel, HookAnswer, HookEvent
 from evener.result import RunResult
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
 from evener.tools.context import ToolContext
 from evener.tools.result import Envelope, failed
 from evener.tools.tool import Tool, tool
@@ -33,7 +32,7 @@ GONE = (
 
 Open = Callable[[str, str], Thread]
 """The thread of this id, or a new one: a fork of the other, if that is named and there."""
-Tell = Callable[[HookEvent, str, RunResult | None], tuple[Answer, ...]]
+Tell = Callable[[HookEvent, str, RunResult | None], tuple[HookAnswer, ...]]
 
 
 def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell) -> Tool:

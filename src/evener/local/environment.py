@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from evener.transport.secret_net import known_net
+from evener.transport.secrets import known_net
 
 __all__ = ["child_environment"]
 

@@ -21,7 +21,7 @@ from evener.errors import ConnectFailed, EvenerError, TimedOut, UsageError
 from evener.local.environment import child_environment
 from evener.local.weights import Weights, ready_weights
 
-__all__ = ["Address", "Keeper", "LocalSettings"]
+__all__ = ["ChildAddress", "Keeper", "LocalSettings"]
 
 CHILD = Path(__file__).with_name("child.py")
 LINE = 4096
@@ -43,7 +43,7 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     start_seconds: float = 120.0
 
 
-class Address(msgspec.Struct, frozen=True):
+class ChildAddress(msgspec.Struct, frozen=True):
     """Where the child listens and with which key. The key is made for this one run; it never leaves the two processes."""
 
     base: str
@@ -58,7 +58,7 @@ class Keeper:
     """One run. `started` holds the address, or the error that says why there is none."""
 
     def __init__(self, weights: Weights, settings: LocalSettings) -> None:
-        self.started: Future[Address] = Future()
+        self.started: Future[ChildAddress] = Future()
         self.started.set_running_or_notify_cancel()  # one who stops waiting must not cancel it for the others
         self._weights = weights
         self._settings = settings
@@ -172,7 +172,7 @@ class Keeper:
     def _settle(self, said: str, key: str) -> None:
         answer = json.loads(said)
         if "address" in answer:
-            self.started.set_result(Address(answer["address"], key))
+            self.started.set_result(ChildAddress(answer["address"], key))
             return
         self.started.set_exception(
             UsageError(

@@ -12,7 +12,7 @@ import threading
 from importlib.util import find_spec
 
 from evener.errors import TimedOut, UsageError
-from evener.local.keeper import Address, Keeper, LocalSettings
+from evener.local.keeper import ChildAddress, Keeper, LocalSettings
 from evener.local.weights import Weights
 
 __all__ = ["LocalServer", "borrow_server", "return_server", "stop_servers"]
@@ -34,7 +34,7 @@ class LocalServer:
         keeper = self._keeper
         return None if keeper is None or keeper.ended else keeper.pid
 
-    async def address(self, *, seconds: float) -> Address:
+    async def address(self, *, seconds: float) -> ChildAddress:
         """Where it listens; starts it if it does not. Raises UsageError if it cannot run at all, else TransportError."""
         keeper = self._kept()
         try:

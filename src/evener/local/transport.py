@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec.structs import replace
 
 from evener.errors import ConnectFailed, TransportError
-from evener.local.keeper import Address, LocalSettings
+from evener.local.keeper import ChildAddress, LocalSettings
 from evener.local.server import LocalServer, borrow_server, return_server
 from evener.local.weights import locate_weights
 from evener.transport.exchange import Request, Response, Transport
@@ -86,7 +86,7 @@ class LocalTransport:
         return self._own
 
 
-def _redirected(request: Request, address: Address, total: float) -> Request:
+def _redirected(request: Request, address: ChildAddress, total: float) -> Request:
     """The same request for the address, with its key in place of any other."""
     there, asked = urlsplit(address.base), urlsplit(request.url)
     headers = [(name, value) for name, value in request.headers if name.lower() not in KEYS]

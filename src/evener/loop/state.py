@@ -9,6 +9,7 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import inf
 from typing import Literal, assert_never
 
 import msgspec
@@ -16,13 +17,224 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.loop.limits import Spent
-from evener.loop.standing import Standing, asked, broke, gave, parted
+from evener.errors import BadValue
+from evener.events import Nested
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
+from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold", "outcome_key"]
+__all__ = [
+    "Limits",
+    "Pending",
+    "Phase",
+    "RunState",
+    "Spent",
+    "Standing",
+    "Waiting",
+    "apply",
+    "asked",
+    "broke",
+    "exceeded",
+    "fold",
+    "gave",
+    "near",
+    "outcome_key",
+    "parted",
+    "standing_of",
+]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The allowance of one run; None is no limit. A run that stops at a limit can be resumed with a fresh allowance.
+
+    `seconds` is time at work: waiting for a decision or for a process to come back does not count.
+    `retries` are further tries of one model after an answer failed or broke off; `corrections` are answers sent back because
+    their form was wrong. `warn_at` is the part of a limit after which the model is told, once.
+    `repeats` and `repeats_stop`: how often the same call in a row is answered before the model is told, and before the end.
+    """
+
+    requests: int | None = 50
+    tool_calls: int | None = 200
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    seconds: float | None = None
+    retries: int = 2
+    corrections: int = 2
+    warn_at: float = 0.8
+    repeats: int = 3
+    repeats_stop: int = 6
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
+            value = self.__getattribute__(name)
+            if value is not None and not _is_amount(value):
+                raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
+        if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
+            raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, Decimal) and value.is_nan():
+        return False  # it cannot even be compared
+    return isinstance(value, int | float | Decimal) and 0 < value < inf
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a run has used. `exact` is False where a price was not known, so that the cost is a lower bound; and where a request
+    was given up: if money is limited, it counts with the most that it may have cost.
+    """
+
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    seconds: float = 0.0
+
+    def with_nested(self, nested: Nested, counted: Nested | None = None) -> "Spent":
+        """With what runs inside a call used, of which so much was counted before."""
+        before = counted or UNCOUNTED
+        return Spent(
+            self.requests + nested.requests - before.requests,
+            self.tool_calls + nested.tool_calls - before.tool_calls,
+            self.usage + (_less(nested.usage, before.usage) if counted else nested.usage),
+            self.cost + nested.cost - before.cost,
+            self.exact and nested.exact,
+            self.seconds,
+        )
+
+    def since(self, earlier: "Spent") -> "Spent":
+        """What was used after another point of the same run."""
+        return Spent(
+            self.requests - earlier.requests,
+            self.tool_calls - earlier.tool_calls,
+            _less(self.usage, earlier.usage),
+            self.cost - earlier.cost,
+            self.exact,
+            self.seconds - earlier.seconds,
+        )
+
+
+UNCOUNTED = Nested()
+
+
+def _less(ours: Usage, theirs: Usage) -> Usage:
+    return Usage(
+        ours.input_total - theirs.input_total,
+        ours.uncached - theirs.uncached,
+        ours.cache_read - theirs.cache_read,
+        ours.cache_write - theirs.cache_write,
+        ours.output_total - theirs.output_total,
+        ours.reasoning - theirs.reasoning,
+    )
+
+
+def _measures(limits: Limits, spent: Spent) -> list[tuple[str, str, Decimal | float, Decimal | float]]:
+    """Key, name for people, limit, used: for each limit that there is."""
+    found: list[tuple[str, str, Decimal | float, Decimal | float]] = []
+    if limits.requests is not None:
+        found.append(("requests", "model requests", limits.requests, spent.requests))
+    if limits.tool_calls is not None:
+        found.append(("tool_calls", "tool calls", limits.tool_calls, spent.tool_calls))
+    if limits.input_tokens is not None:
+        found.append(("input_tokens", "input tokens", limits.input_tokens, spent.usage.input_total))
+    if limits.output_tokens is not None:
+        found.append(("output_tokens", "output tokens", limits.output_tokens, spent.usage.output_total))
+    if limits.cost is not None:
+        found.append(("cost", "US dollars", limits.cost, spent.cost))
+    if limits.seconds is not None:
+        found.append(("seconds", "seconds", limits.seconds, spent.seconds))
+    return found
+
+
+def exceeded(limits: Limits, spent: Spent) -> str:
+    """The sentence for the first limit that leaves no room for another model request; empty when there is room."""
+    for key, name, limit, used in _measures(limits, spent):
+        if used >= limit and key != "tool_calls":
+            return f"The run has used {_shown(used)} of {_shown(limit)} {name}."
+    return ""
+
+
+def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
+    """Key and sentence for each limit that little is left of."""
+    found = []
+    for key, name, limit, used in _measures(limits, spent):
+        if float(used) >= limits.warn_at * float(limit):
+            left = limit - used if limit > used else 0  # type: ignore[operator] # both are of one kind
+            found.append((f"near:{key}", f"Only {_shown(left)} of {_shown(limit)} {name} are left. Come to an end soon."))
+    return found
+
+
+def _shown(value: Decimal | float) -> str:
+    match value:
+        case int():
+            return str(value)
+        case Decimal():
+            return f"{value:.4f}".rstrip("0").rstrip(".")
+        case _:
+            return f"{value:.1f}".removesuffix(".0")
+
+
+Health = Literal["good", "unsure", "forked", "lost", "refused"]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What the provider of one model holds. `message` is the last one in it; empty when none of ours is.
+
+    `unsure`: a request to a conversation came to no answer, so nobody knows what is in it. `forked`: another branch speaks to
+    it. `lost`: the provider says that it is gone, in the words of `why`. `refused`: it keeps nothing for this account.
+    """
+
+    model: str
+    held: ev.Held
+    message: str = ""
+    health: Health = "good"
+    why: str = ""
+
+
+Standings = tuple[Standing, ...]
+
+
+def standing_of(standings: Standings, model: str) -> Standing | None:
+    """That of this model, if there is one."""
+    return next((one for one in standings if one.model == model), None)
+
+
+def asked(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
+    """After a request that rests on something: what is said to a conversation may be in it, whether or not we hear of it."""
+    known = standing_of(standings, event.model)
+    if known is None or known.held.id != rests.id:
+        known = Standing(event.model, rests)  # the user named it
+    return _with(standings, replace(known, health="unsure") if rests.mode == "conversation" else known)
+
+
+def gave(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
+    """After an answer that the provider keeps."""
+    return _with(standings, Standing(model, held, event.message.id))
+
+
+def broke(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
+    """After a request that failed."""
+    known = standing_of(standings, model)
+    if event.stale:
+        known = known or Standing(model, ev.Held("chain", ""))
+        return _with(standings, replace(known, health=event.stale, why=event.message))
+    if event.untaken and known is not None and known.health == "unsure":
+        return _with(standings, replace(known, health="good"))
+    return standings
+
+
+def parted(standings: Standings) -> Standings:
+    """On a fork: chains go on from where it began, conversations belong to the branch that it left."""
+    left = tuple(replace(one, health="forked") if one.held.mode == "conversation" else one for one in standings)
+    return _with(left, Standing("", ev.Held("conversation", ""), health="forked"))
+
+
+def _with(standings: Standings, new: Standing) -> Standings:
+    return (*(one for one in standings if one.model != new.model), new)
+
 
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
 Status = Literal["asked", "started", "paused", "interrupted", "finished"]
@@ -63,7 +275,7 @@ class Waiting(msgspec.Struct, frozen=True):
     decision: ev.ApprovalDecided | None = None
 
 
-class State(msgspec.Struct, frozen=True):
+class RunState(msgspec.Struct, frozen=True):
     """Everything that the next step depends on. `calls` are those of the last answer, in the model's order."""
 
     thread: str = ""
@@ -145,15 +357,15 @@ def outcome_key(call: str) -> str:
     return f"outcome:{call}"
 
 
-def fold(events: Iterable[ev.Event], state: State | None = None) -> State:
+def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
     """The state after these events, from the beginning or from an earlier state on."""
-    state = state or State()
+    state = state or RunState()
     for event in events:
         state = apply(state, event)
     return state
 
 
-def apply(state: State, event: ev.Event) -> State:
+def apply(state: RunState, event: ev.Event) -> RunState:
     """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
     if type(event) is ev.ModelCalled:
         return _called(state, event)
@@ -178,13 +390,13 @@ def apply(state: State, event: ev.Event) -> State:
             assert_never(event)
 
 
-def _equipped(state: State, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> State:
+def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
     """What a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
             return _forked(state, event)
         case ev.Opened():
-            return State(thread=event.thread, harness=event.harness, last=event.at)
+            return RunState(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
             return replace(state, config=event, transcript=state.transcript.with_system(event.system), last=event.at)
         case ev.Imported():
@@ -193,7 +405,9 @@ def _equipped(state: State, event: ev.Opened | ev.Configured | ev.Imported | ev.
             return _timed(state, event.at, media=(*state.media, (event.source, event.digest)))
 
 
-def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed) -> State:
+def _by_people(
+    state: RunState, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
+) -> RunState:
     """What users and holders of the log do to a run."""
     match event:
         case ev.Prompted():
@@ -218,7 +432,7 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
             return _timed(_unasked(state), event.at, finished=event)
 
 
-def _forked(state: State, event: ev.Opened) -> State:
+def _forked(state: RunState, event: ev.Opened) -> RunState:
     """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
     state = _parted(state)
     calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
@@ -227,7 +441,7 @@ def _forked(state: State, event: ev.Opened) -> State:
     )  # fmt: skip
 
 
-def _taken_over(state: State, event: ev.Resumed) -> State:
+def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
     """The same, with another holder."""
     state = _parted(state) if event.rival == "copy" else _interrupted(state, abroad=bool(event.rival))
     for call, nested in event.nested:
@@ -241,7 +455,7 @@ def _taken_over(state: State, event: ev.Resumed) -> State:
     return replace(state, epoch=event.epoch, last=event.at)
 
 
-def _parted(state: State) -> State:
+def _parted(state: RunState) -> RunState:
     """The same where the other branch goes on by itself: every call that was started is its own, and so is what was allowed.
 
     A decision stays that allows nothing, and one about a call that was started: it is the same call when it is repeated.
@@ -261,14 +475,14 @@ def _is_spent(waiting: Waiting, started: Container[str]) -> bool:
     return waiting.interrupt != "tool" or waiting.question.key not in started
 
 
-def _granted_from(state: State) -> Spent | None:
+def _granted_from(state: RunState) -> Spent | None:
     """Return where the allowance counts from without what a person allowed beyond a limit. Resuming a run grants it."""
     if state.finished is not None or state.cancelled is not None:
         return None
     return state.allowed_from if state.granted_from is None else state.granted_from
 
 
-def _interrupted(state: State, *, abroad: bool = False) -> State:
+def _interrupted(state: RunState, *, abroad: bool = False) -> RunState:
     """Mark the calls under way as interrupted. `abroad`: the holder that started them may still run them."""
     calls: list[Pending] = []
     for one in state.calls:
@@ -278,7 +492,7 @@ def _interrupted(state: State, *, abroad: bool = False) -> State:
     return replace(_unasked(state), calls=tuple(calls))
 
 
-def _unasked(state: State) -> State:
+def _unasked(state: RunState) -> RunState:
     """The request under way, if there is one, is given up."""
     return replace(state, asking="", spent=state.most_spent) if state.asking else state
 
@@ -290,7 +504,7 @@ def _still_counts(waiting: Waiting) -> bool:
     return waiting.interrupt in ("tool", "outcome") or waiting.decision.verdict == "allow"
 
 
-def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> State:
+def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -> RunState:
     """Questions of an earlier asking are replaced; a decision counts for the asking it names, and once."""
     match event:
         case ev.ApprovalAsked():
@@ -308,21 +522,21 @@ def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> S
             return replace(state, questions=questions, last=event.at)
 
 
-def _timed(state: State, at: float, **changes: object) -> State:
+def _timed(state: RunState, at: float, **changes: object) -> RunState:
     """Changes after work that took until `at`."""
     return replace(state, spent=_worked(state, at), last=at, **changes)
 
 
-def _worked(state: State, at: float) -> Spent:
+def _worked(state: RunState, at: float) -> Spent:
     """What was spent, with the time that the work took until `at`."""
     spent = state.spent
     return replace(spent, seconds=spent.seconds + (at - state.last)) if at > state.last else spent
 
 
-def _prompted(state: State, event: ev.Prompted) -> State:
+def _prompted(state: RunState, event: ev.Prompted) -> RunState:
     transcript = _settled(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
     refused = bool(event.refused)
-    return State(
+    return RunState(
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
         transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
         wanted=state.wanted if refused else _wanted(state, event.message), refused=refused,
@@ -330,7 +544,7 @@ def _prompted(state: State, event: ev.Prompted) -> State:
     )  # fmt: skip
 
 
-def _called(state: State, event: ev.ModelCalled) -> State:
+def _called(state: RunState, event: ev.ModelCalled) -> RunState:
     """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
     transcript = _settled(state, event.id, event.at, event.notices)
     if state.steering:
@@ -345,7 +559,7 @@ def _called(state: State, event: ev.ModelCalled) -> State:
     )  # fmt: skip
 
 
-def _replied(state: State, event: ev.Replied) -> State:
+def _replied(state: RunState, event: ev.Replied) -> RunState:
     over = bool(event.output or event.ended)  # what was called is the answer itself, or there will be none: nothing is run
     calls = event.message.calls
     pending: list[Pending] = []
@@ -375,7 +589,7 @@ def _replied(state: State, event: ev.Replied) -> State:
     )  # fmt: skip
 
 
-def _started(state: State, event: ev.CallStarted) -> State:
+def _started(state: RunState, event: ev.CallStarted) -> RunState:
     """A new start: what was asked and decided about an earlier one does not count for it. To ask `verify` starts nothing."""
     own = {} if event.verifying else {"here": True, "abroad": False}
     state = _marked(state, event, "started", key=event.key, inner=(), **own)
@@ -385,7 +599,7 @@ def _started(state: State, event: ev.CallStarted) -> State:
     return replace(state, questions=tuple(one for one in state.questions if one.question.key != past))
 
 
-def _call_finished(state: State, event: ev.CallFinished) -> State:
+def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
     state = _marked(state, event, "finished", result=event)
     if event.nested is not None:
         state = _counted(state, event.call, event.nested)
@@ -397,7 +611,7 @@ def _call_finished(state: State, event: ev.CallFinished) -> State:
     return replace(state, retries=tuple(counted.items()))
 
 
-def _counted(state: State, call: str, nested: ev.Nested | None) -> State:
+def _counted(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
     """What the runs inside a call used in all. What was counted of it before is not counted again."""
     if nested is None:
         return state
@@ -408,7 +622,7 @@ def _counted(state: State, call: str, nested: ev.Nested | None) -> State:
     return replace(state, calls=calls, spent=state.spent.with_nested(nested, pending.nested))
 
 
-def _failed(state: State, event: ev.ModelFailed) -> State:
+def _failed(state: RunState, event: ev.ModelFailed) -> RunState:
     spent, held = state.spent, broke(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
@@ -416,14 +630,16 @@ def _failed(state: State, event: ev.ModelFailed) -> State:
     return _timed(state, event.at)
 
 
-def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object) -> State:
+def _marked(
+    state: RunState, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object
+) -> RunState:
     calls: list[Pending] = []
     for one in state.calls:
         calls.append(replace(one, status=status, **changes) if one.call.id == event.call else one)
     return replace(state, calls=tuple(calls), spent=_worked(state, event.at), last=event.at)
 
 
-def _settled(state: State, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
+def _settled(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
     """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
 
     `final` is what a call that was the answer itself is told.
@@ -448,7 +664,7 @@ def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResul
     return ToolResult(pending.call.id, (TextBlock(MOVED_ON if pending.status == "asked" else LEFT_OPEN),), is_error=True)
 
 
-def _wanted(state: State, message: Message) -> tuple[str, ...]:
+def _wanted(state: RunState, message: Message) -> tuple[str, ...]:
     found = (
         block.source.url
         for block in message.blocks

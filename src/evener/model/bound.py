@@ -14,6 +14,7 @@ from evener.transcript.blocks import (
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     ReasoningBlock,
     Stored,
     TextBlock,
@@ -21,7 +22,6 @@ from evener.transcript.blocks import (
     ToolResult,
 )
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
 
 __all__ = ["most_prompt", "writes_for_an_hour"]
 

@@ -12,9 +12,8 @@ from evener.errors import (
     QuotaExceeded,
     UsageError,
 )
-from evener.model.answer import Answer
 from evener.model.model import Model
-from evener.model.stream import PIECES, Stream
+from evener.model.stream import PIECES, Answer, Stream
 from evener.transcript.ask import Ask
 from evener.transcript.delta import Delta, Stopped
 from evener.transcript.loss import LossRefused

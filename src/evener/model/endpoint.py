@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from evener.encodings import EncodingName
 from evener.errors import TimedOut, UsageError
 from evener.providers.rows import Facts
-from evener.transport.auth import Auth
-from evener.transport.exchange import Caps, Deadlines, Request, Response, Transport
-from evener.transport.failures import place_of
+from evener.transport.connection import place_of
+from evener.transport.exchange import Auth, Caps, Deadlines, Request, Response, Transport
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
 from evener.transport.secrets import credential, is_secret, note_secret

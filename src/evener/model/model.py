@@ -7,11 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import StateExpired
-from evener.model.answer import Answer
 from evener.model.bound import most_prompt, writes_for_an_hour
 from evener.model.endpoint import Endpoint
 from evener.model.seam import Answered
-from evener.model.stream import Stream
+from evener.model.stream import Answer, Stream
 from evener.observe.cost import price
 from evener.transcript.ask import (
     Ask,
@@ -25,15 +24,14 @@ from evener.transcript.ask import (
     State,
     ToolSpec,
 )
+from evener.transcript.blocks import Origin
 from evener.transcript.completer import Completer
 from evener.transcript.loss import loss_of
-from evener.transcript.origin import Origin
-from evener.transcript.reply import Reply
+from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 from evener.translate import retarget
 
-__all__ = ["Defaults", "Model"]
+__all__ = ["AskDefaults", "Model"]
 
 ANY = Choice()
 REPLAYED = State()
@@ -44,7 +42,7 @@ LEAST_ANSWER = 256
 """Tokens: a model that may say less is not asked."""
 
 
-class Defaults(msgspec.Struct, frozen=True):
+class AskDefaults(msgspec.Struct, frozen=True):
     """What an ask gets where it says nothing itself."""
 
     settings: Settings = Settings()
@@ -58,9 +56,9 @@ class Model:
 
     __slots__ = ("_defaults", "_endpoint", "_name", "_origin")
 
-    def __init__(self, endpoint: Endpoint, *, defaults: Defaults | None = None, account: str = "") -> None:
+    def __init__(self, endpoint: Endpoint, *, defaults: AskDefaults | None = None, account: str = "") -> None:
         self._endpoint = endpoint
-        self._defaults = defaults or Defaults()
+        self._defaults = defaults or AskDefaults()
         facts = endpoint.facts
         self._name = f"{facts.provider.name}:{facts.model}"
         self._origin = Origin(

@@ -2,44 +2,149 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from functools import lru_cache
-from time import perf_counter
+from time import perf_counter, time
 from traceback import clear_frames
 from types import TracebackType
 
+import msgspec
 from msgspec.structs import replace
 
-from evener.encodings import Reader, prepare, reader
+from evener.encodings import Prepared, Reader, output_text, prepare, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
-from evener.model.answer import Answer, Sent, Timing
-from evener.model.conversations import ONCE, Once, has_conversations, spoken_to
+from evener.model.bound import writes_for_an_hour
 from evener.model.endpoint import Endpoint, Signed
-from evener.transcript.ask import Ask, OutputForm
-from evener.transcript.delta import (
-    ArgumentsDelta,
-    CallStarted,
-    Delta,
-    Failed,
-    ReasoningDelta,
-    Stopped,
-    TextDelta,
-    UsageReported,
-)
+from evener.model.server_state import ONCE, Once, has_conversations, spoken_to
+from evener.observe.cost import Cost, price
+from evener.transcript.ask import Ask, OutputForm, State
+from evener.transcript.blocks import HostedBlock
+from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, Failed, ReasoningDelta, Stopped, TextDelta, UsageReported
 from evener.transcript.loss import Loss, refuse
+from evener.transcript.message import Message
+from evener.transcript.reply import Reply, Usage
+from evener.transport.connection import place_of
 from evener.transport.exchange import Request, Response, Transport
-from evener.transport.failures import place_of
-from evener.transport.http import read_all
+from evener.transport.http import HttpResponse, read_all
 from evener.transport.limiter import Slot
-from evener.transport.response import HttpResponse
 from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
-from evener.wire import Assembler, Decoder, restored
-from evener.wire.pieces import deltas_of
+from evener.wire import Assembler, Decoder, Encoded, restored
 from evener.wire.sse import SLICE
+from evener.wire.stream import deltas_of
 
-__all__ = ["Stream"]
+__all__ = [
+    "Answer",
+    "Sent",
+    "Stream",
+    "Timing",
+]
 
-PIECES = frozenset({TextDelta, ReasoningDelta, CallStarted, ArgumentsDelta})
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """The request as it went out. Given back with the next ask of the same conversation, it makes that one cheap."""
+
+    prepared: Prepared
+    encoded: Encoded
+
+
+class Timing(msgspec.Struct, frozen=True, gc=False):
+    """Seconds from the first try: to the end of the answer, and to its first piece (text, reasoning or a call)."""
+
+    latency: float
+    first: float
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """One finished model call, `at` that time (seconds since 1970). `tries` counts requests that were sent.
+
+    `raw` holds the bytes of the answer's body when they were asked for. `noted` is what was lost before the request was made.
+    """
+
+    reply: Reply
+    sent: Sent
+    timing: Timing
+    provider: str
+    model: str
+    url: str
+    tries: int = 1
+    raw: bytes | None = None
+    noted: tuple[Loss, ...] = ()
+    at: float = msgspec.field(default_factory=time)
+    _made: dict[str, Message] = {}
+
+    @property
+    def message(self) -> Message:
+        """What was said, ready to append to the transcript. Always the same one; it is made when it is first asked for."""
+        made = self._made.get("message")
+        if made is None:
+            reply, target = self.reply, self.sent.prepared.ask.target
+            sealed = any([type(block) is not HostedBlock and block.seal for block in reply.blocks])
+            binding = self.sent.encoded.binding if sealed else ""
+            at = datetime.fromtimestamp(self.at, UTC)
+            made = Message.from_assistant_response(reply, origin=target, binding=binding, at=at)
+            made = self._made.setdefault("message", made)  # to set is one step: of two threads one is the first
+        return made
+
+    @property
+    def text(self) -> str:
+        """The answer in words."""
+        return self.reply.text
+
+    @property
+    def output(self) -> str:
+        """The JSON text of a structured answer, in whichever form it was asked for."""
+        return output_text(self.reply, self.sent.prepared)
+
+    @property
+    def form(self) -> OutputForm:
+        """How the structured answer was asked for; empty when none was."""
+        return self.sent.prepared.form
+
+    @property
+    def usage(self) -> Usage:
+        """Exact token counts, as far as the provider states them."""
+        return self.reply.usage
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Everything that the request could not say as it was asked."""
+        return self.noted + self.sent.prepared.losses + self.sent.encoded.losses
+
+    @property
+    def kept(self) -> State:
+        """What the provider holds from here on, this answer included; `replay` when it holds nothing.
+
+        With `after`, the id of this answer's message, it is the state of the next ask of the same conversation.
+        """
+        asked = self.sent.prepared.ask.state
+        match self.sent.encoded.keeps:
+            case "chain" if self.reply.id:
+                return replace(asked, mode="chain", id=self.reply.id, after=self.message.id)
+            case "conversation":
+                return replace(asked, after=self.message.id)
+            case _:
+                return State()
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.timing.latency
+
+    @property
+    def first(self) -> float:
+        """How long the first piece took."""
+        return self.timing.first
+
+    @property
+    def cost(self) -> Cost:
+        """The estimated price. Where it is not known it is a lower bound, and says so."""
+        used, model = self.reply.usage, self.reply.model or self.model
+        hour = bool(used.cache_write) and writes_for_an_hour(self.sent.prepared.ask)
+        return price(used, provider=self.provider, model=model, url=self.url, hour_writes=hour)
+
+
+PIECES = frozenset({TextDelta, ReasoningDelta, CallBegun, ArgumentsDelta})
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 BYTES_A_TOKEN = 4
 AFTER = 0.25
@@ -307,7 +412,7 @@ class Stream:
         return Answer(reply, sent, timing, facts.provider.name, facts.model, to.url, self._tries, raw, self._noted)
 
     def _renamed(self, delta: Delta) -> Delta:
-        if isinstance(delta, CallStarted) and delta.name in self._names:
+        if isinstance(delta, CallBegun) and delta.name in self._names:
             return replace(delta, name=self._names[delta.name])
         return delta
 

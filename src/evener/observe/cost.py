@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 __all__ = ["Cost", "price"]
 

@@ -14,24 +14,270 @@ alike. Rules that allow want a `yes`, so folding never widens them: they keep to
 deny or ask are content with `unsure`.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
-from typing import assert_never, get_args
+from typing import Literal, Protocol, assert_never, get_args
+from unicodedata import category, normalize
 
 import msgspec
 
 from evener.errors import BadValue, UsageError
-from evener.policy.folding import folded, has_breaks, readings, visible
-from evener.policy.paths import Answer, check_pattern, fits
-from evener.policy.patterns import Pattern, Unsupported, compile_pattern, folded_pattern
-from evener.transcript.checks import as_tuple, check_number, check_text, check_type
+from evener.transcript.blocks import as_tuple, check_number, check_text, check_type
 
 __all__ = [
-    "MISSING", "OPAQUE", "Answer", "Between", "Condition", "Exactly", "Given", "Glob", "Matcher", "Missing", "OneOf", "Regex",
-    "Scalar", "Within", "best", "judge", "matcher_of",
-]  # fmt: skip
+    "MISSING",
+    "OPAQUE",
+    "Between",
+    "Certainty",
+    "Condition",
+    "Exactly",
+    "Given",
+    "Glob",
+    "Matcher",
+    "Missing",
+    "OneOf",
+    "Pattern",
+    "Regex",
+    "Scalar",
+    "Unsupported",
+    "Within",
+    "best",
+    "check_pattern",
+    "compile_pattern",
+    "fits",
+    "folded",
+    "folded_pattern",
+    "has_breaks",
+    "is_invisible",
+    "judge",
+    "matcher_of",
+    "readings",
+    "visible",
+]
+
+
+BREAKS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+BLANK = "\u2800"
+"""Braille's empty cell: a blank to the eye, and no white space to Unicode."""
+
+IGNORABLE = (
+    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip
+"""Default_Ignorable_Code_Point of Unicode 16.0 (DerivedCoreProperties.txt, 4,174 code points): shown as nothing."""
+
+
+def visible(text: str, *, instead: str = "") -> str:
+    """The text in compatible forms, with single spaces, and with `instead` for what cannot be seen. Case stays."""
+    if not (text.isascii() and text.isprintable()):
+        text = text.translate({ord(char): _form(char, instead) for char in set(text)})
+    return " ".join(text.split())
+
+
+def folded(text: str) -> str:
+    """The same without case."""
+    return _caseless(visible(text))
+
+
+def readings(text: str) -> frozenset[str]:
+    """The text without case: what cannot be seen is nothing to one reader, and parts words for another."""
+    return frozenset((folded(text), _caseless(visible(text, instead=" "))))
+
+
+def has_breaks(text: str) -> bool:
+    """Whether the text has more than one line, by anybody's reckoning."""
+    return not BREAKS.isdisjoint(text)
+
+
+@cache
+def is_invisible(char: str) -> bool:
+    """True if a character is shown as nothing: a control, format or default-ignorable one that is no white space."""
+    if char.isspace():
+        return False
+    code = ord(char)
+    return category(char) in ("Cc", "Cf") or any(first <= code <= last for first, last in IGNORABLE)
+
+
+def _caseless(text: str) -> str:
+    """Case folding may give characters that have a compatible form of their own, and the other way round."""
+    folded = text.casefold()
+    return folded if folded.isascii() else folded.translate({ord(char): normalize("NFKD", char) for char in set(folded)})
+
+
+def _form(char: str, instead: str) -> str:
+    # One by one: a long run of accents would take quadratic time to be put in order.
+    if is_invisible(char):
+        return instead
+    return " " if char == BLANK else normalize("NFKD", char)
+
+
+SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
+
+CODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+MOST_MEMORY = 8 << 20
+
+
+class Unsupported(Exception):
+    """A pattern that is not understood, and why."""
+
+
+class _Compiled(Protocol):
+    """What RE2 makes of a pattern."""
+
+    def search(self, text: bytes) -> object | None: ...
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A compiled pattern."""
+
+    text: str
+    compiled: _Compiled
+
+    def occurs_in(self, text: str) -> bool:
+        """True if it matches anywhere in a text."""
+        return self.compiled.search(text.encode(errors="replace")) is not None
+
+
+def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
+    """Compile a pattern; raise Unsupported."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MOST_MEMORY
+    options.case_sensitive = not ignore_case
+    try:
+        # ECMA 262 and Python write a character's number as \uFFFF, RE2 as \x{FFFF}.
+        said = CODE.sub(lambda found: rf"\x{{{found[1]}}}" if found[1] else found[0], text)
+        return Pattern(text, re2.compile(said.encode(), options))
+    except (re2.error, UnicodeEncodeError) as error:
+        raise Unsupported(_words(error)) from None
+
+
+def folded_pattern(text: str) -> str:
+    """Return the pattern with its literal characters folded as `folding.readings` folds a text: case of ASCII stays."""
+    pieces = re.findall(r"\\.|.", re.sub(r"\s+", " ", text), re.DOTALL)
+    return "".join(piece if piece.isascii() else _folded_literal(piece[-1]) for piece in pieces)
+
+
+def _folded_literal(char: str) -> str:
+    return "".join(f"\\{one}" if one in SYNTAX else one for one in folded(char))
+
+
+def _words(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+
+
+Certainty = Literal["yes", "no", "unsure"]
+"""Whether a value fits. `unsure`: it cannot be told, or it fits only for a careless reader."""
+
+MOST_PATH = 4_096
+MOST_STEPS = 256
+TRICKS = re.compile(r"[\\:$*?\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|%\w+%|^~|(?:^|/) | (?:/|$)|[^/.]\.+(?:/|$)|\.{3}")
+LIKE_SLASH = frozenset("\u2044\u2215\u2216\u2571\u29f5\u29f8\u2afd")
+UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse a pattern that could never fit, or not what it seems to say."""
+    steps = pattern.split("/")
+    if not pattern or ".." in steps or "\\" in pattern or any("**" in step and step != "**" for step in steps):
+        raise UsageError(
+            f"{pattern!r} is no pattern for paths: write steps between slashes, with *, ? or [...] within a step, "
+            "and ** alone for any number of steps, as in 'src/**/*.py'."
+        )
+
+
+def fits(path: str, pattern: str, *, root: str = "") -> Certainty:
+    """Whether a path fits a pattern. Relative ones start from `root`; where that is not known, they are compared with care."""
+    if len(path) > MOST_PATH or _doubtful(path):
+        return "unsure"
+    base = _steps(root, [])
+    steps = _steps(path, base)
+    if steps is None or len(steps) > MOST_STEPS:
+        return "unsure"
+    wanted = _steps(pattern, [_literal(step) for step in base or ()]) or []
+    if _absolute(steps) == _absolute(wanted):
+        if _match(steps, wanted):
+            return "yes"
+        return "unsure" if _match(_folded(steps), _folded(wanted)) else "no"
+    return "unsure" if _may_fit(_folded(steps), _folded(wanted)) else "no"
+
+
+def _steps(path: str, base: Sequence[str] | None) -> list[str] | None:
+    """The steps of a path, the first one empty if it is absolute; None if it steps out of where it starts.
+
+    A relative path starts after the steps of `base`.
+    """
+    steps = [""] if path.startswith("/") else list(base or ())
+    floor = 1 if _absolute(steps) else 0
+    for step in path.split("/"):
+        if step == "..":
+            if len(steps) <= floor:
+                return None
+            steps.pop()
+        elif step not in ("", "."):
+            steps.append(step)
+    return steps
+
+
+def _literal(step: str) -> str:
+    """A step as a pattern that only it fits."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in step)
+
+
+def _absolute(steps: Sequence[str]) -> bool:
+    return len(steps) > 0 and steps[0] == ""
+
+
+def _doubtful(path: str) -> bool:
+    """Whether somebody may read this path as another one."""
+    if TRICKS.search(path):
+        return True
+    return not path.isascii() and any(_odd(char) for char in set(path) if char > "\x7f")
+
+
+def _odd(char: str) -> bool:
+    return char in LIKE_SLASH or is_invisible(char) or category(char) in UNSEEN or normalize("NFKC", char)[:1] <= "\x7f"
+
+
+def _folded(steps: Sequence[str]) -> list[str]:
+    return [folded(step) for step in steps]
+
+
+def _may_fit(steps: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether one is relative, the other absolute, and they might be the same in some folder."""
+    if _absolute(steps):
+        return _match(steps[1:], ["**", *wanted])
+    return any(_match(steps, wanted[start:]) for start in range(1, len(wanted) + 1))
+
+
+def _match(steps: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Step by step, all ways at once: `at` holds how many of the wanted steps may have been met."""
+    at = _onward({0}, wanted)
+    for step in steps:
+        met = {place for place in at if place < len(wanted) and wanted[place] == "**"}
+        met |= {place + 1 for place in at if place < len(wanted) and _meets(step, wanted[place])}
+        at = _onward(met, wanted)
+    return len(wanted) in at
+
+
+def _onward(at: set[int], wanted: Sequence[str]) -> set[int]:
+    """With those places that a `**` for no step at all leads to."""
+    for place, want in enumerate(wanted):
+        if place in at and want == "**":
+            at.add(place + 1)
+    return at
+
+
+def _meets(step: str, want: str) -> bool:
+    return step == want if want in ("", "**") else fnmatchcase(step, want)
+
 
 Scalar = str | int | float | bool
 
@@ -169,7 +415,7 @@ def matcher_of(condition: Condition) -> Matcher:
     raise BadValue(f"A condition must be a matcher, a text, a number or a truth value, not {type(condition).__name__}.")
 
 
-def judge(matcher: Matcher, value: object) -> Answer:
+def judge(matcher: Matcher, value: object) -> Certainty:
     """Whether a value from a call's arguments fits."""
     match matcher, value:
         case OneOf(), _:
@@ -195,7 +441,7 @@ def judge(matcher: Matcher, value: object) -> Answer:
             assert_never(matcher)
 
 
-def best(answers: Iterable[Answer]) -> Answer:
+def best(answers: Iterable[Certainty]) -> Certainty:
     """The surest of these answers."""
     found = set(answers)
     return "yes" if "yes" in found else "unsure" if "unsure" in found else "no"
@@ -207,7 +453,7 @@ def _check_length(text: object, where: str) -> None:
         raise BadValue(f"{where} has {len(str(text)):,} characters, of at most {MOST_PATTERN:,}. Write several rules instead.")
 
 
-def _text(matcher: Glob | Regex | Within, value: str) -> Answer:
+def _text(matcher: Glob | Regex | Within, value: str) -> Certainty:
     if len(value) > MOST_TEXT:
         return "unsure"
     match matcher:
@@ -222,15 +468,15 @@ def _text(matcher: Glob | Regex | Within, value: str) -> Answer:
             return best(fits(value, pattern, root=root) for pattern in patterns)
 
 
-def _regex(text: str, value: str) -> Answer:
+def _regex(text: str, value: str) -> Certainty:
     if _compiled(text).occurs_in(value):
         return "yes"
     forms = {value, visible(value), *readings(value)}
-    return "unsure" if any(one.occurs_in(form) for one in _caseless(text) for form in forms) else "no"
+    return "unsure" if any(one.occurs_in(form) for one in _caseless_patterns(text) for form in forms) else "no"
 
 
 @lru_cache(1_024)
-def _caseless(text: str) -> tuple[Pattern, ...]:
+def _caseless_patterns(text: str) -> tuple[Pattern, ...]:
     """The pattern for text in any case; where it has characters with another form, the pattern in that form, too."""
     found = (_understood(one) for one in sorted({text, folded_pattern(text)}))
     return tuple(pattern for pattern in found if pattern is not None)
@@ -254,7 +500,7 @@ def _compiled(pattern: str, *, ignore_case: bool = False) -> Pattern:
         ) from None
 
 
-def _exactly(wanted: Scalar, value: object) -> Answer:
+def _exactly(wanted: Scalar, value: object) -> Certainty:
     match value:
         case bool():
             return "yes" if value is wanted else "no" if isinstance(wanted, bool) else "unsure"
@@ -272,7 +518,7 @@ def _exactly(wanted: Scalar, value: object) -> Answer:
     return "unsure"
 
 
-def _between(matcher: Between, value: object) -> Answer:
+def _between(matcher: Between, value: object) -> Certainty:
     match value:
         case bool():
             return "unsure"

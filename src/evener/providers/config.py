@@ -20,11 +20,21 @@ from typing import Literal
 import msgspec
 
 from evener.errors import BadRow, UsageError
-from evener.policy.reading import read_policy
+from evener.policy.config import read_policy
 from evener.policy.rules import OPEN, Defaults, Policy, Rule
-from evener.providers.fields import Place, Table
-from evener.providers.names import ALIASES, parse_model, resolve_alias
-from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _providers
+from evener.providers.rows import (
+    ALIASES,
+    FieldPlace,
+    RowFile,
+    Rows,
+    Table,
+    _built_in,
+    _merged,
+    _models,
+    _providers,
+    parse_model,
+    resolve_alias,
+)
 from evener.transport.secrets import Environment
 
 __all__ = ["TRUST", "Config", "NamedHarness", "config_folder", "load_config"]
@@ -84,7 +94,7 @@ class Config(msgspec.Struct, frozen=True):
 class Sheet(msgspec.Struct, frozen=True):
     """One config file, checked. `stated` are the defaults of its policy that it says itself."""
 
-    page: Page
+    page: RowFile
     aliases: dict[str, str]
     model: str
     trusted: tuple[str, ...]
@@ -158,13 +168,13 @@ def _nearest(below: Path | None, home: Path | None) -> Path | None:
 
 
 def _sheet(path: Path, root: Path | None) -> Sheet:
-    place = Place(str(path), "")
+    place = FieldPlace(str(path), "")
     document = _document(place, path)
     for key in document:
         if key not in TRUST:
             raise place.at(key).bad("there is no such setting", f"Known are {', '.join(TRUST)}")
     file = str(path)
-    page = Page(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
+    page = RowFile(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
     policy, stated = _policy(file, document, root)
     return Sheet(
         page,
@@ -178,7 +188,7 @@ def _sheet(path: Path, root: Path | None) -> Sheet:
     )
 
 
-def _document(place: Place, path: Path) -> Table:
+def _document(place: FieldPlace, path: Path) -> Table:
     try:
         with path.open("rb") as file:
             content = file.read(MOST + 1)
@@ -195,7 +205,7 @@ def _document(place: Place, path: Path) -> Table:
         raise place.bad("it is nested too deeply", "Settings are plain tables") from None
 
 
-def _aliases(place: Place, document: Table) -> dict[str, str]:
+def _aliases(place: FieldPlace, document: Table) -> dict[str, str]:
     place = place.at("aliases")
     table = document.get("aliases", {})
     if not isinstance(table, dict):
@@ -208,21 +218,21 @@ def _aliases(place: Place, document: Table) -> dict[str, str]:
     return table
 
 
-def _model(place: Place, document: Table) -> str:
+def _model(place: FieldPlace, document: Table) -> str:
     value = document.get("model", "")
     if not isinstance(value, str):
         raise place.at("model").bad("expected a text", 'Write model = "provider:model", or an alias')
     return value
 
 
-def _trusted(place: Place, document: Table) -> tuple[str, ...]:
+def _trusted(place: FieldPlace, document: Table) -> tuple[str, ...]:
     value = document.get("trusted", [])
     if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
         raise place.at("trusted").bad("expected a list of texts", 'Write trusted = ["/path/to/a/folder"]')
     return tuple(value)
 
 
-def _harnesses(place: Place, document: Table) -> dict[str, str]:
+def _harnesses(place: FieldPlace, document: Table) -> dict[str, str]:
     table = document.get("harness", {})
     if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
         raise place.at("harness").bad("expected a table of texts", 'Write [harness], and below it name = "module:attribute"')
@@ -261,11 +271,11 @@ def _untrusted(sheet: Sheet) -> Sheet:
     """The sheet as one that can only forbid. It must not say who gets a conversation or a key, nor what is read or run."""
     for key in sheet.keys:
         if TRUST[key] == "refused":
-            raise _unvouched(Place(sheet.page.file, "").at(key), Path(sheet.page.file).parent)
+            raise _unvouched(FieldPlace(sheet.page.file, "").at(key), Path(sheet.page.file).parent)
     return msgspec.structs.replace(sheet, foreign=True)
 
 
-def _unvouched(place: Place, folder: Path) -> BadRow:
+def _unvouched(place: FieldPlace, folder: Path) -> BadRow:
     if place.field == "trusted":
         return place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
     return place.bad(
@@ -290,10 +300,10 @@ def _config(sheets: list[Sheet], *, project: str = "") -> Config:
         aliases |= sheet.aliases
     for sheet in sheets:
         for name in sheet.aliases:
-            _check(Place(sheet.page.file, "").at("aliases").at(name), name, rows=rows, aliases=aliases)
+            _check(FieldPlace(sheet.page.file, "").at("aliases").at(name), name, rows=rows, aliases=aliases)
     stated = [sheet for sheet in sheets if sheet.model]
     for sheet in stated:
-        _check(Place(sheet.page.file, "").at("model"), sheet.model, rows=rows, aliases=aliases)
+        _check(FieldPlace(sheet.page.file, "").at("model"), sheet.model, rows=rows, aliases=aliases)
     model = resolve_alias(stated[-1].model, aliases) if stated else ""
     files = tuple(sheet.page.file for sheet in sheets)
     return Config(rows, MappingProxyType(aliases), model, files, _policies(sheets), _all_harnesses(sheets), project)
@@ -324,7 +334,9 @@ def _policies(sheets: list[Sheet]) -> Policy | None:
     try:
         return Policy(rules, msgspec.convert(stated, Defaults), foreign)
     except UsageError as error:
-        raise Place(own[-1].page.file, "").at("policy").bad(str(error).rstrip("."), "It is in your own file, too") from None
+        raise (
+            FieldPlace(own[-1].page.file, "").at("policy").bad(str(error).rstrip("."), "It is in your own file, too")
+        ) from None
 
 
 def _marked(sheet: Sheet) -> Policy:
@@ -336,7 +348,7 @@ def _marked(sheet: Sheet) -> Policy:
     return Policy(tuple(rules), policy.default)
 
 
-def _check(place: Place, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:
+def _check(place: FieldPlace, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:
     """A name that leads nowhere is found now, where it was written, and not when it is used."""
     try:
         parse_model(name, rows=rows, aliases=aliases)

@@ -1,28 +1,278 @@
-"""The rows as values, and the loader: built-in files first, then the user's. Reads files, never the environment.
+"""Reads the model strings that people write: `provider:model`, `provider/model`, an alias. Pure: no files, no environment.
 
-What holds for one model of one provider is built up in this order, a later statement winning field by field:
-the defaults of Quirks, the provider's row, and every model row that covers the model, from the first to the last
-(or from the last one that says `fresh`).
-The built-in files come first, the user's in the order given; so the last word is the user's last matching row.
+What is not understood is a UsageError that says what to write instead; nothing is ever guessed.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib import resources
 from os import PathLike
 from pathlib import Path
+from types import GenericAlias, MappingProxyType, UnionType
+from typing import get_args, get_origin
 
 import msgspec
 
-from evener.errors import UsageError
-from evener.providers.fields import NAME, PLACEHOLDER, Place, Table, model_fields, provider_fields
+from evener.errors import BadRow, UsageError
+from evener.transcript.blocks import CacheTtl
+from evener.wire import CODECS
 from evener.wire.quirks import Quirks
+from evener.wire.request import SCALE
 
-__all__ = ["Facts", "ModelRow", "Provider", "Rows", "Variable", "load_rows", "plain_name"]
+__all__ = [
+    "ALIASES",
+    "LOCAL",
+    "NAME",
+    "PLACEHOLDER",
+    "Facts",
+    "FieldPlace",
+    "ModelName",
+    "ModelRow",
+    "Provider",
+    "Rows",
+    "Table",
+    "Variable",
+    "load_rows",
+    "model_fields",
+    "parse_model",
+    "plain_name",
+    "provider_fields",
+    "resolve_alias",
+]
+
+
+Table = dict[str, object]
+Kind = type | GenericAlias | UnionType
+
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+SECRET = re.compile(
+    r"(?:^|.*[_-])(?:api|access|auth|private)[_-]?(?:key|token)s?|(?:key|token|credential|authorization|bearer)s?|.*(?:secret|passw).*"
+)
+URL = re.compile(r"https?://(?:[\w.{}-]+|\[[0-9a-f:]+\])(?::\d+)?(?:/[\w.{}~-]+)*", re.ASCII)
+PATH = re.compile(r"(?:/(?:[\w.:~-]|\{model\})+)*", re.ASCII)
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+HEADER = re.compile(r"[a-z0-9-]+")
+PREFIX = re.compile(r"(?:[A-Za-z-]+ )?")
+PATTERN = re.compile(r"(?:[\w.:/@+*?-]|\[!?[\w.:+-]+\])+", re.ASCII)
+WORDS: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number, 0 or more",
+    str: "a text in quotes",
+    tuple: "a list of texts",
+    dict: "a table",
+}
+
+
+class FieldPlace(msgspec.Struct, frozen=True):
+    """Where in which file a value stands; all that an error needs to say."""
+
+    file: str
+    row: str
+    field: str = ""
+
+    def at(self, field: str) -> "FieldPlace":
+        """A field of this place."""
+        return FieldPlace(self.file, self.row, f"{self.field}.{field}" if self.field else field)
+
+    def bad(self, what: str, do: str) -> BadRow:
+        """The error, to be raised."""
+        where = ", ".join(part for part in (self.file, self.row, self.field and f"field {self.field!r}") if part)
+        return BadRow(f"{where}: {what}. {do}.")
+
+
+Check = Callable[[FieldPlace, object], None]
+
+
+def provider_fields(place: FieldPlace, value: object) -> Table:
+    """The stated fields of a provider's row, checked one by one; `quirks` is a table of checked deviations."""
+    return _read(place, value, PROVIDER, PROVIDER_CHECKS)
+
+
+def model_fields(place: FieldPlace, value: object) -> Table:
+    """The stated fields of a model row, checked one by one; `quirks` is a table of checked deviations."""
+    found = _read(place, value, MODEL, MODEL_CHECKS)
+    if "match" not in found:
+        raise place.at("match").bad("it is missing", 'Say which models the row is about: match = ["name-*"]')
+    return found
+
+
+def _read(place: FieldPlace, value: object, kinds: Mapping[str, Kind], checks: Mapping[str, Check]) -> Table:
+    if not isinstance(value, dict):
+        raise place.bad(f"expected a table, found {_word(value)}", f"Write fields: {', '.join(kinds)}")
+    found: Table = {}
+    for key, raw in value.items():
+        if key not in kinds:
+            raise _unknown(place.at(key), key, kinds)
+        found[key] = _converted(place.at(key), raw, kinds[key])
+        if key in checks:
+            checks[key](place.at(key), found[key])
+    if "quirks" in found:
+        found["quirks"] = _read(place.at("quirks"), found["quirks"], _quirk_kinds(), QUIRK_CHECKS)
+    return found
+
+
+@cache
+def _quirk_kinds() -> dict[str, Kind]:
+    return {field.name: field.type for field in msgspec.structs.fields(Quirks)}
+
+
+def _converted(place: FieldPlace, value: object, kind: Kind) -> object:
+    try:
+        found: object = msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise place.bad(f"{_word(value)} does not fit", f"Write {_expected(kind)}") from None
+    if isinstance(found, int) and found < 0:
+        raise place.bad("it is negative", f"Write {WORDS[int]}")
+    return found
+
+
+def _expected(kind: Kind) -> str:
+    origin = get_origin(kind) or kind
+    return WORDS[origin] if origin in WORDS else "one of " + _list(get_args(kind))
+
+
+def _word(value: object) -> str:
+    """What a value is, without saying the value."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+    return names.get(type(value), "a value")
+
+
+def _list(names: Iterable[object]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _unknown(place: FieldPlace, key: str, known: Iterable[str]) -> BadRow:
+    if SECRET.fullmatch(key.lower()):
+        return place.bad("a row never holds a secret", 'Put it into an environment variable and name that: key_env = ["NAME"]')
+    near = get_close_matches(key, known, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return place.bad("there is no such field", f"{hint}Known are {', '.join(known)}")
+
+
+# What single fields must look like.
+
+
+def _known(names: Iterable[str]) -> Check:
+    """Each text is one of these."""
+    allowed = tuple(names)
+
+    def check(place: FieldPlace, value: object) -> None:
+        wrong = [text for text in _texts(value) if text not in allowed]
+        if wrong:
+            raise place.bad(f"{_list(wrong)} is not known", f"Known are {_list(allowed)}")
+
+    return check
+
+
+def _shaped(shape: re.Pattern[str], what: str, do: str) -> Check:
+    """Each text has this shape. The text is not repeated: it may be a secret in the wrong place."""
+
+    def check(place: FieldPlace, value: object) -> None:
+        if not all(shape.fullmatch(text) for text in _texts(value)):
+            raise place.bad(f"it is not {what} (not shown here: it might be a secret)", do)
+
+    return check
+
+
+def _variables(names: re.Pattern[str]) -> Check:
+    """A table of names of this shape, each with the environment variables that may hold its value."""
+
+    def check(place: FieldPlace, value: object) -> None:
+        for name, env in value.items() if isinstance(value, dict) else ():
+            if not names.fullmatch(name) or not env:
+                raise place.at(name).bad(
+                    "it is not usable", 'Write lower case letters, and at least one variable: name = ["NAME"]'
+                )
+            _VARIABLES(place.at(name), env)
+
+    return check
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    match value:
+        case str():
+            return (value,)
+        case tuple():
+            return value
+    return ()
+
+
+def _pattern(place: FieldPlace, value: object) -> None:
+    texts = _texts(value)
+    if not texts:
+        raise place.bad("it is empty", 'Name at least one pattern: match = ["name-*"]')
+    for text in texts:
+        if not PATTERN.fullmatch(text) or text != text.lower():
+            raise place.bad(
+                f"{text!r} is no pattern", "Write lower case letters with *, ? or closed [sets], as in 'name-4[.-]5*'"
+            )
+
+
+def _level(place: FieldPlace, value: object) -> None:
+    if value:
+        _known(SCALE)(place, value)
+
+
+PROVIDER: dict[str, Kind] = {
+    "wire": str,
+    "like": str,
+    "base_url": str,
+    "url_env": dict[str, tuple[str, ...]],
+    "key_env": tuple[str, ...],
+    "keyless": bool,
+    "auth_header": str,
+    "auth_prefix": str,
+    "header_env": dict[str, tuple[str, ...]],
+    "vendor": str,
+    "quirks": dict[str, object],
+}
+_VARIABLES = _shaped(
+    VARIABLE, "the name of an environment variable", 'Name the variable that holds the value, in capitals: ["NAME"]'
+)
+_ROW_NAME = _shaped(NAME, "a row's name", "Write lower case letters, digits and single dashes")
+PROVIDER_CHECKS: dict[str, Check] = {
+    "wire": _known(CODECS),
+    "like": _ROW_NAME,
+    "base_url": _shaped(
+        URL,
+        "a plain http(s) address",
+        "Write it without user, query and closing slash; what differs per account is a {name} with its variables in url_env",
+    ),
+    "url_env": _variables(re.compile(r"[a-z_]+")),
+    "key_env": _VARIABLES,
+    "auth_header": _shaped(HEADER, "a header's name", "Write it in lower case, as in 'x-api-key'"),
+    "auth_prefix": _shaped(PREFIX, "a prefix", "Write one word and a space, as in 'Bearer ', or an empty text"),
+    "header_env": _variables(HEADER),
+    "vendor": _ROW_NAME,
+}
+MODEL: dict[str, Kind] = {
+    "match": tuple[str, ...],
+    "providers": tuple[str, ...],
+    "wires": tuple[str, ...],
+    "fresh": bool,
+    "window": int,
+    "quirks": dict[str, object],
+}
+MODEL_CHECKS: dict[str, Check] = {"match": _pattern, "wires": _known(CODECS)}
+_URL_PATH = _shaped(PATH, "a path", "Begin it with a slash, without a query; {model} is the only part that is filled in")
+QUIRK_CHECKS: dict[str, Check] = {
+    "path": _URL_PATH,
+    "stream_path": _URL_PATH,
+    "api_version": _shaped(
+        re.compile(r"[\w.-]*", re.ASCII), "a version", "Write the value of the version header, as in a date"
+    ),
+    "thinking_modes": _known(("adaptive", "enabled", "disabled", "between_tools")),
+    "efforts": _known(SCALE),
+    "default_effort": _level,
+    "disabled_effort": _level,
+    "cache_ttls": _known(text for text in get_args(CacheTtl) if text),
+}
+
 
 BUILT_IN = ("providers.toml", "models.toml")
 FILLING = re.compile(r"[A-Za-z0-9._-]+")
@@ -158,7 +408,7 @@ def _names(model: str) -> frozenset[str]:
 # The loader.
 
 
-class Page(msgspec.Struct, frozen=True):
+class RowFile(msgspec.Struct, frozen=True):
     """One file, checked: what it states of each provider, and its model rows."""
 
     file: str
@@ -175,7 +425,7 @@ def load_rows(*paths: str | PathLike[str]) -> Rows:
 
 
 @cache
-def _built_in() -> tuple[Page, ...]:
+def _built_in() -> tuple[RowFile, ...]:
     folder = resources.files("evener.providers")
     return tuple(_page(name, (folder / name).read_bytes()) for name in BUILT_IN)
 
@@ -184,11 +434,11 @@ def _content(path: str | PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise Place(str(path), "").bad(f"it cannot be read: {error.strerror}", "Give the path of a TOML file") from None
+        raise FieldPlace(str(path), "").bad(f"it cannot be read: {error.strerror}", "Give the path of a TOML file") from None
 
 
-def _page(file: str, content: bytes) -> Page:
-    place = Place(file, "")
+def _page(file: str, content: bytes) -> RowFile:
+    place = FieldPlace(file, "")
     try:
         document = tomllib.loads(content.decode())
     except UnicodeDecodeError:
@@ -200,12 +450,12 @@ def _page(file: str, content: bytes) -> Page:
     for key in document:
         if key not in ("providers", "models"):
             raise place.at(key).bad("there is no such table", "Write [providers.NAME] and [[models]]")
-    return Page(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
+    return RowFile(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
 
 
 def _providers(file: str, tables: object) -> dict[str, Table]:
     if not isinstance(tables, dict):
-        raise Place(file, "providers").bad("expected tables", "Write [providers.NAME] above the fields of a row")
+        raise FieldPlace(file, "providers").bad("expected tables", "Write [providers.NAME] above the fields of a row")
     for name in tables:
         if not NAME.fullmatch(name):
             raise _provider_place(file, name).bad(
@@ -216,26 +466,26 @@ def _providers(file: str, tables: object) -> dict[str, Table]:
 
 def _models(file: str, tables: object) -> tuple[ModelRow, ...]:
     if not isinstance(tables, list):
-        raise Place(file, "models").bad("expected a list of tables", "Write [[models]] above the fields of a row")
+        raise FieldPlace(file, "models").bad("expected a list of tables", "Write [[models]] above the fields of a row")
     return tuple(_model(_model_place(file, number), table) for number, table in enumerate(tables, 1))
 
 
-def _model(place: Place, table: object) -> ModelRow:
+def _model(place: FieldPlace, table: object) -> ModelRow:
     stated = model_fields(place, table)
     quirks = _table(stated.pop("quirks", {}))
     row = msgspec.convert(stated, ModelRow)
     return msgspec.structs.replace(row, quirks=tuple(quirks.items()))
 
 
-def _provider_place(file: str, name: str) -> Place:
-    return Place(file, f"provider {name!r}")
+def _provider_place(file: str, name: str) -> FieldPlace:
+    return FieldPlace(file, f"provider {name!r}")
 
 
-def _model_place(file: str, number: int) -> Place:
-    return Place(file, f"model row {number}")
+def _model_place(file: str, number: int) -> FieldPlace:
+    return FieldPlace(file, f"model row {number}")
 
 
-def _merged(pages: Iterable[Page]) -> Rows:
+def _merged(pages: Iterable[RowFile]) -> Rows:
     pages = list(pages)
     stated: dict[str, Table] = {}
     for page in pages:
@@ -267,7 +517,7 @@ def _table(value: object) -> Table:
     return value if isinstance(value, dict) else {}
 
 
-def _likened(place: Place, name: str, stated: Mapping[str, Table], seen: tuple[str, ...] = ()) -> Table:
+def _likened(place: FieldPlace, name: str, stated: Mapping[str, Table], seen: tuple[str, ...] = ()) -> Table:
     """A row's fields over those that it takes from the one it is like."""
     fields = dict(stated[name])
     other = fields.pop("like", None)
@@ -281,7 +531,7 @@ def _likened(place: Place, name: str, stated: Mapping[str, Table], seen: tuple[s
     return _over({key: base[key] for key in MANNER if key in base}, fields)
 
 
-def _provider(place: Place, name: str, fields: Table) -> Provider:
+def _provider(place: FieldPlace, name: str, fields: Table) -> Provider:
     for needed in ("wire", "base_url"):
         if needed not in fields:
             raise place.at(needed).bad("it is missing", "State it; `like` takes over how to talk, not whom to talk to")
@@ -297,3 +547,134 @@ def _provider(place: Place, name: str, fields: Table) -> Provider:
     if not provider.key_env and not provider.keyless:
         raise place.at("key_env").bad("no key is named", 'Write key_env = ["NAME"], or keyless = true if it needs none')
     return provider
+
+
+LOCAL = "local"
+"""The provider of models that run inside Evener: `local:smollm2`, or `local:` and the path of a GGUF file."""
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "claude": "anthropic:claude-opus-5-5",
+        "sonnet": "anthropic:claude-sonnet-5-5",
+        "haiku": "anthropic:claude-haiku-5-5",
+        "gpt": "openai:gpt-6.1-sol",
+        "gemini": "google:gemini-3.8-flash",
+        "smollm2": "local:smollm2",
+    }
+)
+"""The built-in short names. A config file adds its own, and may give these another meaning."""
+
+# Who makes what, for the advice about a name without a provider. Never used to choose one.
+MAKERS = (
+    ("claude-*", "anthropic"),
+    ("gpt-*", "openai"),
+    ("o[134]*", "openai"),
+    ("gemini-*", "google"),
+    ("grok-*", "xai"),
+    ("deepseek-*", "deepseek"),
+    ("kimi-*", "kimi"),
+    ("glm-*", "zai"),
+    ("magistral*", "mistral"),
+)
+
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+MOST = 1000
+EXAMPLE = "Write provider:model, for example anthropic:claude-opus-5-5 or local:smollm2; `evener models` lists the providers."
+
+
+class ModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whom to ask for which model. `provider` is the name of a row, or `local`; `model` is what that provider calls it."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}"
+
+
+def parse_model(text: str, *, rows: Rows, aliases: Mapping[str, str] = ALIASES) -> ModelName:
+    """The provider and the model that a text names.
+
+    The first `:` or `/` ends the provider's name; the model's may hold more of both. An alias stands for the whole text.
+    """
+    name = resolve_alias(_clean(text), aliases)
+    cut = re.search("[:/]", name)
+    if cut is None:
+        raise _bare(name, rows, aliases)
+    provider, mark, model = name[: cut.start()].lower(), cut[0], name[cut.end() :]
+    if not _is_provider(provider, rows):
+        raise _no_provider(name, provider, rows) if mark == ":" else _bare(name, rows, aliases)
+    if not model:
+        raise UsageError(f"{name!r} names a provider, but no model. {EXAMPLE}")
+    return ModelName(provider, model)
+
+
+def resolve_alias(text: str, aliases: Mapping[str, str]) -> str:
+    """What an alias stands for; a text that is none comes back as it is. An alias may stand for another one, once."""
+    first = aliases.get(text)
+    if first is None:
+        return text
+    second = aliases.get(first)
+    if second is None:
+        return first
+    if second in aliases:
+        chain = " -> ".join((text, first, second))
+        loop = " and leads back to itself" if second in (text, first) else ""
+        raise UsageError(
+            f"The alias {text!r} goes over more than one other alias ({chain}){loop}. Let {text!r} name provider:model itself."
+        )
+    return second
+
+
+def _clean(text: str) -> str:
+    name = text.strip()
+    if not name:
+        raise UsageError(f"The name of the model is empty. {EXAMPLE}")
+    if UNPRINTABLE.search(name) or len(name) > MOST:
+        raise UsageError(f"The name of the model is not a plain text of at most {MOST} characters. {EXAMPLE}")
+    return name
+
+
+def _is_provider(provider: str, rows: Rows) -> bool:
+    return provider == LOCAL or any(row.name == provider for row in rows.providers)
+
+
+def _no_provider(name: str, provider: str, rows: Rows) -> UsageError:
+    names = [LOCAL, *(row.name for row in rows.providers)]
+    near = get_close_matches(provider, names, n=2, cutoff=0.75)
+    if near:
+        model = name[len(provider) + 1 :]
+        advice = f"Did you mean {' or '.join(f'{one}:{model}' for one in near)}?"
+    else:  # a name with a tag, as servers of open models have them
+        whose = " or ".join(f"{one}:{name}" for one in (*_suggestions(name, rows), "ollama"))
+        advice = f"If {name!r} is a model's whole name, write whose: {whose}."
+    return UsageError(
+        f"There is no provider {provider!r}. {advice} `evener models` lists the providers; a row in a config file adds one."
+    )
+
+
+def _bare(name: str, rows: Rows, aliases: Mapping[str, str]) -> UsageError:
+    if _is_provider(name.lower(), rows):
+        return UsageError(f"{name!r} is a provider; the model is missing. {EXAMPLE}")
+    if name.lower().endswith(".gguf"):
+        return UsageError(f"{name!r} names no provider. Write {LOCAL}:{name} to run this file.")
+    whose = _suggestions(name, rows)
+    if whose:
+        return UsageError(f"{name!r} names no provider. Write {' or '.join(f'{one}:{name}' for one in whose)}.")
+    near = get_close_matches(name, aliases, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return UsageError(f"{name!r} names no provider, and no row knows a model of this name. {hint}{EXAMPLE}")
+
+
+def _suggestions(name: str, rows: Rows) -> list[str]:
+    """Who has such a model: its maker, then whoever the model rows name with it."""
+    plain = plain_name(name)
+    makers = [provider for pattern, provider in MAKERS if fnmatchcase(plain, pattern) and _is_provider(provider, rows)]
+    stated = [provider.name for provider in rows.providers if _states(rows, provider, name)]
+    return list(dict.fromkeys([*makers, *stated]))[:3]
+
+
+def _states(rows: Rows, provider: Provider, name: str) -> bool:
+    """Whether a row names this provider with such a model, and none says that the name means another model there."""
+    covering = [row for row in rows.models if row.match != ("*",) and row.covers(provider, name)]
+    return any(provider.name in row.providers for row in covering) and not any(row.fresh for row in covering)

@@ -9,24 +9,28 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.driver.reports import replied
-from evener.encodings.envelope import unwrapped
-from evener.encodings.fences import bare
+from evener.driver.record import replied
+from evener.encodings.buffer import bare
 from evener.encodings.forms import FINAL_RESULT
+from evener.encodings.json import unwrapped
 from evener.errors import EvenerError, ProviderError
 from evener.replay.difference import compared
 from evener.replay.tape import Tape
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
+from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta, TextDelta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
-from evener.transcript.reply import Reply
+from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 
-__all__ = ["RecordedAnswer", "RecordedModel", "failure_of"]
+__all__ = [
+    "RecordedAnswer",
+    "RecordedModel",
+    "failure_of",
+]
+
 
 FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
 STATUS = r"\(HTTP (\d{3})\b"

@@ -6,15 +6,14 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.driver.reports import CANCELLED
+from evener.call_context import current_site
+from evener.driver.record import CANCELLED
 from evener.errors import EvenerError
-from evener.hooks import Answer, Cancel, Hook, Hooks, Moment
-from evener.loop.limits import Spent
-from evener.loop.state import State
-from evener.nesting import current_site
+from evener.hooks import Cancel, Hook, HookAnswer, Hooks, Moment
+from evener.loop.state import RunState, Spent
 from evener.replay.tape import Inbox, Tape
-from evener.store.log import Lease, Note
-from evener.tools.calling import CallSite, digest_of
+from evener.store.protocol import Lease, Note
+from evener.tools.call import CallSite, digest_of
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall
 from evener.transcript.transcript import Transcript
@@ -25,7 +24,7 @@ __all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "recorded_hooks"]
 class RecordedCaller:
     """Gives each call the result that it had, in the recorded order. Runs nothing."""
 
-    def __init__(self, tape: Tape, state: Callable[[], State], *, specs: Iterable[ToolSpec]) -> None:
+    def __init__(self, tape: Tape, state: Callable[[], RunState], *, specs: Iterable[ToolSpec]) -> None:
         self._tape = tape
         self._state = state
         self._schemas = {spec.name: spec.schema for spec in specs}
@@ -121,7 +120,7 @@ class RecordedMedia:
 def recorded_hooks(tape: Tape) -> Hooks:
     """Hooks cancel the calls again that hooks cancelled."""
 
-    def cancelled(moment: Moment) -> Answer:
+    def cancelled(moment: Moment) -> HookAnswer:
         asked = moment.call.id if moment.call else None
         for event in tape.ahead():
             match event:

@@ -14,7 +14,7 @@ from evener.encodings.forms import FINAL_RESULT
 from evener.replay.difference import Difference, compared, kind_of
 from evener.result import ONCE_BY_HOOK
 
-__all__ = ["Ended", "Inbox", "Strayed", "Tape", "begins"]
+__all__ = ["Inbox", "RecordingEnded", "Strayed", "Tape", "begins"]
 
 Inbox = ev.Steered | ev.Cancelled | ev.ApprovalDecided
 """What somebody said to the log."""
@@ -28,7 +28,7 @@ PATIENCE = 1000
 OUT_OF_TIME = "and the model had not answered."
 
 
-class Ended(Exception):
+class RecordingEnded(Exception):
     """The recording ends here: its process died, or was told to stop."""
 
 
@@ -105,7 +105,7 @@ class Tape:
             if place and (recorded is None or isinstance(recorded, ev.Opened)):
                 break  # cut in the middle of what was written at once: by a fork, or by whoever reads a part only
             if recorded is None or (not place and begins(recorded) and not isinstance(event, ev.Continued)):
-                raise Ended
+                raise RecordingEnded
             made = self._stamped(event, recorded)
             differences = compared(recorded, made, number=number + 1)
             if differences:
@@ -152,7 +152,7 @@ class Tape:
         while True:
             event = self.next
             if event is None or begins(event):
-                raise Ended
+                raise RecordingEnded
             if mine(event):
                 return event
             if isinstance(event, Inbox):

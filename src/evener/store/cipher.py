@@ -10,7 +10,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Protocol
 
 from evener.errors import StoreError
-from evener.store.log import Damaged
+from evener.store.protocol import Damaged
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,15 +9,13 @@ import msgspec
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, UsageError
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
-from evener.transcript.blocks import Block, TextBlock, ToolCall
+from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
-from evener.transcript.reply import Reply, Stop
+from evener.transcript.reply import Reply, Stop, Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
-from evener.wire.pieces import deltas_of
+from evener.wire.stream import deltas_of
 
 __all__ = ["Line", "Script", "ScriptedAnswer", "ScriptedModel", "calls", "says"]
 

@@ -16,9 +16,21 @@ from msgspec.structs import force_setattr
 
 from evener.errors import BadValue
 from evener.events import InnerQuestion, Spilled
-from evener.tools.models import is_model_value, model_dump
-from evener.transcript.blocks import CONTENTS, DocumentBlock, ImageBlock, Inline, ResultContent, TextBlock, ToolResult
-from evener.transcript.checks import check_choice, check_object, check_type, json_object, json_text
+from evener.tools.schema import is_model_value, model_dump
+from evener.transcript.blocks import (
+    CONTENTS,
+    DocumentBlock,
+    ImageBlock,
+    Inline,
+    ResultContent,
+    TextBlock,
+    ToolResult,
+    check_choice,
+    check_object,
+    check_type,
+    json_object,
+    json_text,
+)
 
 __all__ = [
     "Envelope",

@@ -13,12 +13,9 @@ from typing import Annotated, Union, get_args, get_origin
 import msgspec
 
 from evener.errors import UsageError
-from evener.tools.arguments import Convert, converter
-from evener.tools.constraints import Schema
+from evener.tools.arguments import Convert, Typed, converter, typed
 from evener.tools.context import ToolContext
-from evener.tools.docstring import read_docstring
-from evener.tools.shapes import Shapes, default_of, hints_of
-from evener.tools.typed import Typed, typed
+from evener.tools.schema import Schema, Shapes, default_of, hints_of, read_docstring
 
 __all__ = [
     "Function",

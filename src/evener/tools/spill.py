@@ -13,7 +13,7 @@ from evener.events import Spilled
 from evener.tools.result import Envelope, ModelRetry
 from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import ResultContent, TextBlock
-from evener.transport.secret_net import known_net
+from evener.transport.secrets import known_net
 
 __all__ = ["Blobs", "MemoryBlobs", "read_output_tool", "spill"]
 

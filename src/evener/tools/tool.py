@@ -1,9 +1,7 @@
-"""A tool: a function, what the model is told of it, and how it may be run. Frozen; made once, used by many runs.
+"""The tools of a run: an immutable mapping from names, in the order they were given. Adding one makes another box."""
 
-`tool` reads a function's signature and docstring; `Tool.of` takes a schema as it is, or a type for the arguments as a whole.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from math import isfinite
 from types import MappingProxyType
 from typing import Literal, get_args, overload
@@ -12,9 +10,9 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from evener.errors import UsageError
-from evener.tools.arguments import Accepted, Arguments, converter
-from evener.tools.closing import closed
-from evener.tools.problems import Problem
+from evener.tools.arguments import ArgumentReader, ReadArguments, converter
+from evener.tools.result import Envelope, failed
+from evener.tools.schema import Problem, closed
 from evener.tools.signature import (
     Callee,
     Function,
@@ -27,9 +25,15 @@ from evener.tools.signature import (
 )
 from evener.tools.validation import Validator
 from evener.transcript.ask import ToolSpec
-from evener.transcript.checks import check_choice, json_object, json_text
+from evener.transcript.blocks import check_choice, json_object, json_text
 
-__all__ = ["Effect", "Tool", "tool"]
+__all__ = [
+    "Effect",
+    "Tool",
+    "Toolbox",
+    "tool",
+]
+
 
 Effect = Literal["read", "idempotent", "write"]
 """`read` may be repeated, `idempotent` may be repeated with the same key, `write` is never repeated by us."""
@@ -54,7 +58,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     spec: ToolSpec
     function: Function
-    arguments: Arguments
+    arguments: ArgumentReader
     effect: Effect = "write"
     sequential: bool = False
     timeout: float | None = TIMEOUT
@@ -144,7 +148,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Whether the function is async; others run in a thread."""
         return self.callee is not None and self.callee.awaits
 
-    def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
+    def read(self, raw: str) -> ReadArguments | tuple[Problem, ...]:
         """The arguments in a call's JSON text, ready for the function, or what is wrong with them."""
         return self.arguments.read(raw)
 
@@ -220,9 +224,9 @@ def tool(
     return make if function is None else make(function)
 
 
-def _arguments(signature: Signature, where: str) -> Arguments:
+def _arguments(signature: Signature, where: str) -> ArgumentReader:
     validator = Validator(signature.schema, where=where)
-    return Arguments(validator, signature.converters, unenforced=_left_over(validator), typed=signature.typed)
+    return ArgumentReader(validator, signature.converters, unenforced=_left_over(validator), typed=signature.typed)
 
 
 def _left_over(validator: Validator) -> tuple[str, ...]:
@@ -230,14 +234,14 @@ def _left_over(validator: Validator) -> tuple[str, ...]:
     return tuple(text for text in validator.unenforced if not text.partition(":")[0].endswith((".pattern", ".format")))
 
 
-def _typed(kind: type, where: str) -> tuple[Arguments, str]:
+def _typed(kind: type, where: str) -> tuple[ArgumentReader, str]:
     schema = typed_schema(kind, where)
     validator = Validator(schema, where=where)
-    arguments = Arguments(validator, one=converter(kind, where), unenforced=_left_over(validator))
+    arguments = ArgumentReader(validator, one=converter(kind, where), unenforced=_left_over(validator))
     return arguments, json_text(schema, where)
 
 
-def _raw(schema: str | Mapping[str, object], where: str) -> tuple[Arguments, str]:
+def _raw(schema: str | Mapping[str, object], where: str) -> tuple[ArgumentReader, str]:
     text = schema if isinstance(schema, str) else json_text(schema, where)
     shape = json_object(text, where)
     kind = shape.get("type", "object")
@@ -247,8 +251,66 @@ def _raw(schema: str | Mapping[str, object], where: str) -> tuple[Arguments, str
     narrow = closed(shape if whole else {**shape, "type": "object"})
     text = text if narrow == shape else json_text(narrow, where)
     validator = Validator(narrow, where=where)
-    return Arguments(validator, one=_same, unenforced=validator.unenforced), text
+    return ArgumentReader(validator, one=_same, unenforced=validator.unenforced), text
 
 
 def _same(value: object) -> object:
     return value
+
+
+MOST_NAMED = 50
+
+
+class Toolbox(Mapping[str, Tool]):
+    """Name -> tool. A function that is no tool yet is made one."""
+
+    __slots__ = ("_specs", "_tools")
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., object]] = ()) -> None:
+        held: dict[str, Tool] = {}
+        for given in tools:
+            one = given if isinstance(given, Tool) else tool(given)
+            if one.name in held:
+                raise UsageError(f"Two tools are named {one.name!r}. Give one of them another name with tool(..., name=...).")
+            held[one.name] = one
+        self._tools: Mapping[str, Tool] = MappingProxyType(held)
+        self._specs = tuple(one.spec for one in held.values())
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of them; the same tuple each time."""
+        return self._specs
+
+    def add(self, *tools: Tool | Callable[..., object]) -> "Toolbox":
+        """A box with these tools as well."""
+        return Toolbox((*self._tools.values(), *tools))
+
+    def without(self, *names: str) -> "Toolbox":
+        """A box without the tools of these names."""
+        for name in names:
+            if name not in self._tools:
+                raise UsageError(f"There is no tool {name!r} to take out. The tools are {self._named()}.")
+        return Toolbox(one for one in self._tools.values() if one.name not in names)
+
+    def unknown(self, name: str) -> Envelope:
+        """What a model gets that calls a tool which is not here."""
+        near = get_close_matches(name[:200], self._tools, n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        return failed(f"There is no tool {name[:200]!r}. {hint}The tools are: {self._named()}.", retry=True)
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"Toolbox({', '.join(self._tools)})"
+
+    def _named(self) -> str:
+        names = ", ".join(list(self._tools)[:MOST_NAMED])
+        more = len(self._tools) - MOST_NAMED
+        return f"{names} and {more} more" if more > 0 else names or "none"

@@ -6,8 +6,10 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import force_setattr
 
-from evener.transcript.blocks import TTLS, CacheTtl
-from evener.transcript.checks import (
+from evener.transcript.blocks import (
+    TTLS,
+    CacheTtl,
+    Origin,
     as_tuple,
     check_choice,
     check_number,
@@ -18,7 +20,6 @@ from evener.transcript.checks import (
     json_text,
 )
 from evener.transcript.loss import refused_codes
-from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 
 __all__ = [

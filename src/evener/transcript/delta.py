@@ -10,13 +10,12 @@ import msgspec
 
 from evener.errors import EvenerError
 from evener.transcript.blocks import Citation, HostedBlock
-from evener.transcript.reply import StopReason
-from evener.transcript.usage import Usage
+from evener.transcript.reply import StopReason, Usage
 
 __all__ = [
     "ArgumentsDelta",
+    "CallBegun",
     "CallEnded",
-    "CallStarted",
     "CitationAdded",
     "Delta",
     "Failed",
@@ -79,7 +78,7 @@ class SealAdded(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class CallStarted(msgspec.Struct, frozen=True, gc=False):
+class CallBegun(msgspec.Struct, frozen=True, gc=False):
     """A tool call has begun."""
 
     index: int
@@ -157,7 +156,7 @@ Delta = (
     | ReasoningDelta
     | CitationAdded
     | SealAdded
-    | CallStarted
+    | CallBegun
     | ArgumentsDelta
     | CallEnded
     | HostedAdded

@@ -15,12 +15,11 @@ from typing import Annotated, Literal, TypeVar, get_args
 import msgspec
 
 from evener.errors import BadDocument, BadValue
-from evener.transcript.blocks import CONTENTS, TTLS, Block, Source, TextBlock
+from evener.transcript.blocks import CONTENTS, TTLS, Block, Origin, Source, TextBlock
 from evener.transcript.message import ROLES, Message, Role
-from evener.transcript.origin import Origin
+from evener.transcript.reply import Usage
 from evener.transcript.scan import checked_bytes, path_at, repeated_key, short
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 
 __all__ = ["dump", "dump_message", "load", "load_message"]
 

@@ -11,17 +11,19 @@ from evener.errors import BadValue
 from evener.transcript.blocks import (
     Block,
     HostedBlock,
+    Origin,
     ReasoningBlock,
     ResultContent,
+    Seal,
     TextBlock,
     ToolCall,
     ToolResult,
+    as_tuple,
+    check_text,
+    check_type,
 )
-from evener.transcript.checks import as_tuple, check_text, check_type
 from evener.transcript.mint import new_id, now
-from evener.transcript.origin import Origin, Seal
-from evener.transcript.reply import Reply
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Reply, Usage
 
 __all__ = ["Message", "Role"]
 

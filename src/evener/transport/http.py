@@ -5,6 +5,8 @@ Every wait has a deadline and every buffer a bound. It never looks into what it 
 
 import asyncio
 import re
+import zlib
+from collections.abc import Coroutine, Mapping
 from functools import cache, lru_cache, partial
 from os import environ
 from os.path import isfile
@@ -13,19 +15,224 @@ from typing import Self
 import msgspec
 
 from evener import __version__
-from evener.errors import BadValue, WireError
-from evener.transport.connection import Connection, Terms
-from evener.transport.dialing import Route, dial, route_of
+from evener.errors import BadValue, EvenerError, TimedOut, TruncatedStream, UsageError, WireError
+from evener.transport.connection import Connection, Terms, head_bytes, place_of, timed_out
+from evener.transport.dial import Proxy, Route, dial, proxy_for, proxy_from, route_of
 from evener.transport.exchange import Request, Response
-from evener.transport.failures import place_of, timed_out
-from evener.transport.framing import head_bytes
-from evener.transport.inflate import OFFERED
 from evener.transport.pool import Pool
-from evener.transport.proxies import Proxy, proxy_for, proxy_from
-from evener.transport.response import HttpResponse
 from evener.transport.secrets import Secret
 
-__all__ = ["HttpTransport", "read_all", "shared_transport"]
+__all__ = ["OFFERED", "HttpResponse", "HttpTransport", "Inflater", "read_all", "shared_transport"]
+
+
+OFFERED = "gzip, deflate"
+"""What a request says it understands."""
+
+GZIP, DEFLATE, BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+FORMATS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": DEFLATE}
+
+PIECE = 64 * 1024
+SLICE = 16 * 1024
+"""Compressed bytes given to zlib at once: it copies what it does not use yet."""
+
+MEMBERS = 1000
+"""A gzip body may have several members; nobody means more than this."""
+
+
+class Inflater:
+    """One body's decompressor."""
+
+    def __init__(self, encoding: str) -> None:
+        if encoding not in FORMATS:
+            raise WireError(
+                f"The answer is compressed as {encoding[:40]!r}, and only {OFFERED} was offered. "
+                "Check what stands between you and the provider."
+            )
+        self._format = FORMATS[encoding]
+        self._zlib = zlib.decompressobj(self._format)
+        self._first = b""
+        self._fed = memoryview(b"")
+        self._held = b""
+        self._begun = False
+        self._full = False
+        self._members = 1
+
+    def feed(self, compressed: bytes) -> None:
+        """Give the next bytes; only when `take` has nothing left."""
+        if self._format == DEFLATE and len(self._first) < 2:
+            self._first += compressed
+            if len(self._first) < 2:
+                self._begun = True
+                return
+            compressed = self._first
+            if not _has_header(compressed):
+                self._zlib = zlib.decompressobj(BARE)
+        self._fed = memoryview(compressed)
+
+    def take(self) -> bytes:
+        """The next piece; empty when more must be fed first."""
+        while self._held or self._full or self._fed:
+            if not self._held and not self._full:
+                self._held, self._fed = bytes(self._fed[:SLICE]), self._fed[SLICE:]
+            if self._zlib.eof and not self._next_member():
+                continue
+            if piece := self._step():
+                return piece
+        return b""
+
+    def finish(self) -> None:
+        """Say that the body has ended."""
+        if self._begun and not self._zlib.eof:
+            raise TruncatedStream("The compressed answer stopped in the middle, so it does not count. Send the request again.")
+
+    def _step(self) -> bytes:
+        piece = self._decompressed()
+        if piece is None:
+            raise WireError(
+                "The compressed answer is damaged: it is not what its content-encoding says. Send the request again."
+            )
+        self._begun = True
+        self._full = len(piece) == PIECE and not self._zlib.eof
+        self._held = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
+        return piece
+
+    def _decompressed(self) -> bytes | None:
+        try:
+            return self._zlib.decompress(self._held, PIECE)
+        except zlib.error:
+            return None
+
+    def _next_member(self) -> bool:
+        """Whether another member begins here. Zeros after the last one are padding."""
+        if self._format != GZIP or not self._held.strip(b"\0"):
+            self._held, self._full = b"", False
+            return False
+        self._members += 1
+        if self._members > MEMBERS:
+            raise WireError(
+                f"The compressed answer has more than {MEMBERS} members. Check what stands between you and the provider."
+            )
+        self._zlib = zlib.decompressobj(GZIP)
+        return True
+
+
+def _has_header(content: bytes) -> bool:
+    """Whether deflate's own header stands there: some servers leave it out."""
+    return content[0] & 15 == 8 and (content[0] << 8 | content[1]) % 31 == 0
+
+
+BURST = 256 * 1024
+"""Bytes that are decompressed without a wait: a little that came can become very much, and others want their turn."""
+
+
+class HttpResponse:
+    """A Response over a connection whose answer's head has come."""
+
+    _held = False
+
+    def __init__(self, connection: Connection, place: str) -> None:
+        answer = connection.answer
+        self.status: int = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        encoding = answer.headers.get("content-encoding", "").strip().lower()
+        self._encoding = "" if encoding == "identity" else encoding
+        self._inflater: Inflater | None = None
+        self._burst = 0
+        self._connection = connection
+        self._place = place
+        self._failure: EvenerError | None = None
+        self._closed = False
+        self._ended = False
+        self._held = True
+
+    def __del__(self) -> None:
+        """One that was not closed must not hold its slot until the deadline."""
+        if self._held:
+            self._connection.forget()
+
+    def read(self) -> Coroutine[object, None, bytes]:
+        """The next bytes; see `Response`."""
+        return self._inflated() if self._encoding else self._piece()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been read, as far as one can know without waiting: then nothing more comes."""
+        return self._ended or (self._held and not self._encoding and self._connection.ended)
+
+    async def aclose(self) -> None:
+        """Let go of the connection; see `Response`. More than once does no harm."""
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"HttpResponse({self.status} from {self._place})"
+
+    async def _inflated(self) -> bytes:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._burst > BURST:
+                await self._give_way()
+            inflater = self._inflater = self._inflater or Inflater(self._encoding)
+            while not (piece := inflater.take()):
+                fed = await self._piece()
+                if not fed:
+                    inflater.finish()
+                    return b""
+                inflater.feed(fed)
+        except UsageError:
+            raise
+        except EvenerError as error:
+            self._failure = error
+            self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self._burst += len(piece)
+        return piece
+
+    async def _give_way(self) -> None:
+        """Let others have their turn, the timer of the deadlines among them."""
+        self._burst = 0
+        await asyncio.sleep(0)
+        if isinstance(self._connection.failure, TimedOut):
+            raise self._connection.failure
+
+    async def _piece(self) -> bytes:
+        """The next bytes as they came."""
+        if self._closed:
+            return self._over()
+        try:
+            piece = await self._connection.read()
+        except UsageError:
+            raise
+        except EvenerError as error:
+            self._failure = error
+            self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        if not piece:
+            self.close()
+        return piece
+
+    def _over(self) -> bytes:
+        failure = self._failure
+        if failure is not None:
+            raise failure
+        if not self._ended:
+            raise UsageError("This answer was closed before its end, so no more can be read from it. Read first, then close.")
+        return b""
+
+    def close(self) -> None:
+        """`aclose`, which has nothing to wait for here."""
+        if not self._closed:
+            self._closed = True
+            self._ended = self._connection.ended
+            self._held = False
+            self._connection.let_go()
+
 
 USUAL_HEADERS = (("user-agent", f"evener/{__version__}"), ("accept-encoding", OFFERED))
 URL = re.compile(r"(?P<scheme>https?)://(?P<host>[!\"$-.0->@-~]+)(?P<target>[/?#][!-~]*)?", re.IGNORECASE)
@@ -146,7 +353,7 @@ async def _send_in_parts(connection: Connection, head: Secret[bytes], body: byte
         await connection.written()
 
 
-class Target(msgspec.Struct, frozen=True):
+class HttpTarget(msgspec.Struct, frozen=True):
     """An address: without its path, which chooses route and proxy; what is asked for there; its name, which may be shown."""
 
     base: str
@@ -158,7 +365,7 @@ class Target(msgspec.Struct, frozen=True):
         return f"Target({self.place})"
 
 
-def _head(request: Request, route: Route, target: Target) -> bytes:
+def _head(request: Request, route: Route, target: HttpTarget) -> bytes:
     try:
         start, is_framed = _opening(request.method, target, tuple(request.headers), route)
     except BadValue as error:
@@ -177,7 +384,7 @@ def _closed_head(request: Request, start: bytes, is_framed: bool) -> bytes:
 
 
 @lru_cache(16)
-def _opening(method: str, target: Target, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
+def _opening(method: str, target: HttpTarget, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
     """What requests have in common, made once: all of the head but its end; and whether it says how long the body is."""
     names = {name.lower() for name, _ in given}
     headers = [("host", target.base.partition("://")[2])] if "host" not in names else []
@@ -200,7 +407,7 @@ def _check_framing(request: Request) -> None:
 
 
 @lru_cache(64)
-def _parts(url: str) -> Target:
+def _parts(url: str) -> HttpTarget:
     """The parts of an address. Raises BadValue."""
     found = URL.fullmatch(url)
     if found is None:
@@ -210,7 +417,7 @@ def _parts(url: str) -> Target:
         )
     target = (found["target"] or "").partition("#")[0]
     base = f"{found['scheme'].lower()}://{found['host']}"
-    return Target(base, target if target[:1] == "/" else f"/{target}", place_of(url))
+    return HttpTarget(base, target if target[:1] == "/" else f"/{target}", place_of(url))
 
 
 async def read_all(response: Response, cap: int) -> bytes:

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import BadValue, EvenerError, ProviderError, TimedOut, TransportError, TruncatedStream
+from evener.transport.connection import place_of, timed_out
 from evener.transport.exchange import Caps, Request, Response, Transport
-from evener.transport.failures import place_of, timed_out
 
 __all__ = ["Fault", "Retried", "Retries", "send_retrying"]
 

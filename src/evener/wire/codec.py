@@ -7,11 +7,11 @@ import msgspec
 
 from evener.errors import ProviderError
 from evener.transcript.ask import Ask
+from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
-from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
-from evener.wire.fold import Fold
+from evener.wire.prefix import Prefix
 from evener.wire.quirks import Quirks
 
 __all__ = ["Codec", "Decoder", "Encoded", "Frame", "moved"]
@@ -45,7 +45,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
     losses: tuple[Loss, ...]
     names: tuple[tuple[str, str], ...]
     frame: Frame
-    fold: Fold
+    fold: Prefix
     keeps: str = ""
     fixed: object = None
     resumed: bool = False

@@ -10,8 +10,8 @@ from zlib import crc32
 import msgspec
 
 from evener.errors import WireError
+from evener.wire.prefix import dumps
 from evener.wire.sse import MAX_FRAME, too_large
-from evener.wire.text import dumps
 
 __all__ = ["EventStreamReader"]
 

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Remote, Source, Stored, Uploaded
-from evener.wire.page import Page
-from evener.wire.text import must_fetch
+from evener.wire.prefix import ExchangeWriter, must_fetch
 
 __all__ = ["IMAGES", "is_base64", "is_image_taken", "is_textual", "legal_detail", "plain_text", "read_url", "settled", "url_of"]
 
@@ -47,10 +46,10 @@ TEXTUAL = re.compile(
 )
 UNSAFE = str.maketrans("-_", "+/")
 
-Media = TypeVar("Media", bound=ImageBlock | DocumentBlock)
+MediaBlock = TypeVar("MediaBlock", bound=ImageBlock | DocumentBlock)
 
 
-def settled(page: Page, block: Media) -> Media:
+def settled(page: ExchangeWriter, block: MediaBlock) -> MediaBlock:
     """Return the block with its type and its bytes as every wire writes them; the same one if they are.
 
     A type is in small letters, without parameters and by its usual name; that of an image is what its bytes say it is. A data
@@ -82,7 +81,7 @@ def is_image_taken(block: ImageBlock, types: tuple[str, ...]) -> bool:
     return not kind or kind in types or type(block.source) is Uploaded
 
 
-def legal_detail(page: Page, block: ImageBlock) -> str:
+def legal_detail(page: ExchangeWriter, block: ImageBlock) -> str:
     """Return how closely an image is to be looked at; empty, with a report, when there is no such word."""
     if block.detail in ("", *DETAILS):
         return block.detail

@@ -1,6 +1,9 @@
 """What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from operator import is_
 from typing import Generic, TypeVar
 from urllib.parse import quote
@@ -9,44 +12,293 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from evener.errors import BadValue
-from evener.transcript.ask import FREE_INPUT, Ask, HostedTool, ToolSpec
-from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.ask import FREE_INPUT, Ask, Effort, HostedTool, ToolSpec
+from evener.transcript.blocks import Origin, TextBlock, ToolCall
 from evener.transcript.loss import Loss, escape_step, loss_of
-from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fold, Fragment, chained
-from evener.wire.names import wire_name
+from evener.wire.prefix import Fragment, Prefix, chained, dumps, fields, telling_fields
 from evener.wire.quirks import Quirks
-from evener.wire.text import fields, telling_fields
 
 __all__ = [
+    "BUDGETS",
+    "SCALE",
     "TYPED",
     "Address",
     "Fixed",
-    "Kept",
-    "Source",
+    "KeptRequests",
+    "Marks",
+    "RequestSource",
+    "Wanted",
     "add_losses",
     "as_function",
+    "automatic_marks",
     "bounded",
+    "breakpoint_mark",
+    "choose_marks",
+    "control_mark",
+    "control_value",
     "declared_name",
     "drafted",
+    "drawn",
+    "effort_for",
     "frame_of",
     "headers_of",
     "hosted_tool",
     "is_declared_inline",
+    "lettered_name",
+    "made_id",
     "names_of",
+    "nearest_effort",
+    "nine_id",
     "output_limit",
     "path_of",
     "report_choice",
+    "report_length",
+    "report_lifetime",
     "restored",
+    "short_id",
+    "wanted_marks",
+    "wire_name",
+    "with_control",
     "with_extra",
     "within",
     "without_messages",
 ]
 
-Source = tuple[object, ...]
+
+FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+LETTERED = re.compile(r"[a-zA-Z_]")
+NINE = re.compile(r"[a-zA-Z0-9]{9}")
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+@lru_cache(1024)
+def wire_name(name: str, limit: int) -> str:
+    """The name itself if the wire takes it; else its legal characters and a short hash that keeps different names apart."""
+    if name and len(name) <= limit and not FORBIDDEN.search(name):
+        return name
+    digest = blake2b(name.encode(), digest_size=4).hexdigest()
+    return f"{FORBIDDEN.sub('_', name)[: limit - 9]}_{digest}"
+
+
+def lettered_name(name: str, limit: int) -> str:
+    """The same for wires where a name begins with a letter or an underscore."""
+    if LETTERED.match(name):
+        return wire_name(name, limit)
+    return wire_name(f"_{name}_{blake2b(name.encode(), digest_size=4).hexdigest()}", limit)
+
+
+def made_id(source: str, place: int) -> str:
+    """An id for a call that came without one: the same place in the same answer always gives the same."""
+    return "call_" + blake2b(f"{source}/{place}".encode(), digest_size=8).hexdigest()
+
+
+def short_id(id: str, limit: int) -> str:
+    """The id itself if it is short enough, for wires that take any character in it."""
+    if 0 < len(id) <= limit:
+        return id
+    return f"{id[: limit - 17]}_{blake2b(id.encode(), digest_size=8).hexdigest()}"
+
+
+def nine_id(id: str) -> str:
+    """The id itself if it is nine letters or digits, for wires that take nothing else; else nine that stand for it."""
+    if NINE.fullmatch(id):
+        return id
+    number = int.from_bytes(blake2b(id.encode(), digest_size=8).digest())
+    return "".join(DIGITS[number // 62**place % 62] for place in range(9))
+
+
+SCALE = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+BUDGETS = {
+    "off": 1024,
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+    "max": 65536,
+}
+"""Thinking tokens for models that take a budget instead of an effort."""
+
+
+def effort_for(budget: int) -> Effort:
+    """The least effort whose thinking fits into a budget of tokens."""
+    levels: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")
+    return next((level for level in levels if BUDGETS[level] >= budget), "max")
+
+
+def nearest_effort(wanted: str, known: Sequence[str], losses: list[Loss]) -> str:
+    """The level the model knows that is nearest to the one wanted; upwards when two are as near, but never past max."""
+    if wanted in known:
+        return wanted
+    place = SCALE.index(wanted)
+    found = min((level for level in known if level in SCALE), key=lambda level: _distance(place, SCALE.index(level)))
+    losses.append(loss_of("degraded", "reasoning.effort", f"this model has no level {wanted!r}; sent as {found!r}"))
+    return found
+
+
+def report_length(ask: Ask, losses: list[Loss]) -> None:
+    """Report a wish for short or long summaries, where thoughts can only be shown or not."""
+    if ask.reasoning.show in ("concise", "detailed"):
+        why = f"thoughts can only be shown or not here, not {ask.reasoning.show}"
+        losses.append(loss_of("degraded", "reasoning.show", why))
+
+
+def _distance(wanted: int, level: int) -> tuple[int, int]:
+    return abs(wanted - level), -level
+
+
+Place = tuple[str, int, int, str]
+"""Section, number within it, offset within that, lifetime."""
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """Lifetimes by place: number of the tool, number of the system part; and, in order, fragment, offset and lifetime."""
+
+    tools: dict[int, str] = {}
+    system: dict[int, str] = {}
+    fragments: list[tuple[int, int, str]] = []
+
+
+NO_MARKS = Marks()
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The marks that are wanted, whatever the messages are: those before them in order, and what those in them must heed.
+
+    `room` is for how many there is room, `ttls` are the lifetimes, the shortest first. `moving` is the lifetime of the marks
+    that move with the newest messages; empty when none do. `off`: none at all are wanted.
+    """
+
+    room: int
+    ttls: Sequence[str]
+    places: tuple[Place, ...] = ()
+    moving: str = ""
+    off: bool = False
+    why: str = ""  # why there are none, where some may have been asked for
+
+
+def wanted_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
+    """What an ask wants beside the marks on its messages. `ttls` are the wire's lifetimes."""
+    mode, by_provider = ask.cache.mode, ask.cache.mode == "provider" and quirks.cache_provider
+    room, ttls = quirks.cache_marks - by_provider, quirks.cache_ttls or ttls
+    if mode == "off":
+        return Wanted(room, ttls, off=True)
+    system = ask.transcript.system_blocks
+    tools = {number: tool.cache for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache}
+    parts = {number: part.cache for number, part in enumerate(system) if part.cache}
+    moving = (ask.cache.ttl or "5m") if mode == "moving" or (mode == "provider" and not by_provider) else ""
+    if moving and system:
+        parts.setdefault(max(parts, default=len(system) - 1), moving)
+    elif moving and ask.tools:
+        tools.setdefault(len(ask.tools) - 1, moving)
+    places = (*(("tools", number, 0, ttl) for number, ttl in sorted(tools.items())),)
+    places += (*(("system", number, 0, ttl) for number, ttl in sorted(parts.items())),)
+    return Wanted(room, ttls, places, moving)
+
+
+def automatic_marks(ask: Ask) -> Wanted:
+    """Return what is wanted where the provider places moving marks itself: those on tools and system prompt stay behind."""
+    tools = ((number, tool.cache) for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache)
+    parts = ((number, part.cache) for number, part in enumerate(ask.transcript.system_blocks) if part.cache)
+    places = (*(("tools", number, 0, ttl) for number, ttl in tools), *(("system", number, 0, ttl) for number, ttl in parts))
+    return Wanted(0, (), places, off=True, why="the provider caches by itself in this mode; no marks are sent")
+
+
+def report_lifetime(ask: Ask, losses: list[Loss]) -> None:
+    """Report a lifetime that was asked for where the provider caches by itself."""
+    if ask.cache.ttl and ask.cache.mode != "off":
+        losses.append(loss_of("dropped", "cache.mark", "the provider caches by itself, for as long as it likes", at="ttl"))
+
+
+def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence[int], losses: list[Loss]) -> Marks:
+    """The marks of this request. `marked` numbers the fragments that ask for some."""
+    if wanted.off and wanted.why and (wanted.places or marked):
+        losses.append(loss_of("dropped", "cache.mark", wanted.why))
+    if wanted.off or not (wanted.places or marked or wanted.moving):
+        return NO_MARKS
+    inside: list[Place] = []
+    for number in marked:
+        inside += [("fragments", number, place, ttl) for place, ttl in fragments[number].marks if ttl]
+    if wanted.moving:
+        number = len(fragments) - 2 if len(fragments) > 2 else 0
+        for fragment in fragments[number:]:
+            marks = fragment.marks
+            if marks and not marks[-1][1]:
+                inside.append(("fragments", number, marks[-1][0], wanted.moving))
+            number += 1
+        if marked:
+            inside.sort()
+    places, room = [*wanted.places, *inside] if wanted.places else inside, wanted.room
+    if places and room <= 0:
+        losses.append(loss_of("dropped", "cache.mark", "this endpoint takes none"))
+        return NO_MARKS
+    if len(places) > room:
+        losses.append(loss_of("dropped", "cache.mark", f"{len(places)} were asked for, the endpoint takes {room}"))
+        places = [*places[:1], *places[len(places) - room + 1 :]]
+    return _sorted_out(places, wanted.ttls, losses)
+
+
+def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
+    marks = Marks()
+    longest = len(ttls) - 1  # a longer lifetime may not come after a shorter one
+    ttl = ttls[longest]
+    for section, number, offset, asked in places:
+        if asked != ttl:
+            place = ttls.index(asked) if asked in ttls else 0
+            if place < longest:
+                longest, ttl = place, ttls[place]
+            if asked != ttl:
+                losses.append(loss_of("degraded", "cache.mark", f"no lifetime {asked!r} here; {ttl!r} is used"))
+        if section == "fragments":
+            marks.fragments.append((number, offset, ttl))
+        elif section == "system":
+            marks.system[number] = ttl
+        else:
+            marks.tools[number] = ttl
+    return marks
+
+
+def drawn(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
+    """The bytes of the fragments that have some, with their marks put in."""
+    found: list[bytes] = []
+    for fragment in fragments:
+        found.append(fragment.data)
+    if marks.fragments:
+        for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
+            data = found[number]
+            found[number] = b"".join((data[:place], mark(ttl), data[place:]))
+    return found if all(found) else [data for data in found if data]
+
+
+def control_value(ttl: str) -> dict[str, object]:
+    """A mark of the style `cache_control`; five minutes is what it means when it says nothing."""
+    return {"type": "ephemeral"} if ttl in ("", "5m") else {"type": "ephemeral", "ttl": ttl}
+
+
+@lru_cache(8)
+def control_mark(ttl: str) -> bytes:
+    """That mark, to be put before a closing brace."""
+    return b',"cache_control":' + dumps(control_value(ttl))
+
+
+def with_control(data: bytes, ttl: str) -> bytes:
+    """An object with that mark; as it is where it has one of its maker's, which says more than ours can."""
+    if b'"cache_control"' in data and "cache_control" in fields(data):
+        return data
+    return data[:-1] + control_mark(ttl) + b"}"
+
+
+@lru_cache(8)
+def breakpoint_mark(ttl: str) -> bytes:
+    """A mark of the style `prompt_cache_breakpoint`, to be put before a closing brace."""
+    value = {"mode": "explicit"} if ttl == "30m" else {"mode": "explicit", "ttl": ttl}
+    return b',"prompt_cache_breakpoint":' + dumps(value)
+
+
+RequestSource = tuple[object, ...]
 Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 """Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
@@ -64,7 +316,7 @@ BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.
 class Fixed(msgspec.Struct, frozen=True, eq=False):
     """What a wire makes of all that an ask says besides its messages: of the same `source` always the same."""
 
-    source: Source
+    source: RequestSource
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fixed) and type(other) is type(self) and other.source == self.source
@@ -73,7 +325,7 @@ class Fixed(msgspec.Struct, frozen=True, eq=False):
 F = TypeVar("F", bound=Fixed)
 
 
-class Kept(Generic[F]):
+class KeptRequests(Generic[F]):
     """What is fixed in the requests of a conversation, or of a hundred with one model: they differ in their messages only.
 
     It is made anew when something else is, else taken from the prior request or from the last that was made here.
@@ -81,7 +333,7 @@ class Kept(Generic[F]):
 
     __slots__ = ("_kind", "_last", "_make")
 
-    def __init__(self, kind: type[F], make: Callable[[Ask, Quirks, Encoded | None, Source], F]) -> None:
+    def __init__(self, kind: type[F], make: Callable[[Ask, Quirks, Encoded | None, RequestSource], F]) -> None:
         self._kind = kind
         self._make = make
         self._last: F | None = None
@@ -90,7 +342,7 @@ class Kept(Generic[F]):
         """What is fixed for this ask."""
         settings = ask.settings
         written = (type(settings.temperature), type(settings.top_p))  # 1 and 1.0 are equal, but not written alike
-        source: Source = (quirks, ask.transcript.system_blocks, written, astuple(ask)[1:])  # all but the transcript
+        source: RequestSource = (quirks, ask.transcript.system_blocks, written, astuple(ask)[1:])  # all but the transcript
         if prior is not None:
             found = prior.fixed
             if isinstance(found, self._kind) and found.source == source:
@@ -307,7 +559,7 @@ def _add(
             ours[name] = value
 
 
-def drafted(fold: Fold, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
+def drafted(fold: Prefix, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
     """All fragments, the open one included, and the numbers of those that ask for cache marks."""
     marked = fold.marked
     if fold.open is None:
@@ -326,7 +578,7 @@ def _latest(fragments: list[Fragment]) -> list[Fragment]:
     return [(fragment.lean or fragment) if number < bound else fragment for number, fragment in enumerate(fragments)]
 
 
-def add_losses(fold: Fold, fragments: list[Fragment], losses: list[Loss]) -> None:
+def add_losses(fold: Prefix, fragments: list[Fragment], losses: list[Loss]) -> None:
     """Report what the fragments have lost, the open one included."""
     for number in fold.lossy:
         losses += fragments[number].losses

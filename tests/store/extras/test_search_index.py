@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from evener.events import CallFinished, Event
-from evener.store import SqliteStore, catalog, search_index
-from evener.store.log import Hits
+from evener.store import SqliteStore
+from evener.store.protocol import Hits
+from evener.store.sqlite import catalog, search_index
 from evener.transcript import TextBlock
 from tests.store.extras.stores import KEY
 from tests.store.extras.toycipher import ToyCipher

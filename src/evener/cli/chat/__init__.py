@@ -12,25 +12,25 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from evener.cli.chat.session import Session
-from evener.cli.ids import log_of
-from evener.cli.run import tools_at
+from evener.cli.commands.run import tools_at
+from evener.cli.names import log_of
 from evener.cli.stores import opened
 from evener.errors import UsageError
 from evener.events import Configured
 from evener.harness import Harness
 from evener.harness.finding import find_harness
 from evener.providers.config import load_config
-from evener.store.folder import data_folder
-from evener.store.log import Store, state_of
+from evener.store.protocol import Store, state_of
+from evener.store.sqlite.file import data_folder
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["Wish", "run"]
+__all__ = ["ChatOptions", "run"]
 
 OURS = {"chat", "run"}
 """The names under which the command line runs without a harness."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asked for."""
 
     model: str = ""
@@ -43,7 +43,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: str = ""
 
 
-def run(wish: Wish) -> int:
+def run(wish: ChatOptions) -> int:
     """Chat; the exit code."""
     if wish.last and wish.thread:
         raise UsageError("-c goes on with the last conversation, -r with the one that is named. Give one of them.")
@@ -52,7 +52,7 @@ def run(wish: Wish) -> int:
     return asyncio.run(_chat(wish))
 
 
-async def _chat(wish: Wish) -> int:
+async def _chat(wish: ChatOptions) -> int:
     harness, thread, branch = await _begun(wish)
     try:
         session = Session(
@@ -63,7 +63,7 @@ async def _chat(wish: Wish) -> int:
         await harness.aclose()
 
 
-async def _begun(wish: Wish) -> tuple[Harness, str, str]:
+async def _begun(wish: ChatOptions) -> tuple[Harness, str, str]:
     """The harness, and the thread and the branch to go on with; neither for a new conversation."""
     if wish.harness:
         found = find_harness(wish.harness)
@@ -81,7 +81,7 @@ async def _begun(wish: Wish) -> tuple[Harness, str, str]:
         raise
 
 
-def _harness(wish: Wish, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()) -> Harness:
+def _harness(wish: ChatOptions, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()) -> Harness:
     """What the words describe; `model` and `system` are those of the log, where the words name none."""
     return Harness(
         wish.model or model,
@@ -93,7 +93,7 @@ def _harness(wish: Wish, store: Store | str | None, *, model: str = "", system: 
     )
 
 
-async def _where(store: Store, wish: Wish, names: Collection[str]) -> tuple[str, str]:
+async def _where(store: Store, wish: ChatOptions, names: Collection[str]) -> tuple[str, str]:
     if wish.thread:
         return await log_of(store, wish.thread), ""
     if not wish.last:
@@ -104,7 +104,7 @@ async def _where(store: Store, wish: Wish, names: Collection[str]) -> tuple[str,
     raise UsageError("There is no conversation to go on with yet. Begin one with: evener chat")
 
 
-def _again(wish: Wish) -> list[str]:
+def _again(wish: ChatOptions) -> list[str]:
     words = [("--harness", wish.harness), *(("--tools", tools) for tools in wish.tools), ("--store", wish.store)]
     return [part for option, value in words if value for part in (option, value)]
 

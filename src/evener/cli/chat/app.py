@@ -13,19 +13,17 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from evener import streaming as st
-from evener.cli.chat.answer import PERIOD, Answer
-from evener.cli.chat.attachments import as_picture, attach
+from evener.cli.chat.approvals import UserQuestion
 from evener.cli.chat.commands import COMMANDS, command_of, model_names, perform, waits
-from evener.cli.chat.completion import Offers
-from evener.cli.chat.draft import Draft
+from evener.cli.chat.draft import Draft, as_picture, attach
 from evener.cli.chat.history import History
-from evener.cli.chat.keys import bind_keys
+from evener.cli.chat.keys import Offers, bind_keys
 from evener.cli.chat.overheard import Overheard
-from evener.cli.chat.prompt import PROMPT, Prompt
-from evener.cli.chat.question import Question
-from evener.cli.chat.screen import Line, Screen
+from evener.cli.chat.prompt import PROMPT, PromptView
+from evener.cli.chat.run_view import PERIOD, RunView
+from evener.cli.chat.runs import ChatRuns
+from evener.cli.chat.screen import Screen, ScreenLine
 from evener.cli.chat.session import Session
-from evener.cli.chat.turns import Turns
 from evener.cli.terminal import clean
 from evener.errors import EvenerError
 
@@ -43,14 +41,14 @@ class App:
         self._screen = Screen(terminal, colour=colour)
         self._history = history
         offers = Offers(commands=tuple(COMMANDS), models=model_names, folder=session.folder)
-        self._prompt = Prompt(self, self._screen, history=history, completer=offers, keys=bind_keys(self), vi=vi)
+        self._prompt = PromptView(self, self._screen, history=history, completer=offers, keys=bind_keys(self), vi=vi)
         self._line, self._app = self._prompt.buffer, self._prompt.app
-        self._answer = Answer(self._screen, session.tally)
-        self._turns = Turns(session, self)
+        self._answer = RunView(self._screen, session.tally)
+        self._turns = ChatRuns(session, self)
         self._work: set[asyncio.Task[None]] = set()
         self._queue: list[Draft] = []
         self._calling = self._busy = False
-        self._question: Question | None = None
+        self._question: UserQuestion | None = None
         self._presses = self._armed = 0
 
     async def run(self) -> int:
@@ -90,12 +88,12 @@ class App:
         for line in lines:
             text = line.lstrip()
             blank = " " * (len(line) - len(text))
-            self._screen.say(Line(clean(text), "" if important else "dim", first=blank, lead=blank))
+            self._screen.say(ScreenLine(clean(text), "" if important else "dim", first=blank, lead=blank))
         self._app.invalidate()
 
     def _quote(self, lines: Sequence[str]) -> None:
         """Say what tools printed."""
-        self._screen.say(*(Line(line, "dim", first="  | ", lead="  | ") for line in lines))
+        self._screen.say(*(ScreenLine(line, "dim", first="  | ", lead="  | ") for line in lines))
 
     def event(self, event: st.StreamEvent) -> None:
         self._answer.event(event)
@@ -109,7 +107,7 @@ class App:
 
     def fail(self, error: EvenerError, advice: str) -> None:
         self._answer.close()
-        self._screen.say(Line(clean(str(error)) or type(error).__name__, "red"))
+        self._screen.say(ScreenLine(clean(str(error)) or type(error).__name__, "red"))
         if advice:
             self.tell(advice)
 
@@ -117,17 +115,17 @@ class App:
         await self._turns.go_on()
 
     async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
-        return await self._asked(Question(question, choices, otherwise=otherwise))
+        return await self._asked(UserQuestion(question, choices, otherwise=otherwise))
 
     async def line(self, question: str, text: str) -> str:
         before = self._line.text
         self._prompt.fill(text)
         try:
-            return await self._asked(Question(question))
+            return await self._asked(UserQuestion(question))
         finally:
             self._prompt.fill(before)
 
-    async def _asked(self, question: Question) -> str:
+    async def _asked(self, question: UserQuestion) -> str:
         self._question = question
         self._answer.close()
         self._app.invalidate()
@@ -245,7 +243,7 @@ class App:
                 await self._shown(self._next())
                 self._answer.close()
                 self._quote(self._overheard.close())
-                self._screen.say(Line())
+                self._screen.say(ScreenLine())
         finally:
             self._busy = False
             self._app.invalidate()
@@ -316,8 +314,8 @@ def _command(draft: Draft) -> tuple[str, str] | None:
     return command_of(draft.text) if len(draft.parts) == 1 and not draft.text.startswith(" ") else None
 
 
-def _echo(draft: Draft) -> list[Line]:
+def _echo(draft: Draft) -> list[ScreenLine]:
     """Return what was sent, as it stays on the screen."""
     first, *more = clean(draft.shown).split("\n")
-    lines = [Line(first, "bold", first=PROMPT, lead="  ", mark="cyan")]
-    return [*lines, *(Line(line, "bold", first="  ", lead="  ") for line in more)]
+    lines = [ScreenLine(first, "bold", first=PROMPT, lead="  ", mark="cyan")]
+    return [*lines, *(ScreenLine(line, "bold", first="  ", lead="  ") for line in more)]

@@ -1,19 +1,76 @@
 """Asks the user about what waits to be decided, and hands the decisions on. Runs nothing."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from evener.cli.approvals import described, quoted
 from evener.cli.terminal import clean, escaped
-from evener.cli.waiting import described, quoted
 from evener.errors import UsageError
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["Asker", "Decides", "decide"]
+__all__ = [
+    "Asker",
+    "Decides",
+    "UserQuestion",
+    "decide",
+]
+
+
+PAUSE = 0.5
+"""Seconds without a key before one answers. What is typed ahead, or pressed twice, must not decide what was not read."""
+
+
+class UserQuestion:
+    """Something the user is asked. With `choices` (name: how it is shown) one key answers it, else a line does.
+
+    The choices are shown as soon as a key counts. `otherwise` is the choice of a user who gives up.
+    """
+
+    def __init__(self, text: str, choices: Mapping[str, str] | None = None, *, otherwise: str = "") -> None:
+        self._text = text
+        self._choices = choices or {}
+        self._loop = asyncio.get_running_loop()
+        self._quiet = self._loop.time() + PAUSE
+        self.letters = {name[0]: name for name in self._choices}
+        self.otherwise = otherwise
+        self.answer: asyncio.Future[str] = self._loop.create_future()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if a key counts."""
+        return not self.letters or self._loop.time() >= self._quiet
+
+    def choose(self, typed: str) -> bool:
+        """Take letters that came together; several answers are none, as early ones are. False if they begin a message."""
+        if not self.letters.keys() >= set(typed.lower()):
+            return False
+        if len(typed) == 1 and self.is_ready:
+            self.give(self.letters[typed.lower()])
+        else:
+            self.wait()
+        return True
+
+    def shown(self, *, writing: bool) -> str:
+        """Return how it stands before the line. `writing`: there is something in the line, which is no answer."""
+        if not self._choices:
+            return self._text
+        how = "(Ctrl-U, then answer)" if writing else "  ".join(self._choices.values()) if self.is_ready else "..."
+        return f"{self._text} {how} "
+
+    def wait(self) -> None:
+        """Begin the pause again: a key came too early."""
+        self._quiet = self._loop.time() + PAUSE
+
+    def give(self, answer: str, *, empty: bool = False) -> None:
+        """Answer it, once."""
+        if not self.answer.done() and (answer or empty):
+            self.answer.set_result(answer)
 
 
 class Decides(Protocol):

@@ -11,9 +11,9 @@ import msgspec
 from evener.cli.chat.session import Session
 from evener.errors import UsageError
 from evener.providers.config import load_config
-from evener.providers.names import LOCAL
+from evener.providers.rows import LOCAL
 
-__all__ = ["COMMANDS", "Command", "Front", "command_of", "model_names", "perform", "waits"]
+__all__ = ["COMMANDS", "Command", "CommandTarget", "command_of", "model_names", "perform", "waits"]
 
 WORD = re.compile(r"(/[A-Za-z_-]+)(?:\s+(.*))?$", re.DOTALL)
 
@@ -29,7 +29,7 @@ KEYS = (
 )
 
 
-class Front(Protocol):
+class CommandTarget(Protocol):
     """The front of a chat, as commands use it: it shows lines, and goes on with answers."""
 
     session: Session
@@ -53,7 +53,7 @@ class Command(msgspec.Struct, frozen=True):
     name: str
     words: str
     help: str
-    act: Callable[[Front, str], Awaitable[None]]
+    act: Callable[[CommandTarget, str], Awaitable[None]]
     quiet: bool = False
 
 
@@ -68,7 +68,7 @@ def waits(name: str) -> bool:
     return name in COMMANDS and not COMMANDS[name].quiet
 
 
-async def perform(front: Front, name: str, words: str) -> None:
+async def perform(front: CommandTarget, name: str, words: str) -> None:
     """Do what a command says. UsageError when there is none of this name."""
     command = COMMANDS.get(name)
     if command is None:
@@ -84,13 +84,13 @@ def model_names() -> list[str]:
     return sorted({*config.aliases, *(f"{row.name}:" for row in config.rows.providers), f"{LOCAL}:"})
 
 
-async def _help(front: Front, _words: str) -> None:
+async def _help(front: CommandTarget, _words: str) -> None:
     commands = [(f"{one.name} {one.words}".strip(), one.help) for one in COMMANDS.values()]
     width = max(len(name) for name, _ in (*commands, *KEYS))
     front.tell(*(f"{name.ljust(width)}  {text}" for name, text in (*commands, *KEYS)))
 
 
-async def _model(front: Front, words: str) -> None:
+async def _model(front: CommandTarget, words: str) -> None:
     if not words:
         front.tell(f"The model is {front.session.model}. Switch with /model NAME, as in /model claude or /model local:smollm2.")
         return
@@ -103,7 +103,7 @@ async def _model(front: Front, words: str) -> None:
     front.tell(*told, important=True)
 
 
-async def _tools(front: Front, _words: str) -> None:
+async def _tools(front: CommandTarget, _words: str) -> None:
     tools = front.session.harness.tools
     if not tools:
         front.tell("There are no tools. Start the chat with --tools module:name to have some.")
@@ -115,18 +115,18 @@ async def _tools(front: Front, _words: str) -> None:
         front.tell(f"{name.ljust(width)}  {tool.effect}{asks}  {first}".rstrip())
 
 
-async def _usage(front: Front, _words: str) -> None:
+async def _usage(front: CommandTarget, _words: str) -> None:
     front.tell(*front.session.tally.lines())
 
 
-async def _undo(front: Front, _words: str) -> None:
+async def _undo(front: CommandTarget, _words: str) -> None:
     what = " ".join((await front.session.undo()).split())
     what = what if len(what) <= 60 else what[:57] + "..."
     left = len(await front.session.transcript())
     front.tell(f"Taken back: {what!r} and what followed. Messages that are left: {left}.", important=True)
 
 
-async def _fork(front: Front, words: str) -> None:
+async def _fork(front: CommandTarget, words: str) -> None:
     if words and not words.isdecimal():
         raise UsageError(f"/fork takes a number of exchanges to leave out, as in /fork 2; {words!r} is none.")
     await front.session.fork(int(words or 0))
@@ -136,20 +136,20 @@ async def _fork(front: Front, words: str) -> None:
     )
 
 
-async def _tree(front: Front, _words: str) -> None:
+async def _tree(front: CommandTarget, _words: str) -> None:
     front.tell(*await front.session.tree())
 
 
-async def _export(front: Front, words: str) -> None:
+async def _export(front: CommandTarget, words: str) -> None:
     path = await front.session.export(words)
     front.tell(f"Written to {path}, which only you can read. It holds everything that was said.", important=True)
 
 
-async def _continue(front: Front, _words: str) -> None:
+async def _continue(front: CommandTarget, _words: str) -> None:
     await front.go_on()
 
 
-async def _exit(front: Front, _words: str) -> None:
+async def _exit(front: CommandTarget, _words: str) -> None:
     front.leave()
 
 

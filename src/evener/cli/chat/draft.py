@@ -1,22 +1,38 @@
-"""What is being written, or was sent: characters, and pastes as one piece each. Pure.
+"""From a draft to what the model is told: `@path` brings the text of a file, or a picture. Reads files, bounded.
 
-In the line that is being written a long paste stands as one character of Unicode's last plane, which is for private use.
+Pastes are not looked into: an @ in them is part of what was pasted.
 """
 
+import base64
+import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from evener.cli.prompt import MOST, picture_kind
 from evener.cli.terminal import clean
+from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 
-__all__ = ["Block", "Draft", "Item", "Pastes"]
+__all__ = [
+    "Attached",
+    "Draft",
+    "Item",
+    "Paste",
+    "Pastes",
+    "as_picture",
+    "attach",
+]
+
 
 SHORT_LINES, SHORT = 4, 600
 """Lines and characters up to which a paste is shown as it is."""
 MARK = re.compile("[\U00100000-\U0010fffd]")
 
 
-class Block(msgspec.Struct, frozen=True):
+class Paste(msgspec.Struct, frozen=True):
     """A long paste."""
 
     text: str
@@ -28,7 +44,7 @@ class Block(msgspec.Struct, frozen=True):
         return f"[pasted {what}]"
 
 
-Item = str | Block
+Item = str | Paste
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -51,7 +67,7 @@ class Pastes:
     """The long pastes of one chat, each behind its mark."""
 
     def __init__(self) -> None:
-        self._blocks: dict[str, Block] = {}
+        self._blocks: dict[str, Paste] = {}
 
     def fold(self, text: str) -> str:
         """Return the text without what steers a terminal; a long one as its mark."""
@@ -59,7 +75,7 @@ class Pastes:
         if cleaned.count("\n") < SHORT_LINES and len(cleaned) <= SHORT:
             return cleaned
         mark = chr(0x100000 + len(self._blocks) % 0xFFFE)
-        self._blocks[mark] = Block(cleaned)
+        self._blocks[mark] = Paste(cleaned)
         return mark
 
     def draft(self, line: str) -> Draft:
@@ -71,3 +87,94 @@ class Pastes:
         """Return how a character of the line is shown."""
         block = self._blocks.get(char)
         return block.label if block else char
+
+
+NAMED = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
+LONGEST = 200_000
+"""Characters of one file's text; the rest is cut, and that is said."""
+PICTURE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+class Attached(msgspec.Struct, frozen=True):
+    """What is sent, and remarks on it for the user."""
+
+    blocks: tuple[Block, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def attach(draft: Draft, *, folder: Path) -> Attached:
+    """The draft's text, and after it what its files hold. A name that is no file stays a word."""
+    blocks: list[Block] = []
+    remarks: list[str] = []
+    for name in _named(draft, folder):
+        block, remark = _read(name, folder)
+        remarks += [remark] if remark else []
+        blocks += [block] if block else []
+    return Attached((TextBlock(draft.text.strip()), *blocks), tuple(remarks))
+
+
+def as_picture(pasted: str, *, folder: Path) -> str:
+    """How a pasted path of a picture is written in a message; empty when the paste is none."""
+    path = pasted.strip()
+    if not path or "\n" in path or len(path) > 4096:
+        return ""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    elif path[0] in "'\"" and path[-1] == path[0]:
+        path = path[1:-1]
+    else:
+        path = re.sub(r"\\(.)", r"\1", path)
+    if not path.lower().endswith(PICTURE_NAMES) or not _is_file(folder / os.path.expanduser(path)):
+        return ""
+    return f'@"{path}" ' if re.search(r"\s", path) else f"@{path} "
+
+
+def _named(draft: Draft, folder: Path) -> Iterator[str]:
+    """Each path once, in order. A comma or a full stop after it belongs to the sentence, unless there is such a file."""
+    typed = (part for part in draft.parts if isinstance(part, str))
+    names = (hit[1] or hit[2] for part in typed for hit in NAMED.finditer(part))
+    yield from dict.fromkeys(name if _is_file(folder / name) else name.rstrip(",.;:!?)") or name for name in names)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _read(name: str, folder: Path) -> tuple[Block | None, str]:
+    path = folder / os.path.expanduser(name)
+    if not _is_file(path):
+        return None, f"There is no file {name}; it was sent as a word." if "/" in name or "." in name else ""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST + 1)
+    except OSError as error:
+        return None, f"{name} cannot be read ({error.strerror}); it was sent as a word."
+    kind = picture_kind(content)
+    if kind:
+        return _picture(name, content, kind)
+    return _text(name, content, os.path.getsize(path))
+
+
+def _picture(name: str, content: bytes, kind: str) -> tuple[Block | None, str]:
+    if len(content) > MOST:
+        return None, f"{name} is larger than {MOST:,} bytes; no model takes that. Make it smaller."
+    return ImageBlock(
+        Inline(base64.b64encode(content).decode()), kind
+    ), f"Attached the picture {name} ({len(content):,} bytes)."
+
+
+def _text(name: str, content: bytes, size: int) -> tuple[Block | None, str]:
+    try:
+        text = content[: LONGEST * 4].decode()
+    except UnicodeDecodeError as error:
+        if error.start < min(len(content), LONGEST * 4) - 4 or b"\0" in content:
+            return None, f"{name} is neither a text nor a picture that models take; it was sent as a word."
+        text = content[: error.start].decode()
+    cut = ""
+    if len(text) > LONGEST or size > len(content):
+        text = text[:LONGEST]
+        cut = f", cut after {LONGEST:,} characters"
+    return TextBlock(f"--- {name}{cut} ---\n{text}\n---"), f"Attached {name} ({size:,} bytes{cut})."

@@ -1,9 +1,15 @@
 """What the keys of the chat do, beyond what prompt_toolkit's emacs and vi keys do to a line. The front decides what happens."""
 
+import os
+import re
 import string
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, emacs_mode, is_searching, vi_navigation_mode
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -11,7 +17,63 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import SearchDirection, accept_search, start_search, stop_search
 from wcwidth import iter_graphemes, iter_graphemes_reverse
 
-__all__ = ["Front", "bind_keys"]
+__all__ = [
+    "KeyTarget",
+    "Offers",
+    "bind_keys",
+]
+
+
+COMMAND = re.compile(r"\s*(/[a-z]*)$")
+MODEL = re.compile(r"\s*/model\s+(\S*)$")
+FILE = re.compile(r'(?:^|\s)(@(?:"([^"]*)|([^\s"]*)))$')
+MOST = 200
+
+
+class Offers(Completer):
+    """What may stand at the cursor. `models` is asked only where a model may stand."""
+
+    def __init__(self, *, commands: Sequence[str], models: Callable[[], Sequence[str]], folder: Path) -> None:
+        self._commands = commands
+        self._models = models
+        self._folder = folder
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        """Yield what may stand in for the word before the cursor."""
+        typed, choices = self._choices(document.text_before_cursor)
+        for choice in choices:
+            yield Completion(choice, -len(typed), display=choice.strip())
+
+    def _choices(self, before: str) -> tuple[str, list[str]]:
+        if hit := COMMAND.match(before):
+            return hit[1], [f"{name} " for name in self._commands if name.startswith(hit[1])]
+        if hit := MODEL.match(before):
+            return hit[1], [name for name in self._models() if name.startswith(hit[1])]
+        if hit := FILE.search(before):
+            return hit[1], [_written(name) for name in _files(hit[2] if hit[2] is not None else hit[3], self._folder)]
+        return "", []
+
+
+def _files(typed: str, folder: Path) -> list[str]:
+    """Paths that begin like this; folders end in a slash. Hidden ones only when they are asked for."""
+    head, _, start = typed.rpartition("/")
+    where = Path(os.path.expanduser(head or "/")) if "/" in typed else folder
+    try:
+        with os.scandir(folder / where) as found:
+            names = [entry.name + ("/" if entry.is_dir() else "") for entry in found if entry.name.startswith(start)]
+    except OSError:
+        return []
+    shown = sorted(name for name in names if start or not name.startswith("."))[:MOST]
+    return [f"{head}/{name}" if "/" in typed else name for name in shown]
+
+
+def _written(path: str) -> str:
+    """As it is written in a message: with quotes if it has blanks; a file that is complete is followed by one."""
+    quoted = f'@"{path}' if re.search(r"\s", path) else f"@{path}"
+    if path.endswith("/"):
+        return quoted
+    return quoted + ('" ' if quoted[1] == '"' else " ")
+
 
 # Enter with Alt, Shift or Ctrl, as terminals send it.
 NEWLINES = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[13;5u", "\x1b[27;2;13~", "\x1b[27;5;13~")
@@ -21,7 +83,7 @@ LEAVING_SEARCH = ("left", "right", "home", "end", "up", "down", "tab", "delete",
 """Keys that take what was found into the line, and are pressed on it then."""
 
 
-class Front(Protocol):
+class KeyTarget(Protocol):
     """The chat that the keys are pressed in."""
 
     @property
@@ -40,7 +102,7 @@ class Front(Protocol):
     def pick(self, letters: str) -> bool: ...
 
 
-def bind_keys(front: Front) -> KeyBindings:
+def bind_keys(front: KeyTarget) -> KeyBindings:
     """Return the keys of the chat."""
     keys = KeyBindings()
     _bind_letters(keys, front)
@@ -53,7 +115,7 @@ def bind_keys(front: Front) -> KeyBindings:
     return keys
 
 
-def _bind_letters(keys: KeyBindings, front: Front) -> None:
+def _bind_letters(keys: KeyBindings, front: KeyTarget) -> None:
     """Let a letter answer a question. Those that were typed with it are looked at, too: several are no answer."""
 
     def pick(event: KeyPressEvent) -> None:
@@ -109,7 +171,7 @@ def _bind_moving(keys: KeyBindings) -> None:
         event.current_buffer.delete(after(event.current_buffer))
 
 
-def _bind_writing(keys: KeyBindings, front: Front) -> None:
+def _bind_writing(keys: KeyBindings, front: KeyTarget) -> None:
     @keys.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -130,7 +192,7 @@ def _bind_writing(keys: KeyBindings, front: Front) -> None:
         front.paste(event.data)
 
 
-def _bind_history(keys: KeyBindings, front: Front) -> None:
+def _bind_history(keys: KeyBindings, front: KeyTarget) -> None:
     @keys.add("up", filter=~is_searching)
     @keys.add("c-p", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 
 from evener import streaming as st
 from evener.cli.activity import Activity
-from evener.cli.chat.attachments import attach
 from evener.cli.chat.commands import command_of, perform
-from evener.cli.chat.draft import Draft
+from evener.cli.chat.draft import Draft, attach
+from evener.cli.chat.runs import ChatRuns
 from evener.cli.chat.session import Session
-from evener.cli.chat.turns import Turns
 from evener.cli.terminal import Cleaner, say
 from evener.errors import EvenerError
 
@@ -27,7 +26,7 @@ class LineChat:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._turns = Turns(session, self)
+        self._turns = ChatRuns(session, self)
         self._activity = Activity()
         self._lines = _Lines()
         self._over = False

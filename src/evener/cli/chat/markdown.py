@@ -22,7 +22,7 @@ from rich.text import Text
 from evener.cli.chat.screen import hang
 from evener.cli.terminal import Cleaner
 
-__all__ = ["Markdown", "Part"]
+__all__ = ["Markdown", "MarkdownPart"]
 
 TALLEST = 40
 """Lines of code after which a part of a block is settled, although the block goes on."""
@@ -34,7 +34,7 @@ LISTS = ("bullet_list_open", "ordered_list_open")
 PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("entity")
 
 
-class Part(msgspec.Struct, frozen=True):
+class MarkdownPart(msgspec.Struct, frozen=True):
     """Markdown that is printed at once. `gap`: a blank row stands before it; `inside`: it goes on with the code before it."""
 
     text: str
@@ -72,9 +72,9 @@ class Markdown:
         """Take a piece of the text."""
         self._rest += self._cleaner.feed(text)
 
-    def settle(self) -> list[Part]:
+    def settle(self) -> list[MarkdownPart]:
         """Return the parts that will not change any more."""
-        found: list[Part] = []
+        found: list[MarkdownPart] = []
         while True:
             head = self._rest[:LONGEST]
             starts = self._starts(head[: head.rfind("\n") + 1])
@@ -87,7 +87,7 @@ class Markdown:
                 if self._inside:
                     break
 
-    def close(self) -> list[Part]:
+    def close(self) -> list[MarkdownPart]:
         """Return all that is left."""
         self._rest += self._cleaner.close()
         if self._rest and not self._rest.endswith("\n"):
@@ -95,7 +95,7 @@ class Markdown:
         return [*self.settle(), *self._cut(len(self._rest))]
 
     @property
-    def tail(self) -> Part | None:
+    def tail(self) -> MarkdownPart | None:
         """The part that may still change, as it looks so far."""
         return self._part(self._rest) if self._rest.strip() else None
 
@@ -104,7 +104,7 @@ class Markdown:
         offsets = _line_starts(text)
         return [offsets[line] for line in _first_lines(text)] if self._colour else offsets
 
-    def _cut(self, size: int) -> Iterator[Part]:
+    def _cut(self, size: int) -> Iterator[MarkdownPart]:
         """Take so many characters as one part."""
         text, self._rest = self._rest[:size], self._rest[size:]
         if text.strip() or (text and not self._colour):
@@ -115,10 +115,10 @@ class Markdown:
         if self._rest and self._colour and (opening := _open_fence(text)):
             self._inside, self._rest = True, f"{opening}\n{self._rest}"
 
-    def _part(self, text: str) -> Part:
+    def _part(self, text: str) -> MarkdownPart:
         if not self._colour:
-            return Part(text.removesuffix("\n"), plain=True)
-        return Part(text.strip("\n"), gap=self._gap and self._begun and not self._inside, inside=self._inside)
+            return MarkdownPart(text.removesuffix("\n"), plain=True)
+        return MarkdownPart(text.strip("\n"), gap=self._gap and self._begun and not self._inside, inside=self._inside)
 
 
 def _line_starts(text: str) -> list[int]:

@@ -27,7 +27,7 @@ from prompt_toolkit.utils import get_cwidth
 from evener.cli.chat.draft import Pastes
 from evener.cli.chat.screen import Screen
 
-__all__ = ["PROMPT", "Prompt", "Rows"]
+__all__ = ["PROMPT", "PromptRows", "PromptView"]
 
 PROMPT = "> "
 SEARCH = "search '"
@@ -38,7 +38,7 @@ ESCAPE_WAIT = 0.05
 """Seconds after which an Escape was the key, and not the beginning of another one."""
 
 
-class Rows(Protocol):
+class PromptRows(Protocol):
     """What is to be shown, asked for with each picture."""
 
     def settle(self) -> None:
@@ -81,11 +81,11 @@ class ShowPastes(Processor):
         )
 
 
-class Prompt:
+class PromptView:
     """The line that is being written, and the application that draws it."""
 
     def __init__(
-        self, rows: Rows, screen: Screen, *, history: History, completer: Completer, keys: KeyBindings, vi: bool
+        self, rows: PromptRows, screen: Screen, *, history: History, completer: Completer, keys: KeyBindings, vi: bool
     ) -> None:
         self._rows = rows
         self._screen = screen

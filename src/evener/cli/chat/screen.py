@@ -20,7 +20,7 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["Line", "Screen", "hang"]
+__all__ = ["Screen", "ScreenLine", "hang"]
 
 REMEMBERED = 500
 """Parts that are kept to print them again."""
@@ -50,7 +50,7 @@ class Output(Vt100_Output):
                 super().flush()
 
 
-class Line(msgspec.Struct, frozen=True):
+class ScreenLine(msgspec.Struct, frozen=True):
     """A line, however many rows it takes: `first` before the first of them, `lead` before the others."""
 
     text: str = ""

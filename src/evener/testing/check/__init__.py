@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from evener.testing.check import anthropic_messages, chat, gemini, openai_responses
+from evener.testing.check import chat, gemini
+from evener.testing.check.anthropic.body import check as check_anthropic
+from evener.testing.check.responses.body import check as check_responses
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import fields
 from evener.testing.check.violation import Violation
@@ -18,8 +20,8 @@ __all__ = ["CHECKS", "DIALECTS", "Scope", "Violation", "check_request"]
 Check = Callable[[Mapping[str, object], Scope], Iterator[Violation]]
 
 CHECKS: Mapping[str, Check] = {
-    "anthropic_messages": anthropic_messages.check,
-    "openai_responses": openai_responses.check,
+    "anthropic_messages": check_anthropic,
+    "openai_responses": check_responses,
     "openai_chat": chat.check,
     "gemini": gemini.check,
 }

@@ -50,7 +50,7 @@ def one_of(*allowed: str) -> Kind:
     return Kind(f"one of {listed}", lambda value: isinstance(value, str) and value in names, closed=True)
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ObjectShape(msgspec.Struct, frozen=True):
     """What an object holds. An `open` shape tolerates fields it does not name."""
 
     required: Mapping[str, Kind] = {}
@@ -83,7 +83,7 @@ def join(path: str, name: object) -> str:
     return f"{path}.{name}" if path else f"{name}"
 
 
-def check_shape(path: str, value: object, shape: Shape) -> Iterator[Violation]:
+def check_shape(path: str, value: object, shape: ObjectShape) -> Iterator[Violation]:
     """Reports missing, mistyped and unexpected fields of one object."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Input should be an object.")
@@ -110,7 +110,7 @@ def _check_field(path: str, value: object, kind: Kind) -> Iterator[Violation]:
         yield Violation(path, "type", f"Input should be {kind.expected}.")
 
 
-def _check_extra(path: str, held: Mapping[str, object], shape: Shape) -> Iterator[Violation]:
+def _check_extra(path: str, held: Mapping[str, object], shape: ObjectShape) -> Iterator[Violation]:
     for name in held:
         if name not in shape.required and name not in shape.optional:
             yield Violation(join(path, name), "extra_field", "Extra inputs are not permitted (unknown parameter).")

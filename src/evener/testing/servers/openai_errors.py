@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from evener.testing.check import Violation
-from evener.testing.servers.answer import Answer, whole
-from evener.testing.servers.received import Received
-from evener.testing.servers.wire import Refused, Settings, bearer, listed
+from evener.testing.servers.answer import HttpAnswer, whole
+from evener.testing.servers.wire import Received, Refused, ServerSettings, bearer, listed
 
 __all__ = ["error_body", "refused", "serve_models", "unlock"]
 
@@ -43,7 +42,7 @@ def refused(violations: Sequence[Violation]) -> Refused:
     return Refused(whole(400, body), tuple(violations))
 
 
-def unlock(received: Received, settings: Settings) -> Refused | None:
+def unlock(received: Received, settings: ServerSettings) -> Refused | None:
     """The refusal of a wrong key. Azure's own header counts, too."""
     offered = bearer(received) or received.headers.get("api-key", "")
     if not settings.key or offered == settings.key:
@@ -52,7 +51,7 @@ def unlock(received: Received, settings: Settings) -> Refused | None:
     return Refused(whole(401, error_body(401, shown)))
 
 
-def serve_models(received: Received, settings: Settings) -> Answer | None:
+def serve_models(received: Received, settings: ServerSettings) -> HttpAnswer | None:
     """The list of models, and each of them."""
     if received.method != "GET":
         return None

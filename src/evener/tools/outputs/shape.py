@@ -5,27 +5,92 @@ code fence, is a matter of the encodings, which hand over the bare JSON text.
 """
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Union, get_args, get_origin
 
 import msgspec
 
-from evener.encodings.forms import FINAL_RESULT
-from evener.encodings.schemas import is_object
+from evener.encodings.forms import FINAL_RESULT, is_object
 from evener.errors import UsageError
-from evener.tools.arguments import Convert, converter
-from evener.tools.closing import closed
-from evener.tools.constraints import Schema
-from evener.tools.models import Refused
-from evener.tools.outputs.absent import without_absent
-from evener.tools.outputs.decoding import Accepted, decoded
-from evener.tools.problems import MOST_TOLD, Problem
-from evener.tools.shapes import Shapes
+from evener.tools.arguments import DEEPEST_ARGUMENTS, MOST_BYTES, Convert, converter
+from evener.tools.schema import MOST_TOLD, Problem, Schema, Shapes, ValueRefused, closed, dotted
 from evener.tools.validation import Validator
 from evener.transcript.ask import OutputForm, OutputSchema
-from evener.transcript.checks import json_object, json_text
+from evener.transcript.blocks import json_object, json_text
+from evener.transcript.scan import is_deeper, path_at, repeated_key
 
-__all__ = ["Accepted", "OutputShape"]
+__all__ = [
+    "Accepted",
+    "OutputShape",
+    "decoded",
+    "without_absent",
+]
+
+
+Step = str | int
+Member = tuple[dict[str, object], str]
+
+
+def without_absent(value: object, problems: Sequence[Problem]) -> object:
+    """The value without the nulls that are the problem. It is changed in place: it must be the caller's own."""
+    wrong = {problem.path for problem in problems}
+    for holder, name in [member for member, path in _nulls(value) if path in wrong]:
+        del holder[name]
+    return value
+
+
+def _nulls(value: object) -> Iterator[tuple[Member, str]]:
+    """Each member of an object that is null, with its path."""
+    left: list[tuple[object, tuple[Step, ...]]] = [(value, ())]
+    while left:
+        item, path = left.pop()
+        match item:
+            case dict():
+                yield from (((item, name), dotted((*path, name))) for name, inner in item.items() if inner is None)
+                left += [(inner, (*path, name)) for name, inner in item.items()]
+            case list():
+                left += [(inner, (*path, number)) for number, inner in enumerate(item)]
+
+
+TOO_DEEP = f"nested deeper than {DEEPEST_ARGUMENTS} levels"
+FENCE = "```"
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """An answer that fits, as a value of the type that was asked for."""
+
+    value: object
+
+
+def decoded(text: str) -> Accepted | tuple[Problem, ...]:
+    """The value that a JSON text is, or the problem that it is none."""
+    if len(text) > MOST_BYTES:
+        return (Problem("", f"it has {len(text):,} characters, of at most {MOST_BYTES:,}"),)
+    if not text.strip():
+        return (Problem("", "it is empty; expected JSON"),)
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        return (Problem("", TOO_DEEP),)
+    except (msgspec.DecodeError, UnicodeError, ValueError) as error:
+        return (_malformed(text, error),)
+    if is_deeper(value, DEEPEST_ARGUMENTS):
+        return (Problem("", TOO_DEEP),)
+    twice = repeated_key(text)
+    return Accepted(value) if twice is None else (Problem(twice, "this key stands twice in its object"),)
+
+
+def _malformed(text: str, error: Exception) -> Problem:
+    if text.lstrip().startswith(FENCE):
+        return Problem("", "not JSON: it stands in a code fence")
+    why = str(error).partition(" - at `")[0].removeprefix("JSON is malformed: ")
+    place = why.rpartition("(byte ")[2].rstrip(")")
+    body = text.encode(errors="replace")
+    byte = int(place) if place.isdigit() else len(body)
+    if body[byte : byte + 8].lstrip(b"-").startswith((b"NaN", b"Inf")):
+        why = f"NaN and Infinity are not JSON (byte {byte})"
+    return Problem(path_at(body, byte), f"not JSON: {why}")
+
 
 NAME = "answer"
 AGAIN: Mapping[OutputForm, str] = {
@@ -98,7 +163,7 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return problems
         try:
             return Accepted(self.convert(value))
-        except Refused as refused:
+        except ValueRefused as refused:
             return refused.problems
 
     def problems_text(self, problems: Sequence[Problem], *, form: OutputForm = "") -> str:
@@ -162,7 +227,7 @@ def _first_of(members: list[tuple[Validator, Convert]]) -> Callable[[object], ob
         for validator, member in members:
             if not validator.problems(value):
                 return member(value)
-        raise Refused((Problem("", "fits none of the allowed forms"),))
+        raise ValueRefused((Problem("", "fits none of the allowed forms"),))
 
     return convert
 

@@ -12,7 +12,7 @@ import msgspec
 
 from evener.encodings.forms import FINAL_RESULT
 from evener.tools.outputs.shape import Accepted, OutputShape
-from evener.tools.problems import Problem
+from evener.tools.schema import Problem
 from evener.transcript.ask import OutputForm
 from evener.transcript.blocks import ToolCall
 from evener.transcript.reply import Reply, StopReason

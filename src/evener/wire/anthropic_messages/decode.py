@@ -6,61 +6,304 @@ unknown events are notices, unknown blocks are kept verbatim.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
 from evener.errors import TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
-from evener.transcript.reply import Reply, StopReason
-from evener.transcript.usage import Usage
-from evener.wire.anthropic_messages.citations import citations_in, read_citation
-from evener.wire.anthropic_messages.events import (
-    BEGUN,
-    CARRYING,
-    EVENTS,
-    NO_INPUT,
-    NOTHING,
-    NULL,
-    PIECE,
-    PIECES,
-    Begun,
-    Call,
-    Cited,
-    Counted,
-    Counts,
-    Ended,
-    Finished,
-    Json,
-    Other,
-    Piece,
-    Ping,
-    Signature,
-    Started,
-    Stopped,
-    Text,
-    Thinking,
-    Thought,
-    Words,
-    form_of,
-    read_begun,
-    read_block,
-    read_call,
-    read_event,
-    read_other,
-    read_text,
-)
-from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
-from evener.wire.assembler import assemble
+from evener.transcript.reply import Reply, StopReason, Usage
+from evener.wire.anthropic_messages.hosted import citations_in, hosted_block, read_citation, seal_name
 from evener.wire.faults import complaint_of, typed
-from evener.wire.lenient import BROKEN, Carrying, mend, parse_some, read_some
+from evener.wire.prefix import dumps, fields, text_in
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Items
-from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, settle
-from evener.wire.text import dumps, fields, text_in
+from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
+from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
-__all__ = ["decode", "decoder"]
+__all__ = [
+    "BEGUN",
+    "CARRYING",
+    "EVENTS",
+    "NOTHING",
+    "NO_INPUT",
+    "NULL",
+    "PIECE",
+    "PIECES",
+    "Cited",
+    "Counted",
+    "Other",
+    "Ping",
+    "_BlockBegun",
+    "_BlockDelta",
+    "_BlockEnded",
+    "_Call",
+    "_Counts",
+    "_Event",
+    "_MessageFinished",
+    "_MessageStarted",
+    "_MessageStopped",
+    "_MoreJson",
+    "_MoreSignature",
+    "_MoreText",
+    "_MoreThinking",
+    "_Text",
+    "_Thinking",
+    "decode",
+    "decoder",
+    "form_of",
+    "read_begun",
+    "read_block",
+    "read_call",
+    "read_event",
+    "read_other",
+    "read_text",
+]
+
+
+NOTHING = msgspec.Raw(b"")
+NULL = msgspec.Raw(b"null")
+NO_INPUT = msgspec.Raw(b"{}")
+
+
+class _Details(msgspec.Struct, gc=False):
+    """Counts of a part of the output."""
+
+    thinking_tokens: Count = None
+
+
+class _Counts(msgspec.Struct, gc=False):
+    """Token counts. A field that is not stated says nothing new."""
+
+    input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    output_tokens: Count = None
+    output_tokens_details: _Details | None = None
+
+
+Counted = _Counts | None | msgspec.UnsetType
+"""Token counts that may be there, and may be null: then they say nothing new."""
+
+
+@final
+class _MoreText(msgspec.Struct, tag="text_delta", gc=False):
+    """More text."""
+
+    text: str = ""
+
+
+@final
+class _MoreThinking(msgspec.Struct, tag="thinking_delta", gc=False):
+    """More reasoning."""
+
+    thinking: str = ""
+
+
+@final
+class _MoreJson(msgspec.Struct, tag="input_json_delta", gc=False):
+    """More of a call's arguments."""
+
+    partial_json: str = ""
+
+
+@final
+class _MoreSignature(msgspec.Struct, tag="signature_delta", gc=False):
+    """What thinking is signed with, whole."""
+
+    signature: str = ""
+
+
+@final
+class Cited(msgspec.Struct, tag="citations_delta", gc=False):
+    """A citation of the text."""
+
+    citation: msgspec.Raw = NOTHING
+
+
+@final
+class _BlockDelta(msgspec.Struct, tag="content_block_delta", gc=False):
+    """More of a block. By far the most events are this one."""
+
+    delta: _MoreText | _MoreJson | _MoreThinking | _MoreSignature | Cited
+    index: int = 0
+
+
+@final
+class _Text(msgspec.Struct, tag="text", forbid_unknown_fields=True, gc=False):
+    """A text as it begins, if it has nothing of its own beside it; so with the two below."""
+
+    text: str = ""
+    citations: msgspec.Raw = NULL
+
+
+@final
+class _Call(msgspec.Struct, tag="tool_use", forbid_unknown_fields=True, gc=False):
+    """A call of one of our tools."""
+
+    id: str = ""
+    name: str = ""
+    input: msgspec.Raw = NO_INPUT
+
+
+@final
+class _Thinking(msgspec.Struct, tag="thinking", forbid_unknown_fields=True, gc=False):
+    """Reasoning. Its signature comes last; what stands for it until then is only kept."""
+
+    thinking: str = ""
+    signature: msgspec.Raw = NULL
+
+
+@final
+class _BlockBegun(msgspec.Struct, tag="content_block_start", gc=False):
+    """A block begins that is nothing else than one of these."""
+
+    content_block: _Text | _Call | _Thinking
+    index: int = 0
+
+
+@final
+class _BlockEnded(msgspec.Struct, tag="content_block_stop", gc=False):
+    """A block is complete."""
+
+    index: int = 0
+
+
+class _MessageStart(msgspec.Struct, gc=False):
+    """The message as far as it is known at its start."""
+
+    model: str = ""
+    id: str = ""
+    type: str = ""
+    content: list[msgspec.Raw] = []
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: Counted = msgspec.UNSET
+
+
+@final
+class _MessageStarted(msgspec.Struct, tag="message_start", gc=False):
+    """The message begins."""
+
+    message: _MessageStart
+
+
+class _Finish(msgspec.Struct, gc=False):
+    """Why the message ends."""
+
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    stop_details: msgspec.Raw = NOTHING
+
+
+@final
+class _MessageFinished(msgspec.Struct, tag="message_delta", gc=False):
+    """The message is complete, but for its end mark."""
+
+    delta: _Finish | None = None
+    usage: Counted = msgspec.UNSET
+
+
+@final
+class _MessageStopped(msgspec.Struct, tag="message_stop", gc=False):
+    """The end mark."""
+
+
+@final
+class Ping(msgspec.Struct, tag="ping", gc=False):
+    """A sign of life."""
+
+
+_Event = _BlockDelta | _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping
+PIECE = "content_block_delta"
+PIECES = ("text_delta", "thinking_delta", "input_json_delta", "signature_delta", "citations_delta")
+BEGUN = "content_block_start"
+EVENTS = ("content_block_stop", "message_start", "message_delta", "message_stop", "ping")
+"""The names of these: who bears one of them, or is a piece of such a kind, has no other form."""
+
+
+class AnyBlock(msgspec.Struct):
+    """Any block as it begins, as far as all of them are told apart."""
+
+    type: str = ""
+
+
+class _TextStart(msgspec.Struct):
+    """A text as it begins, whatever stands beside it."""
+
+    text: str = ""
+
+
+class ToolUse(msgspec.Struct):
+    """A call as it begins, whatever stands beside it."""
+
+    id: str = ""
+    name: str = ""
+
+
+class AnyBegun(msgspec.Struct):
+    """Any block begins."""
+
+    content_block: msgspec.Raw
+    index: int = 0
+
+
+class AnyPiece(msgspec.Struct):
+    """A piece of any kind."""
+
+    type: str = ""
+
+
+class Other(msgspec.Struct):
+    """An event of a form that is not among those above."""
+
+    type: str = ""
+    index: int = 0
+    delta: AnyPiece | None = None
+    error: msgspec.Raw = NOTHING
+
+
+FORMS: dict[str, type[msgspec.Struct]] = {
+    "content_block_delta": _BlockDelta,
+    "content_block_start": AnyBegun,
+    "content_block_stop": _BlockEnded,
+    "message_start": _MessageStarted,
+    "message_delta": _MessageFinished,
+    "message_stop": _MessageStopped,
+    "ping": Ping,
+}
+"""By the type of an event, the form that it is mended by; any other is an `Other`."""
+
+CARRYING: Carrying = {
+    _MoreText: ("text",),
+    _MoreJson: ("partial_json",),
+    _BlockDelta: ("delta", "index"),
+    AnyBegun: ("content_block", "index"),
+    _BlockEnded: ("index",),
+    _MessageStart: ("type", "content", "stop_reason"),
+    _MessageStarted: ("message",),
+    _Finish: ("stop_reason",),
+    _MessageFinished: ("delta",),
+    AnyPiece: ("type",),
+    Other: ("type", "index", "delta"),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[msgspec.Struct]:
+    """The form of an event, by its type."""
+    return FORMS.get(read_type(frame).type, Other)
+
+
+read_type = msgspec.json.Decoder(AnyPiece).decode
+read_text = msgspec.json.Decoder(_TextStart).decode
+read_call = msgspec.json.Decoder(ToolUse).decode
+read_other = msgspec.json.Decoder(Other).decode
+read_begun = msgspec.json.Decoder(AnyBegun).decode
+read_block = msgspec.json.Decoder(AnyBlock).decode
+_events: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+read_event = _events.decode
+
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "done",
@@ -122,7 +365,7 @@ class _Turn(msgspec.Struct, gc=False):
     begun: bool = False
     known: set[int] = set()
     open: dict[int, _Open] = {}
-    usage: Counts | None = None
+    usage: _Counts | None = None
     stopped: d.Stopped | None = None
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
@@ -134,11 +377,11 @@ class _Turn(msgspec.Struct, gc=False):
                 if self._other(frame, found):
                     return True
                 continue
-            if type(event) is Piece:
+            if type(event) is _BlockDelta:
                 delta = event.delta
-                if type(delta) is Text:
+                if type(delta) is _MoreText:
                     found.append(TextDelta(event.index, delta.text))
-                elif type(delta) is Thinking:
+                elif type(delta) is _MoreThinking:
                     found.append(ReasoningDelta(event.index, delta.thinking))
                 else:
                     self._piece(event.index, delta, frame, found)
@@ -159,19 +402,19 @@ class _Turn(msgspec.Struct, gc=False):
             return NO_REASON
         return OPEN_CALL if any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
 
-    def begin(self, index: int, block: Words | Call | Thought, own: Raws, found: list[d.Delta]) -> None:
+    def begin(self, index: int, block: _Text | _Call | _Thinking, own: Raws, found: list[d.Delta]) -> None:
         """A block begins, with whatever it already holds. `own` are those of its fields that nobody else knows."""
         self._number(index)
-        if type(block) is Words:
+        if type(block) is _Text:
             self.open[index] = _Open("text", own)
             if block.text:
                 found.append(TextDelta(index, block.text))
             if block.citations is not NULL:
                 for citation in citations_in(block.citations):
                     self.cite(index, citation, found)
-        elif type(block) is Call:
+        elif type(block) is _Call:
             self.open[index] = _Open("tool_use", own, block.input)
-            found.append(d.CallStarted(index, block.id, block.name))
+            found.append(d.CallBegun(index, block.id, block.name))
         else:
             if block.signature is not NULL:
                 own["signature"] = block.signature
@@ -184,13 +427,13 @@ class _Turn(msgspec.Struct, gc=False):
         kept = {name: value for name, value in own.items() if name not in SAID.get(kind, ())}
         match kind:
             case "text":
-                self.begin(index, Words(read_text(raw).text, own.get("citations", NULL)), kept, found)
+                self.begin(index, _Text(read_text(raw).text, own.get("citations", NULL)), kept, found)
             case "tool_use":
                 call = read_call(raw)
-                self.begin(index, Call(call.id, call.name, own.get("input", NO_INPUT)), kept, found)
+                self.begin(index, _Call(call.id, call.name, own.get("input", NO_INPUT)), kept, found)
             case "thinking":
                 said = own.get("thinking", NULL)
-                self.begin(index, Thought(text_in(said)), kept, found)
+                self.begin(index, _Thinking(text_in(said)), kept, found)
                 if said != NULL and bytes(said)[:1] != b'"':
                     found.append(d.Notice("thinking", bytes(said).decode()))
             case _:
@@ -234,7 +477,7 @@ class _Turn(msgspec.Struct, gc=False):
         """A usage snapshot: what it states replaces what was known."""
         if stated is msgspec.UNSET:
             return
-        new, old = stated or Counts(), self.usage
+        new, old = stated or _Counts(), self.usage
         if old is not None:
             if new.input_tokens is None:
                 new.input_tokens = old.input_tokens
@@ -248,38 +491,42 @@ class _Turn(msgspec.Struct, gc=False):
         self.usage = new
         found.append(d.UsageReported(_usage(new)))
 
-    def _piece(self, index: int, delta: Json | Signature | Cited, frame: bytes, found: list[d.Delta]) -> None:
+    def _piece(self, index: int, delta: _MoreJson | _MoreSignature | Cited, frame: bytes, found: list[d.Delta]) -> None:
         """A piece that belongs to what has begun."""
         opened = self.open.get(index)
         if type(delta) is Cited:
             self.cite(index, delta.citation or NULL, found)
         elif opened is None:
-            found.append(d.Notice("input_json_delta" if type(delta) is Json else "signature_delta", frame.decode()))
-        elif type(delta) is Signature:
+            found.append(d.Notice("input_json_delta" if type(delta) is _MoreJson else "signature_delta", frame.decode()))
+        elif type(delta) is _MoreSignature:
             opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
         else:
             opened.pieces.append(delta.partial_json)
             if opened.kind == "tool_use":
                 found.append(ArgumentsDelta(index, delta.partial_json))
 
-    def _rare(self, event: Begun | Ended | Started | Finished | Stopped | Ping, found: list[d.Delta]) -> bool:
-        if type(event) is Begun:
+    def _rare(
+        self,
+        event: _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping,
+        found: list[d.Delta],
+    ) -> bool:
+        if type(event) is _BlockBegun:
             self.begin(event.index, event.content_block, {}, found)
-        elif type(event) is Ended:
+        elif type(event) is _BlockEnded:
             self.complete(event.index, found)
-        elif type(event) is Started:
+        elif type(event) is _MessageStarted:
             if self.begun:
                 found.append(d.Failed(WireError(TWO_MESSAGES)))
                 return True
             message, self.begun = event.message, True
             found.insert(0, d.Started(message.id, message.model))
             self.count(message.usage, found)
-        elif type(event) is Finished:
+        elif type(event) is _MessageFinished:
             finish = event.delta
             if finish and finish.stop_reason:
                 self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details, found)
             self.count(event.usage, found)
-        elif type(event) is Stopped:
+        elif type(event) is _MessageStopped:
             for index in sorted(self.open) if self.open and not self.missing() else ():
                 self.complete(index, found)
             found.append((self.stopped or d.Stopped("other")) if self.begun else d.Failed(TruncatedStream(NO_ANSWER)))
@@ -315,7 +562,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.Notice(event.delta.type if event.delta else event.type, frame.decode()))
 
 
-def _usage(read: Counts) -> Usage:
+def _usage(read: _Counts) -> Usage:
     """Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
     uncached, written, cached = (
         int(read.input_tokens or 0),

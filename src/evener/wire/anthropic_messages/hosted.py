@@ -5,13 +5,44 @@ from typing import Literal
 
 import msgspec
 
-from evener.transcript.blocks import HostedBlock
-from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.schema_nodes import as_list
-from evener.wire.seals import line_of
-from evener.wire.text import dict_of, dumps, word
+from evener.transcript import delta as d
+from evener.transcript.blocks import Citation, HostedBlock
+from evener.wire.anthropic_messages.encode import WIRE
+from evener.wire.prefix import dict_of, dumps, line_of, word
+from evener.wire.reading import Place, read_some
+from evener.wire.schema import as_list
 
-__all__ = ["Whose", "hosted_block", "seal_name"]
+__all__ = [
+    "Whose",
+    "citations_in",
+    "hosted_block",
+    "read_citation",
+    "seal_name",
+]
+
+
+class _Cited(msgspec.Struct):
+    url: str | None = None
+    title: str | None = None
+    document_title: str | None = None
+    cited_text: str | None = None
+    start_char_index: Place = None
+    end_char_index: Place = None
+
+
+def citations_in(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
+    """The citations in the field of that name, each still JSON; none when it is no list."""
+    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and bytes(raw)[:1] == b"[" else []
+
+
+def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citation:
+    """One citation, as far as it can be read; the rest of it is added to `found`, as notices."""
+    read = read_some(raw, _Cited, "citation", [] if found is None else found)
+    start, end = read.start_char_index, read.end_char_index
+    title = read.title or read.document_title or ""
+    quote = read.cited_text or ""
+    return Citation(read.url or "", title, quote, -1 if start is None else start, -1 if end is None else end)
+
 
 QUOTED = ("document", "search_result")
 """Types whose words are the user's own: they go to other wires in full."""

@@ -29,9 +29,11 @@ from evener.transcript.blocks import (
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     ReasoningBlock,
     Remote,
     ResultContent,
+    Seal,
     Source,
     TextBlock,
     ToolCall,
@@ -39,11 +41,9 @@ from evener.transcript.blocks import (
     Uploaded,
 )
 from evener.transcript.message import Message, Role
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
-from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.anthropic_messages.citations import citations_in, read_citation
-from evener.wire.anthropic_messages.hosted import Whose, hosted_block, seal_name
+from evener.wire.anthropic_messages.encode import WIRE
+from evener.wire.anthropic_messages.hosted import Whose, citations_in, hosted_block, read_citation, seal_name
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, cited, keep_beside, message_id, raw_text, read_control, read_fields, reading
 

@@ -6,31 +6,261 @@ snapshots, the last one counts. There is no end mark: a turn is complete when a 
 A call that comes in pieces is one call, and half of it is none.
 """
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
 from evener.errors import EvenerError, WireError
 from evener.transcript import delta as d
-from evener.transcript.delta import ReasoningDelta, TextDelta
-from evener.transcript.reply import Reply, StopReason
-from evener.transcript.usage import Usage
-from evener.wire.assembler import assemble
+from evener.transcript.blocks import Citation
+from evener.transcript.delta import CitationAdded, ReasoningDelta, TextDelta
+from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, typed
-from evener.wire.gemini.grounding import citations
-from evener.wire.gemini.hosted import HOSTED, hosted_block
-from evener.wire.gemini.partial import Partial
-from evener.wire.gemini.parts import KNOWN, NOBODYS, SIGNATURE, Raws, as_list, sealed_text
-from evener.wire.lenient import BROKEN, Carrying, Count, mend
-from evener.wire.names import made_id
+from evener.wire.gemini.parts import HOSTED, KNOWN, NOBODYS, SIGNATURE, Raws, as_list, hosted_block, sealed_text
+from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Items
+from evener.wire.reading import BROKEN, Carrying, Count, Items, mend
+from evener.wire.request import made_id
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, not_ours, read_frames, settle
-from evener.wire.text import dumps, fields
+from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, not_ours, read_frames, settle
 
-__all__ = ["decode", "decoder"]
+__all__ = [
+    "Partial",
+    "citations",
+    "decode",
+    "decoder",
+]
+
+
+class _Place(msgspec.Struct):
+    uri: str | None = None
+    title: str | None = None
+    fileSearchStore: str | None = None  # noqa: N815 - here and below, the wire's own spelling
+
+
+class _Source(msgspec.Struct):
+    web: _Place | None = None
+    retrievedContext: _Place | None = None  # noqa: N815
+    maps: _Place | None = None
+
+    def place(self) -> tuple[str, str]:
+        """Address and title."""
+        found = self.web or self.retrievedContext or self.maps or _Place()
+        return found.uri or "", found.title or found.fileSearchStore or ""
+
+
+class _Segment(msgspec.Struct):
+    startIndex: int | None = None  # noqa: N815
+    endIndex: int | None = None  # noqa: N815
+    text: str | None = None
+
+
+class _Support(msgspec.Struct):
+    segment: _Segment | None = None
+    groundingChunkIndices: list[int] | None = None  # noqa: N815
+
+
+class _Grounding(msgspec.Struct):
+    groundingChunks: list[_Source] | None = None  # noqa: N815
+    groundingSupports: list[_Support] | None = None  # noqa: N815
+
+
+class _Cited(msgspec.Struct):
+    startIndex: int | None = None  # noqa: N815
+    endIndex: int | None = None  # noqa: N815
+    uri: str | None = None
+    title: str | None = None
+
+
+class _Citations(msgspec.Struct):
+    citations: list[_Cited] | None = None
+    citationSources: list[_Cited] | None = None  # noqa: N815
+
+
+_groundings = msgspec.json.Decoder(_Grounding)
+_citations = msgspec.json.Decoder(_Citations)
+
+Said = Sequence[TextDelta]
+"""All text of the answer so far, piece by piece."""
+
+
+STRIDE = 4096
+INNER = bytes(range(0x80, 0xC0))
+"""Bytes within a character."""
+
+
+class _Ruler:
+    """Finds characters by bytes in a long text, without counting it from the start each time."""
+
+    def __init__(self, said: Said) -> None:
+        self.said = said
+        self.bytes = "".join(piece.text for piece in said).encode()
+        self.counts = [0]  # characters before each stride
+        for start in range(0, len(self.bytes), STRIDE):
+            self.counts.append(self.counts[-1] + _characters(self.bytes[start : start + STRIDE]))
+        begins: dict[int, int] = {}
+        place = 0
+        for piece in said:
+            begins.setdefault(piece.index, place)
+            place += len(piece.text)
+        self.blocks, self.begins = list(begins), list(begins.values())
+
+    def located(self, start: int, end: int, quote: str) -> tuple[int, int, int]:
+        """The block a stretch of bytes begins in, and its characters there; -1 where these are not the bytes that are meant."""
+        first, last = self._character(start), self._character(end)
+        meant = not quote or (end - start == len(quote.encode()) and self.bytes[start:end].decode(errors="replace") == quote)
+        if first < 0 or last <= first or not meant:
+            return self.said[-1].index, -1, -1
+        number = bisect_right(self.begins, first) - 1
+        return self.blocks[number], first - self.begins[number], last - self.begins[number]
+
+    def _character(self, place: int) -> int:
+        if (
+            not 0 <= place <= len(self.bytes)
+            or self.bytes[place : place + 1].translate(None, INNER) != self.bytes[place : place + 1]
+        ):
+            return -1
+        stride = place // STRIDE
+        return self.counts[stride] + _characters(self.bytes[stride * STRIDE : place])
+
+
+def _characters(data: bytes) -> int:
+    return len(data.translate(None, INNER))
+
+
+def citations(name: str, raw: msgspec.Raw, said: Said) -> list[CitationAdded]:
+    """The citations that this metadata holds; none when it is of another kind or of a shape that nobody knows."""
+    if not said:
+        return []
+    try:
+        match name:
+            case "groundingMetadata":
+                return list(_grounded(_groundings.decode(raw), said))
+            case "citationMetadata":
+                return list(_cited(_citations.decode(raw), said))
+            case _:
+                return []
+    except msgspec.ValidationError:
+        return []
+
+
+def _grounded(read: _Grounding, said: Said) -> Iterator[CitationAdded]:
+    sources = [source.place() for source in read.groundingChunks or ()]
+    ruler = _Ruler(said)
+    for support in read.groundingSupports or ():
+        segment = support.segment or _Segment()
+        index, start, end = ruler.located(segment.startIndex or 0, segment.endIndex or 0, segment.text or "")
+        for number in support.groundingChunkIndices or ():
+            url, title = sources[number] if 0 <= number < len(sources) else ("", "")
+            yield CitationAdded(index, Citation(url, title, segment.text or "", start, end))
+
+
+def _cited(read: _Citations, said: Said) -> Iterator[CitationAdded]:
+    ruler = _Ruler(said)
+    for one in (*(read.citations or ()), *(read.citationSources or ())):
+        index, start, end = ruler.located(one.startIndex or 0, one.endIndex or 0, "")
+        yield CitationAdded(index, Citation(one.uri or "", one.title or "", "", start, end))
+
+
+STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d{1,4})\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""")
+NULL = msgspec.Raw(b"null")
+
+
+class _Piece(msgspec.Struct):
+    jsonPath: str  # noqa: N815 - here and below, the wire's own spelling
+    stringValue: str | None = None  # noqa: N815
+    numberValue: msgspec.Raw = NULL  # noqa: N815
+    boolValue: bool | None = None  # noqa: N815
+    willContinue: bool | None = None  # noqa: N815
+
+    def value(self) -> object:
+        """What the piece gives: a text, or JSON that stands as it came."""
+        if self.stringValue is not None:
+            return self.stringValue
+        return self.boolValue if self.boolValue is not None else self.numberValue
+
+
+_pieces = msgspec.json.Decoder(_Piece)
+
+
+class Partial(msgspec.Struct):
+    """The call so far. `beside` are the other fields of its parts."""
+
+    index: int
+    beside: dict[str, msgspec.Raw]
+    kept: dict[str, msgspec.Raw]
+    _root: dict[str, object] = {}
+    _open: set[str] = set()
+    _whole: msgspec.Raw = NULL
+    spoilt: bool = False  # a piece of it could not be read: it never ends
+
+    def add(self, inner: dict[str, msgspec.Raw]) -> bool:
+        """Take a part of the call in; True when it is the last. Raises `msgspec.ValidationError` on what is none."""
+        spoilt, self.spoilt = self.spoilt, True
+        for raw in msgspec.json.decode(inner.get("partialArgs", NULL), type=Items | None) or ():
+            self._put(_pieces.decode(raw))
+        if inner.get("args", NULL) != NULL:
+            self._whole = inner["args"].copy()
+        self.spoilt = spoilt
+        return not spoilt and bytes(inner.get("willContinue", NULL)) != b"true"
+
+    def arguments(self) -> str:
+        """The JSON text of all arguments."""
+        return bytes(self._whole).decode() if self._whole != NULL else dumps(self._root).decode()
+
+    def _put(self, piece: _Piece) -> None:
+        value = piece.value()
+        *steps, last = _steps(piece.jsonPath)
+        holder: object = self._root
+        for step, after in pairwise((*steps, last)):
+            holder = _child(holder, step, [] if isinstance(after, int) else {})
+        before = _child(holder, last, None)
+        text = piece.jsonPath in self._open and isinstance(before, str) and isinstance(value, str)
+        _put(holder, last, f"{before}{value}" if text else value)
+        if piece.willContinue:
+            self._open.add(piece.jsonPath)
+        else:
+            self._open.discard(piece.jsonPath)
+
+
+def _steps(path: str) -> list[str | int]:
+    """The names and numbers of a path, from the root on."""
+    steps: list[str | int] = []
+    place = 1
+    while place < len(path) and (found := STEP.match(path, place)):
+        name, number, *quoted = found.groups()
+        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted[0] or quoted[1] or ""))
+        place = found.end()
+    if path[:1] != "$" or place != len(path) or not steps or isinstance(steps[0], int):
+        raise msgspec.ValidationError(f"the path {path[:60]!r} of an argument cannot be read")
+    return steps
+
+
+def _child(holder: object, step: str | int, new: object) -> object:
+    """What stands there; a new one where nothing does."""
+    if isinstance(step, int) and isinstance(holder, list):
+        holder += [None] * (step + 1 - len(holder))
+        found: object = holder[step]
+    elif isinstance(step, str) and isinstance(holder, dict):
+        found = holder.get(step)
+    else:
+        raise msgspec.ValidationError("an argument is both a list and an object")
+    if found is None:
+        _put(holder, step, new)
+        return new
+    return found
+
+
+def _put(holder: object, step: str | int, value: object) -> None:
+    if isinstance(holder, dict):
+        holder[step] = value
+    if isinstance(holder, list) and isinstance(step, int):
+        holder[step] = value
+
 
 NOTHING = msgspec.Raw(b"")
 HALF = {"partialArgs", "willContinue"}
@@ -256,7 +486,7 @@ class _Turn(msgspec.Struct, gc=False):
         index = self._next("")
         self.called = True
         raw = "{}" if call.args == NOBODYS else bytes(call.args).decode()
-        found.append(d.CallStarted(index, call.id or made_id(self.id or call.name + raw, index), call.name))
+        found.append(d.CallBegun(index, call.id or made_id(self.id or call.name + raw, index), call.name))
         if seal:
             found.append(d.SealAdded(index, "call", seal))
         found.append(d.CallEnded(index, raw))
@@ -271,7 +501,7 @@ class _Turn(msgspec.Struct, gc=False):
             kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args", *HALF)}
             self.half = Partial(self._next(""), {}, kept | ({} if call.id else {"id": NOBODYS}))
             self.called = True
-            found.append(d.CallStarted(self.index, call.id or made_id(self.id or call.name, self.index), call.name))
+            found.append(d.CallBegun(self.index, call.id or made_id(self.id or call.name, self.index), call.name))
         half = self.half
         if half is None:
             self.half = Partial(-1, {}, {}, spoilt=True)

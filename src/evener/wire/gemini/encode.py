@@ -1,40 +1,602 @@
 """An Ask as a Gemini request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.transcript.ask import Ask, ToolSpec
-from evener.transcript.blocks import TextBlock
-from evener.transcript.loss import Loss, loss_of
-from evener.transcript.origin import Origin, Seal
-from evener.transcript.repair import RepairRules
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Origin,
+    ReasoningBlock,
+    Remote,
+    Seal,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.loss import OUTPUT, Loss, loss_of
+from evener.transcript.message import Message
+from evener.transcript.repair import Exchange, RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.fold import Fold, Fragment, Render, extended, joined, started
-from evener.wire.gemini import controls
-from evener.wire.gemini.blocks import WIRE, render
-from evener.wire.gemini.names import function_name
-from evener.wire.gemini.parts import UNCITED, named_fields, own_fields
-from evener.wire.gemini.tools import offers, tool_part
+from evener.wire.gemini.parts import (
+    CIRCULATED,
+    SIGNATURE,
+    UNCITED,
+    WIRE,
+    Raws,
+    camel,
+    camel_fields,
+    function_name,
+    is_bare,
+    named_fields,
+    ours,
+    own_fields,
+    part_of,
+    shape_of,
+)
+from evener.wire.gemini.tools import fitted, offers, tool_part
+from evener.wire.media import is_base64, is_image_taken, is_textual, settled
+from evener.wire.prefix import (
+    OPERATOR,
+    ExchangeWriter,
+    Fragment,
+    Prefix,
+    Render,
+    as_object,
+    dumps,
+    extended,
+    fields,
+    joined,
+    must_fetch,
+    placeholder,
+    started,
+    why_shut,
+)
 from evener.wire.quirks import Quirks
 from evener.wire.request import (
     Address,
     Fixed,
-    Kept,
-    Source,
+    KeptRequests,
+    RequestSource,
     add_losses,
     drafted,
+    effort_for,
     frame_of,
     headers_of,
     names_of,
+    nearest_effort,
+    output_limit,
     path_of,
+    report_choice,
+    report_length,
+    short_id,
     with_extra,
+    within,
     without_messages,
 )
-from evener.wire.text import dumps, fields
+from evener.wire.tool_schema import report_description
 
-__all__ = ["encode"]
+__all__ = [
+    "JSON",
+    "LEVELS",
+    "WIRE",
+    "choice",
+    "encode",
+    "generation_config",
+    "render",
+]
+
+
+JSON = "application/json"
+LEVELS = ("minimal", "low", "medium", "high")
+BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # above that, the most there is
+MOST_STOPS = 5  # sheet 2
+MODES = {"auto": "AUTO", "required": "ANY", "named": "ANY", "none": "NONE"}
+AUTO_BUDGET = -1
+
+Body = dict[str, object]
+NEUTRAL = {"temperature": "temperature", "topP": "top_p", "topK": "top_k"}
+
+
+def generation_config(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
+    """The field `generationConfig`."""
+    limit = output_limit(ask, quirks, losses)
+    body = {"maxOutputTokens": limit} if limit is not None else {}
+    thinking = _thinking(ask, quirks, losses)
+    return {
+        **body,
+        **_sampling(ask, quirks, losses),
+        **_output(ask, quirks, losses, functions=functions),
+        **({"thinkingConfig": thinking} if thinking else {}),
+    }
+
+
+def _sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    settings = ask.settings
+    body: Body = {}
+    if settings.temperature is not None:
+        body["temperature"] = within("temperature", settings.temperature, 2, losses)
+    if settings.top_p is not None:
+        body["topP"] = within("top_p", settings.top_p, 1, losses)
+    if settings.top_k is not None:
+        body["topK"] = within("top_k", settings.top_k, float("inf"), losses)
+    if body and quirks.sampling == "none":
+        losses += (loss_of("dropped", f"setting.{NEUTRAL[name]}", "this model does not heed it") for name in body)
+        body = {}
+    if settings.seed is not None:
+        body["seed"] = settings.seed
+    stops = [text for text in settings.stop if text]
+    if len(stops) < len(settings.stop):
+        losses.append(loss_of("dropped", "setting.stop", "an empty stop sequence is rejected"))
+    if stops:
+        body["stopSequences"] = stops[:MOST_STOPS]
+    if len(stops) > MOST_STOPS:
+        losses.append(loss_of("dropped", "setting.stop", f"this wire takes {MOST_STOPS} sequences; the rest was left out"))
+    return body
+
+
+def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
+    output = ask.output
+    if output is None:
+        return {}
+    report_description(output, losses)
+    if functions and not quirks.output_beside:
+        losses.append(loss_of("degraded", "output.schema", "this model takes none beside functions; ask for it in the prompt"))
+        return {}
+    if _gives_schema(ask):
+        return {"responseMimeType": JSON}
+    if output.schema and quirks.output_schema:
+        schema, told = fitted(output.schema, quirks, OUTPUT)
+        losses += told
+        return {"responseMimeType": JSON, "responseJsonSchema" if quirks.json_schemas else "responseSchema": schema}
+    if not quirks.json_mode:
+        losses.append(loss_of("degraded", "output.schema", "this model has no such mode; ask for the shape in the prompt"))
+        return {}
+    if output.schema:
+        losses.append(loss_of("degraded", "output.schema", "this model takes none; any JSON is asked for"))
+    return {"responseMimeType": JSON}
+
+
+def _gives_schema(ask: Ask) -> bool:
+    """Whether the caller's own fields hold a schema: there can be only one, under either name."""
+    configs = [fields(extra.body).get("generationConfig") for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
+    given = {name for config in configs if config and bytes(config)[:1] == b"{" for name in camel_fields(config)}
+    return bool(given & {"responseSchema", "responseJsonSchema"})
+
+
+def _thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    wanted = ask.reasoning
+    body: Body = {}
+    if wanted.mode == "between_tools":
+        losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
+    effort = "off" if wanted.mode == "off" else wanted.effort
+    if quirks.thinking_control == "level":
+        body = _level(effort, wanted.budget, quirks, losses)
+        unsaid = not body and not quirks.thinks_unasked and quirks.default_effort in ("", "off")
+        if wanted.mode == "on" and effort is None and unsaid:
+            losses.append(
+                loss_of("dropped", "reasoning.mode", "this model has levels and no switch; name an effort", name="on")
+            )
+    elif quirks.thinking_control == "budget":
+        body = _budget(effort, wanted.budget, quirks, losses, on=wanted.mode == "on")
+    elif effort not in (None, "off") or wanted.budget is not None or wanted.mode == "on":
+        losses.append(loss_of("dropped", "reasoning.mode", "this model does not think"))
+    if wanted.show and quirks.show and quirks.thinking_control != "none":
+        body["includeThoughts"] = wanted.show != "omitted"
+        report_length(ask, losses)
+    elif wanted.show not in ("", "omitted"):
+        losses.append(loss_of("dropped", "reasoning.show", "this model shows none"))
+    return body
+
+
+def _level(effort: str | None, budget: int | None, quirks: Quirks, losses: list[Loss]) -> Body:
+    if effort is None and budget is not None:
+        effort = effort_for(budget) if budget else "off"
+        losses.append(loss_of("degraded", "reasoning.budget", f"this model has levels only; {budget} tokens are {effort!r}"))
+    if effort is None:
+        return {}
+    if not quirks.effort:
+        losses.append(loss_of("dropped", "reasoning.effort", "this model takes none"))
+        return {}
+    return {"thinkingLevel": nearest_effort(effort, quirks.efforts or LEVELS, losses).upper()}
+
+
+def _budget(effort: str | None, budget: int | None, quirks: Quirks, losses: list[Loss], *, on: bool) -> Body:
+    if effort == "off":
+        wanted = 0
+    elif budget is not None:
+        wanted = budget
+    elif effort is not None:
+        wanted = min(BUDGETS.get(effort, quirks.most_budget), quirks.most_budget)
+    else:
+        return {"thinkingBudget": AUTO_BUDGET} if on else {}
+    held = max(quirks.least_budget, min(wanted, quirks.most_budget))
+    if held != wanted:
+        losses.append(
+            loss_of("degraded", "reasoning.budget", f"this model takes {quirks.least_budget} to {quirks.most_budget}")
+        )
+    return {"thinkingBudget": held}
+
+
+def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> Body:
+    """The field `functionCallingConfig` of `toolConfig`."""
+    wanted = ask.choice
+    if not functions:
+        report_choice(ask, losses)
+        return {}
+    if wanted.parallel is False:
+        losses.append(loss_of("dropped", "tool_choice.parallel", "this wire has none"))
+    mode, names = _mode(ask, quirks, losses)
+    if mode == "AUTO" and not wanted.stated:
+        return {}
+    return {"functionCallingConfig": {"mode": mode, **({"allowedFunctionNames": names} if names else {})}}
+
+
+def _mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, list[str]]:
+    wanted = ask.choice
+    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
+    names = [function_name(name, quirks.name_length) for name in wanted.names if name in known]
+    mode = MODES[wanted.mode]
+    if mode == "ANY" and not quirks.forced_choice:
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
+        mode = "AUTO"
+    if len(names) < len(wanted.names) or (wanted.mode == "named" and len(names) != 1):
+        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
+        mode = "AUTO" if not names else mode
+    if mode == "AUTO":
+        mode = _checked(ask, quirks, losses, narrowed=bool(names))
+    return mode, names if mode in ("ANY", "VALIDATED") else []
+
+
+def _checked(ask: Ask, quirks: Quirks, losses: list[Loss], *, narrowed: bool) -> str:
+    """Strict tools, and a choice that is narrowed to some, are a mode of their own: for all functions or for none."""
+    strict = {tool.name: tool.strict for tool in ask.tools if isinstance(tool, ToolSpec)}
+    if not any(strict.values()) and not narrowed:
+        return "AUTO"
+    if not quirks.strict:
+        losses += (
+            loss_of("dropped", "tool.strict", "this model enforces no schemas", name=name) for name, on in strict.items() if on
+        )
+        if narrowed:
+            losses.append(loss_of("degraded", "tool_choice", "this model has no subsets; every tool is offered"))
+        return "AUTO"
+    why = "this wire enforces the schemas of all functions or of none; here, of all"
+    losses += (loss_of("degraded", "tool.strict", why, name=name) for name, on in strict.items() if not on)
+    return "VALIDATED"
+
+
+IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
+MODEL, USER = b'{"role":"model","parts":[', b'{"role":"user","parts":['
+"""How a content begins."""
+CIRCULATES = frozenset(("circulated",))
+"""A trait of a fragment."""
+
+Value = dict[str, object]
+Part = tuple[Value, str]
+"""A part and the lifetime of a cache mark that was asked for on it."""
+
+NOTHING_LEFT: tuple[Part] = (({"text": "[nothing that this provider can read]"}, ""),)
+
+
+def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
+    """One exchange: what the model said, then what came back."""
+    page = ExchangeWriter(ask, quirks, chain)
+    calls: Mapping[str, ToolCall] = {}
+    if exchange.assistant is not None:
+        calls = {call.id: call for call in exchange.assistant.calls}
+        _content(page, MODEL, _said(page, exchange.assistant))
+    parts: list[Part] = []
+    before = None
+    for message in exchange.back:
+        if before is not None and not _share(before, message, quirks):
+            _content(page, USER, parts)
+            parts = []
+        _back(page, message, calls, parts)
+        before = message
+    if before is not None:
+        _content(page, USER, parts)
+    return page.fragment(exchange, None)
+
+
+def _share(before: Message, message: Message, quirks: Quirks) -> bool:
+    """Whether two messages stand in one content: the two halves of one do, and all do where turns must alternate."""
+    return quirks.merge_turns or before.id == f"{message.id}/results"
+
+
+def _content(page: ExchangeWriter, opening: bytes, parts: Sequence[Part]) -> None:
+    lead = b"," + opening if page.pieces else opening
+    for value, cache in parts or NOTHING_LEFT:
+        page.block(value, cache, lead)
+        lead = b","
+    page.close()
+
+
+def _opened(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
+    """The fields of a seal that may go out; other models of its maker know all but the signature."""
+    seal = block.seal
+    if seal is None:
+        return {}
+    own, why = own_fields(seal), page.shut_why(seal)
+    if not why:
+        return page.put_beside(own)
+    if own.pop(SIGNATURE, None):
+        page.drop("reasoning.signature", why, block)
+    why = why_shut(seal, page.ask.target, replace(page.quirks, seal_scope="provider"), page.chain)
+    if not why:
+        return page.put_beside(own)
+    page.leave(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
+    return ours(own)
+
+
+# What the model said.
+
+
+def _said(page: ExchangeWriter, message: Message) -> list[Part]:
+    page.message = message
+    parts: list[Part] = []
+    signs = bool(page.quirks.call_signature)
+    for block in message.blocks:
+        match block:
+            case TextBlock():
+                parts += _text(page, block, message)
+            case ReasoningBlock():
+                parts += _reasoning(page, block)
+            case ToolCall():
+                parts.append((_call(page, block, signs=signs), block.cache))
+                signs = False
+            case ImageBlock() | DocumentBlock():
+                parts.append((_media(page, block) or _line(page, block), block.cache))
+            case HostedBlock():
+                parts.append((_hosted(page, block, message), block.cache))
+            case ToolResult():
+                page.drop("tool_result", "a model's turn cannot hold it", block)
+            case _:
+                assert_never(block)
+    return parts
+
+
+def _text(page: ExchangeWriter, block: TextBlock, message: Message) -> Iterator[Part]:
+    own = _opened(page, block)
+    if message.origin is None or message.origin.wire != WIRE:
+        page.uncited(block, UNCITED)
+    if block.text.strip() or SIGNATURE in own:
+        yield {"text": block.text, **own}, block.cache
+    else:
+        page.drop("text", "it was empty and its seal cannot go", block)
+
+
+def _reasoning(page: ExchangeWriter, block: ReasoningBlock) -> Iterator[Part]:
+    why = "it carries nothing that this provider could verify"
+    if page.quirks.thinking_replay == "none":
+        why = "this endpoint takes back no reasoning"
+    elif block.seal:
+        why = page.shut_why(block.seal)
+    if not why:
+        page.thought = True
+        yield {"text": block.text, "thought": True, **own_fields(block.seal)}, ""
+    elif block.text.strip() and page.ask.foreign_reasoning == "text":
+        page.degrade("reasoning", f"sent as plain text: {why}", block)
+        yield {"text": block.text}, ""
+    else:
+        page.drop("reasoning", why, block)
+
+
+def _call(page: ExchangeWriter, call: ToolCall, *, signs: bool) -> Value:
+    own = _opened(page, call)
+    name, id = function_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
+    if name != call.name:
+        page.rename("tool_call.name", call, call.name, name)
+    value: Value = {"name": name, "args": msgspec.Raw(page.arguments(call).encode())}
+    if not is_bare(own):
+        value = {"id": id, **value}
+        if id != call.id:
+            page.rename("tool_call.id", call, call.id, id)
+    part = part_of("functionCall", value, own)
+    if signs and SIGNATURE not in part:
+        why = "the first call of a turn needs one and has none that this model could verify; a stand-in is sent"
+        page.lose("added", "reasoning.signature", why, call)
+        part[SIGNATURE] = page.quirks.call_signature
+    return part
+
+
+def _hosted(page: ExchangeWriter, block: HostedBlock, message: Message) -> Value:
+    own = _hosted_fields(page, block) or {}
+    circulated = any(camel(name) in CIRCULATED for name in own)
+    if not own or (circulated and page.quirks.hosted_beside != "flag"):
+        return _line(page, block)
+    if circulated:
+        page.traits |= CIRCULATES
+    signed = [name for name in own if camel(name) == SIGNATURE]
+    why = page.shut_why(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
+    if why:
+        page.drop("reasoning.signature", why, block)
+    return {name: value for name, value in own.items() if not why or name not in signed}
+
+
+def _line(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
+    page.degrade(block.kind, "it cannot go here; sent as a line", block)
+    return {"text": placeholder(block)}
+
+
+# What came back.
+
+
+def _back(page: ExchangeWriter, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
+    """Add the parts of a message: its results, what they could not hold, and the rest."""
+    page.message = message
+    lead = ""
+    if message.role == "system":
+        lead = OPERATOR
+        page.degrade("message.role", "this wire takes none here; sent as marked user text")
+    after: list[Part] = []
+    for block in message.blocks:
+        if type(block) is ToolResult:
+            parts.append((_result(page, block, calls, after), block.cache))
+    if after:
+        parts += after
+    for block in message.blocks:
+        if type(block) is not ToolResult:
+            _spoken(page, block, message, lead, parts)
+
+
+def _spoken(page: ExchangeWriter, block: Block, message: Message, lead: str, parts: list[Part]) -> None:
+    match block:
+        case TextBlock():
+            if block.citations:
+                page.uncited(block, UNCITED)
+            value: Value = {"text": lead + block.text}
+            if block.seal is not None:
+                value |= _opened(page, block)
+            parts.append((value, block.cache))
+        case ImageBlock() | DocumentBlock():
+            parts.append((_media(page, block) or _line(page, block), block.cache))
+        case HostedBlock():
+            parts.append((_hosted(page, block, message), block.cache))
+        case ReasoningBlock() | ToolCall() | ToolResult():
+            page.drop(block.kind, "a user's turn cannot hold it", block)
+        case _:
+            assert_never(block)
+
+
+def _result(page: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCall], after: list[Part]) -> Value:
+    """A function's response; what it cannot hold goes `after` all of them."""
+    call = calls.get(result.call_id)
+    own = _opened(page, result)
+    texts: list[str] = []
+    media: list[Value] = []
+    for block in result.content:
+        if block.cache:
+            page.drop("cache.mark", "this wire takes none; caching is automatic", block, at="cache")
+        if isinstance(block, TextBlock):
+            texts.append(block.text)
+            page.uncited(block, UNCITED)
+            _opened(page, block)  # only reported: a response is words, and no reader seals them
+            continue
+        value = _hosted_fields(page, block) if isinstance(block, HostedBlock) else _media(page, block)
+        if value is None:
+            texts.append(str(_line(page, block)["text"]))
+        elif isinstance(block, HostedBlock) or _media_type(value) in page.quirks.result_parts:
+            media.append(value)
+        else:
+            page.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)
+            label = f"[{block.kind} from {call.name if call else result.call_id}]"
+            after += (({"text": label}, ""), (value, block.cache))
+    value = {
+        "name": function_name(call.name, page.quirks.name_length) if call else "",
+        "response": _response(result, own, texts),
+    }
+    if call is None or not is_bare(own_fields(call.seal)):
+        value = {"id": short_id(result.call_id, page.quirks.id_length), **value}
+    return _response_part({**value, "parts": media} if media else value, own)
+
+
+def _media_type(part: Value) -> str:
+    data = part.get("inlineData", part.get("fileData"))
+    return str(data.get("mimeType", "")) if isinstance(data, dict) else ""
+
+
+def _response_part(value: Value, own: Raws) -> Value:
+    if "functionResponse" not in own:
+        return {"functionResponse": value, **own}
+    inner = {name: field for name, field in fields(own["functionResponse"]).items() if name != "response"}
+    beside = {name: field for name, field in own.items() if name != "functionResponse"}
+    return part_of("functionResponse", {**value, **inner}, beside)
+
+
+def _response(result: ToolResult, own: Raws, texts: Sequence[str]) -> object:
+    """A result as an object: as it stood when it was read, else as its output or its error."""
+    text, shape = "\n".join(texts), shape_of(own)
+    if shape and (shape.under == "error") == result.is_error:
+        value = _json(text) if shape.json else None
+        if shape.under:
+            return {shape.under: text if value is None else value}
+        return as_object(text) or {"output": text}
+    if result.is_error:
+        return {"error": text}
+    return {"output": text} if texts else {}
+
+
+def _json(text: str) -> msgspec.Raw | None:
+    try:
+        return msgspec.json.decode(text, type=msgspec.Raw).copy()
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _hosted_fields(page: ExchangeWriter, block: HostedBlock) -> Value | None:
+    """A part of the provider's own as it came; None when it is not for whom we ask, or holds media that the row refuses."""
+    own = fields(block.raw)
+    media = any(camel(name) in ("inlineData", "fileData") for name in own)
+    taken = page.quirks.hosted and (not media or (page.quirks.images and page.quirks.documents))
+    return dict(own) if taken and block.is_for(page.ask.target) else None
+
+
+# Media, on both sides.
+
+
+def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | None:
+    """An image or a file as a part; None when this endpoint cannot take it."""
+    if isinstance(block, ImageBlock):
+        block, image = settled(page, block), True
+        taken = page.quirks.images and is_image_taken(block, page.quirks.image_types or IMAGES)
+    else:
+        block, image = _textual(settled(page, block)), False
+        taken = page.quirks.documents and (not isinstance(block.source, Inline) or _is_taken(block.media_type))
+    if not taken:
+        return None
+    kind = {"mimeType": block.media_type} if block.media_type else {}
+    match block.source:
+        case Inline(data):
+            if not is_base64(data):
+                return None
+            name, value = "inlineData", {"mimeType": "image/png" if image else "application/pdf", **kind, "data": data}
+        case Remote(url):
+            name, value = "fileData", {**kind, "fileUri": url}
+        case Uploaded(file_id):
+            if not block.source.is_for(page.ask.target):
+                return None
+            name, value = "fileData", {**kind, "fileUri": file_id}
+        case Stored():
+            raise must_fetch("media")
+        case _:
+            assert_never(block.source)
+    own = _opened(page, block)
+    sealed = fields(own[name]) if name in own else {}
+    return part_of(name, {**value, **_labels(page, block, sealed)}, own)
+
+
+def _textual(block: DocumentBlock) -> DocumentBlock:
+    """A text of a type that has a name of its own goes as plain text."""
+    plain = is_textual(block.media_type) and not block.media_type.startswith("text/") and isinstance(block.source, Inline)
+    return replace(block, media_type="text/plain") if plain else block
+
+
+def _is_taken(kind: str) -> bool:
+    return not kind or kind == "application/pdf" or kind.startswith(("text/", "audio/", "video/"))
+
+
+def _labels(page: ExchangeWriter, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:
+    if isinstance(block, ImageBlock):
+        if block.detail not in ("", "auto"):
+            page.drop("image.detail", "this wire has none for one image", block, at="detail")
+        return {}
+    if not block.name or "displayName" in sealed:
+        return {}
+    if not page.quirks.media_names:
+        page.drop("document.name", "this endpoint takes none", block, at="name")
+        return {}
+    return {"displayName": block.name}
+
 
 PATH = "/v1beta/models/{model}:generateContent"
 STREAM_PATH = "/v1beta/models/{model}:streamGenerateContent"
@@ -54,7 +616,7 @@ class _Fixed(Fixed, frozen=True, eq=False):
     which the provider's own calls go back to it. `uncached` is what this wire cannot keep, without and with marks inside."""
 
     frame: Frame
-    start: Fold
+    start: Prefix
     draw: Render
     address: Address
     heads: tuple[bytes, bytes]
@@ -75,7 +637,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
-def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
+def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource) -> _Fixed:
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, tool_part, partial(_part, target=ask.target))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
@@ -88,7 +650,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     return _Fixed(source, frame, start, draw, _addressed(ask, quirks), heads, losses, uncached)
 
 
-_fixed = Kept(_Fixed, _fix)
+_fixed = KeptRequests(_Fixed, _fix)
 
 
 def _addressed(ask: Ask, quirks: Quirks) -> Address:
@@ -117,12 +679,12 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list
     tools, functions, hosted = offers(ask.tools, frame.tools, quirks, losses)
     if tools:
         body["tools"] = tools
-    config = controls.choice(ask, quirks, functions=functions, losses=losses)
+    config = choice(ask, quirks, functions=functions, losses=losses)
     if (functions and hosted and quirks.hosted_beside == "flag") or circulated:
         config["includeServerSideToolInvocations"] = True
     if config:
         body["toolConfig"] = config
-    generation = controls.generation(ask, quirks, losses, functions=functions)
+    generation = generation_config(ask, quirks, losses, functions=functions)
     if generation:
         body["generationConfig"] = generation
     body = with_extra(body, ask, WIRE, NESTED, losses)

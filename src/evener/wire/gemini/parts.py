@@ -6,26 +6,33 @@ that is null was never given: it is ours, and does not go out.
 """
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
-from evener.transcript.blocks import Remote, Source, Uploaded
-from evener.transcript.origin import Seal
+from evener.transcript.blocks import HostedBlock, Remote, Seal, Source, Uploaded
+from evener.wire.prefix import dumps, fields, word
 from evener.wire.reading import Fields, Items
-from evener.wire.text import dumps, fields
+from evener.wire.request import lettered_name
 
 __all__ = [
+    "CIRCULATED",
+    "HOSTED",
     "KNOWN",
     "NOBODYS",
     "SIGNATURE",
     "UNCITED",
     "WIRE",
     "Raws",
-    "Shape",
+    "ResultShape",
     "as_list",
     "camel",
     "camel_fields",
     "camel_object",
+    "function_name",
+    "hosted_block",
     "is_bare",
     "named_fields",
     "ours",
@@ -35,6 +42,71 @@ __all__ = [
     "shape_of",
     "source_of",
 ]
+
+
+LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", re.ASCII)
+
+
+@lru_cache(1024)
+def function_name(name: str, limit: int) -> str:
+    """The name itself if the wire takes it; else one within the row's limit that stands for it."""
+    return name if LEGAL.fullmatch(name) else lettered_name(name, limit)
+
+
+CIRCULATED = ("toolCall", "toolResponse")
+"""What the provider's own tools were asked and gave back: parts that only some endpoints hand out and take back (sheet 3)."""
+
+BEGINNINGS = ("executableCode", "toolCall")
+ENDS = ("codeExecutionResult", "toolResponse")
+HOSTED = (*BEGINNINGS, *ENDS)
+
+READABLE = ("code", "output", "args", "response")
+OPAQUE = re.compile(r"[A-Za-z0-9+/_=-]{80}|^data:")
+"""What nobody can read: base64, signatures, ciphers."""
+SECRET = re.compile("signature|encrypted|token|^data$", re.IGNORECASE)
+DEEPEST = 8
+LONGEST = 290
+
+
+def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
+    """A part of the provider's own."""
+    own = camel_fields(raw)
+    kind = next((name for name in HOSTED if name in own), "")
+    inner = camel_fields(own[kind]) if kind and bytes(own[kind])[:1] == b"{" else {}
+    whose: Literal["", "assistant"] = "assistant" if kind else ""
+    name = word(inner.get("id"))
+    opens, closes = (name, "") if kind in BEGINNINGS else ("", name)
+    return HostedBlock(bytes(raw).decode(), WIRE, _line(own, kind, inner), whose, opens, closes, provider=provider)
+
+
+def _line(own: dict[str, msgspec.Raw], kind: str, inner: dict[str, msgspec.Raw]) -> str:
+    named = [kind or next(iter(own), "empty part"), word(inner.get("toolType")), word(inner.get("outcome"))]
+    said = " ".join(text for name in READABLE if name in inner for text in _words(_value(inner[name]), 0))
+    text = " ".join(name for name in named if name) + (f": {said}" if said else "")
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _value(raw: msgspec.Raw) -> object:
+    """What JSON says; nothing where it goes too deep or a number is too large."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _words(value: object, depth: int) -> Iterator[str]:
+    """The texts in a value that people can read."""
+    match value:
+        case str() if value.strip() and not OPAQUE.search(value):
+            yield value.strip()
+        case dict() if depth < DEEPEST:
+            for name, one in value.items():
+                if not SECRET.search(name):
+                    yield from _words(one, depth + 1)
+        case list() if depth < DEEPEST:
+            for one in value:
+                yield from _words(one, depth + 1)
+
 
 WIRE = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -50,14 +122,14 @@ FILES = re.compile(r"https://[^/]+/(?:upload/)?v\d\w*/files/[\w-]+|(?!https?:)\w
 Raws = dict[str, msgspec.Raw]
 
 
-class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+class ResultShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a result's text stands in the response object: under which name (empty: it is the object), and as JSON or as text."""
 
     under: str = ""
     json: bool = False
 
 
-_shapes = msgspec.json.Decoder(Shape)
+_shapes = msgspec.json.Decoder(ResultShape)
 
 
 def camel(name: str) -> str:
@@ -122,7 +194,7 @@ def is_bare(own: Raws) -> bool:
     return call.get("id") == NOBODYS
 
 
-def shape_of(own: Raws) -> Shape | None:
+def shape_of(own: Raws) -> ResultShape | None:
     """How the result stood in its response; None for our own way."""
     if not own:
         return None

@@ -6,15 +6,13 @@ import msgspec
 
 from evener.transcript.ask import HostedTool, ToolSpec
 from evener.transcript.loss import Loss, Owner, loss_of
-from evener.wire.argument_schemas import canonical
-from evener.wire.dialects import GEMINI_JSON, GEMINI_SUBSET
-from evener.wire.gemini.names import function_name
-from evener.wire.gemini.parts import WIRE, as_list, camel_fields
+from evener.wire.gemini.parts import WIRE, as_list, camel_fields, function_name
+from evener.wire.prefix import dumps, with_tool_extra
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
 from evener.wire.request import as_function, declared_name, hosted_tool
-from evener.wire.schemas import transform
-from evener.wire.text import dumps, with_tool_extra
+from evener.wire.schema import GEMINI_JSON, GEMINI_SUBSET, transform
+from evener.wire.tool_schema import canonical
 
 __all__ = ["fitted", "offers", "older_schema", "read_tools", "tool_part"]
 

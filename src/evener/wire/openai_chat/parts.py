@@ -1,20 +1,25 @@
 """Writes blocks as content parts, and takes them out of a request again: the same table, both ways. Pure."""
 
+import re
+from collections.abc import Iterator
+
 import msgspec
 
+from evener.transcript.ask import Ask
 from evener.transcript.blocks import (
     CacheTtl,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     Remote,
+    Seal,
     TextBlock,
     ToolCall,
     ToolResult,
     Uploaded,
 )
-from evener.transcript.origin import Origin, Seal
 from evener.wire.media import IMAGES as IMAGE_TYPES
 from evener.wire.media import (
     is_base64,
@@ -26,14 +31,132 @@ from evener.wire.media import (
     settled,
     url_of,
 )
-from evener.wire.openai_chat.hosted import hosted_block
-from evener.wire.openai_chat.seals import WIRE, left_behind, opened, seal_text
-from evener.wire.page import Page
+from evener.wire.prefix import MESSAGE, ExchangeWriter, dumps, fields, placeholder, why_not_own, why_shut, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, read_breakpoint, read_control, read_fields
-from evener.wire.text import dumps, fields, placeholder, word
 
-__all__ = ["Part", "Plain", "is_text", "line", "media_part", "read_mark", "read_part", "report_rest", "text_part"]
+__all__ = [
+    "FIELD",
+    "REFUSAL",
+    "UNCITED",
+    "WIRE",
+    "Part",
+    "Plain",
+    "Sealed",
+    "hosted_block",
+    "is_text",
+    "is_there",
+    "left_behind",
+    "line",
+    "media_part",
+    "opened",
+    "read_mark",
+    "read_part",
+    "report_rest",
+    "seal_text",
+    "text_part",
+    "why_foreign",
+]
+
+
+READABLE = {
+    *("arguments", "code", "content", "document_name", "document_url", "filename", "input", "name", "output", "query"),
+    *("refusal", "search_results", "results", "text", "title", "transcript", "url"),
+}
+"""Fields that people can read, wherever they stand."""
+OPAQUE = re.compile(r"[A-Za-z0-9+/_=-]{80}|^data:")
+"""What nobody can read: base64, signatures, ciphers."""
+DEEPEST = 8
+LONGEST = 290
+
+
+def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
+    """A part, or a whole message or field of one, that has no neutral word."""
+    own = fields(raw)
+    name = word(own.get("type")) or word(own.get("role")) or next(iter(own), "")
+    said = " ".join(_readable(_decoded(raw), 0, named=False))
+    text = f"{name}: {said}" if said else name
+    short = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return HostedBlock(bytes(raw).decode(), WIRE, short, provider=provider)
+
+
+def _decoded(raw: msgspec.Raw) -> object:
+    """The value; nothing when it is JSON that cannot be had as one (too deep, a number too large)."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _readable(value: object, depth: int, *, named: bool) -> Iterator[str]:
+    """The words in a value: its readable fields, those of objects within it included."""
+    match value:
+        case str() if named and value.strip() and not OPAQUE.search(value):
+            yield value.strip()
+        case dict() if depth < DEEPEST:
+            for name, one in value.items():
+                yield from _readable(one, depth + 1, named=name in READABLE)
+        case list() if depth < DEEPEST:
+            for one in value:
+                yield from _readable(one, depth + 1, named=named)
+
+
+WIRE = "openai_chat"
+FIELD = "@field"
+UNCITED = "this wire takes none back"
+REFUSAL = b'"refusal"'
+REWRITTEN = ("content", "role")
+"""Fields of a message that every row writes in its own way: nothing is lost with them."""
+
+Raws = dict[str, msgspec.Raw]
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """The fields of a seal, told apart. `own` may hold fields of ours."""
+
+    own: Raws = {}
+    message: Raws = {}
+
+
+def seal_text(own: Raws, message: Raws) -> str:
+    """The text of a seal; empty when there is nothing to seal."""
+    both = {**own, MESSAGE: message} if message else own
+    return dumps(both).decode() if both else ""
+
+
+def why_foreign(seal: Seal | None, maker: Origin | None, ask: Ask, quirks: Quirks) -> str:
+    """Why something is not of whom we ask; empty when it is. What has no seal is its message's."""
+    if seal is None:
+        return why_not_own(maker or Origin(), ask.target, quirks)
+    return why_shut(seal, ask.target, quirks, b"")
+
+
+def opened(seal: Seal | None, ask: Ask, quirks: Quirks) -> Sealed:
+    """What a seal holds for whom we ask; nothing when it is not for them."""
+    if seal is None or seal.origin.wire != WIRE or why_foreign(seal, None, ask, quirks):
+        return Sealed()
+    own = fields(seal.data)
+    message = own.pop(MESSAGE, None)
+    return Sealed(own, fields(message) if message is not None else {})
+
+
+def left_behind(seal: Seal | None, ask: Ask, quirks: Quirks) -> tuple[list[str], str]:
+    """The names of the fields of a seal that say something and stay behind, and why they do."""
+    why = why_foreign(seal, None, ask, quirks) if seal else ""
+    if seal is None or not why:
+        return [], ""
+    own = fields(seal.data)
+    message = own.pop(MESSAGE, None) if seal.origin.wire == WIRE else None
+    inner = fields(message) if message is not None else {}
+    names = [name for name, value in own.items() if is_there(value) and not name.startswith("@")]
+    names += (name for name, value in inner.items() if is_there(value) and name not in REWRITTEN)
+    return names, why
+
+
+def is_there(raw: msgspec.Raw) -> bool:
+    """Whether an optional field says anything."""
+    return bytes(raw) not in (b"null", b"[]", b"{}", b'""')
+
 
 Part = tuple[dict[str, object], str]
 """A part, and the lifetime of the cache mark that was asked for on it."""
@@ -52,7 +175,7 @@ def is_text(part: Part) -> bool:
     return not cache and len(value) == 2 and "type" in value and "text" in value
 
 
-def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
+def text_part(page: ExchangeWriter, block: TextBlock, lead: str = "") -> Part:
     """A text as a part; what leads it stands before its words."""
     value: dict[str, object] = {"type": "text", "text": lead + block.text}
     if block.seal is not None:
@@ -60,7 +183,7 @@ def text_part(page: Page, block: TextBlock, lead: str = "") -> Part:
     return value, block.cache
 
 
-def media_part(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
+def media_part(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
     """A part for media or for what only this wire reads; None when the endpoint cannot take it here."""
     if not isinstance(block, HostedBlock):
         block = settled(page, block)
@@ -92,7 +215,7 @@ def _with_sealed(value: dict[str, object], own: dict[str, msgspec.Raw]) -> dict[
     return {**own, **value}
 
 
-def report_rest(page: Page, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> None:
+def report_rest(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> None:
     """Say which fields of a block cannot go to whom we ask."""
     if block.seal:
         page.leave(block, *left_behind(block.seal, page.ask, page.quirks))
@@ -104,7 +227,7 @@ def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:
     return (quirks.documents or kind not in FILES) and (quirks.images or kind not in IMAGES)
 
 
-def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
+def line(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     """What stands for media that cannot go, with a report. A text file still goes, as text."""
     file = settled(page, block) if isinstance(block, DocumentBlock) else None
     if file is not None and is_textual(file.media_type) and isinstance(file.source, Inline):
@@ -117,7 +240,7 @@ def line(page: Page, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     return placeholder(block)
 
 
-def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
+def _image(page: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
     remote = isinstance(block.source, Remote)
     url = url_of(block.source, block.media_type or "image/png")
     if url is None or not page.quirks.images or (remote and not page.quirks.image_urls):
@@ -128,14 +251,14 @@ def _image(page: Page, block: ImageBlock) -> dict[str, object] | None:
     return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
 
 
-def _audio(page: Page, block: DocumentBlock) -> dict[str, object] | None:
+def _audio(page: ExchangeWriter, block: DocumentBlock) -> dict[str, object] | None:
     sort = FORMATS.get(block.media_type) or block.media_type.removeprefix("audio/")
     if not isinstance(block.source, Inline) or sort not in page.quirks.audio_formats:
         return None
     return {"type": "input_audio", "input_audio": {"data": block.source.data, "format": sort}}
 
 
-def _file(page: Page, block: DocumentBlock) -> dict[str, object] | None:
+def _file(page: ExchangeWriter, block: DocumentBlock) -> dict[str, object] | None:
     kind = block.media_type or "application/pdf"
     if not page.quirks.documents or kind != "application/pdf":  # recorded: other types are refused
         return None

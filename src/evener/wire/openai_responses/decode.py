@@ -6,57 +6,380 @@ terminal event is truncated, as is one that leaves a call open. An item counts o
 """
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Literal, final
 
 import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
-from evener.transcript.reply import Reply, StopReason
-from evener.wire.assembler import assemble
+from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, typed
-from evener.wire.lenient import BROKEN, mend, parse_some, read_some
-from evener.wire.openai_responses.blocks import FREE_CALL, TextSeal, qualified
-from evener.wire.openai_responses.citations import read_citation
-from evener.wire.openai_responses.events import (
-    CARRYING,
-    NOTHING,
-    NULL,
-    REPEATED,
-    TERMINAL,
-    AnyEvent,
-    Arguments,
-    Begun,
-    Completed,
-    Created,
-    Ended,
-    Known,
-    Part,
-    PlainCall,
-    PlainMessage,
-    Reasoned,
-    Refusal,
-    Response,
-    Summary,
-    Thought,
-    Words,
-    form_of,
-    read_any_event,
-    read_call,
-    read_event,
-    read_message,
-    read_name,
-    read_response,
-)
-from evener.wire.openai_responses.hosted import hosted_block
-from evener.wire.openai_responses.usage import read_usage
+from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualified
+from evener.wire.openai_responses.hosted import hosted_block, read_citation
+from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
+from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, settle
-from evener.wire.text import dumps, fields, free_arguments, text_in, word
+from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
-__all__ = ["PARTS", "decode", "decoder"]
+__all__ = [
+    "CARRYING",
+    "NOTHING",
+    "NULL",
+    "PARTS",
+    "REPEATED",
+    "TERMINAL",
+    "AnyEvent",
+    "Completed",
+    "Created",
+    "PlainCall",
+    "PlainMessage",
+    "Reasoned",
+    "_AnyPart",
+    "_Counts",
+    "_ItemBegun",
+    "_ItemEnded",
+    "_Known",
+    "_MoreArguments",
+    "_MoreRefusal",
+    "_MoreSummary",
+    "_MoreThought",
+    "_MoreWords",
+    "_Response",
+    "decode",
+    "decoder",
+    "form_of",
+    "read_any_event",
+    "read_call",
+    "read_event",
+    "read_message",
+    "read_name",
+    "read_response",
+    "read_usage",
+]
+
+
+class _Cached(msgspec.Struct, gc=False):
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
+
+
+class _Thought(msgspec.Struct, gc=False):
+    reasoning_tokens: Count = None
+
+
+class _Counts(msgspec.Struct, gc=False):
+    """The field `usage` of an answer."""
+
+    input_tokens: Count = None
+    output_tokens: Count = None
+    input_tokens_details: _Cached | None = None
+    output_tokens_details: _Thought | None = None
+
+
+def read_usage(read: _Counts) -> Usage:
+    """input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
+    cached = written = thought = 0
+    if (taken := read.input_tokens_details) is not None:
+        cached, written = int(taken.cached_tokens or 0), int(taken.cache_write_tokens or 0)
+    if (given := read.output_tokens_details) is not None:
+        thought = int(given.reasoning_tokens or 0)
+    total = int(read.input_tokens or 0)
+    return Usage(total, max(0, total - cached - written), cached, written, int(read.output_tokens or 0), thought)
+
+
+NOTHING = msgspec.Raw(b"")
+NULL = msgspec.Raw(b"null")
+
+
+class _IncompleteReason(msgspec.Struct, gc=False):
+    """Why an answer is not complete."""
+
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    """The answer as a whole."""
+
+    id: str | None = None
+    object: str = ""
+    status: str | None = None
+    error: msgspec.Raw = NOTHING
+    incomplete_details: _IncompleteReason | None = None
+    model: str | None = None
+    output: Items | None = None
+    usage: _Counts | None = None
+
+
+class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, gc=False):
+    """A part of a message that is words and nothing else."""
+
+    annotations: tuple[()] = ()
+    logprobs: tuple[()] = ()
+    text: str = ""
+
+
+@final
+class PlainMessage(msgspec.Struct, tag="message", forbid_unknown_fields=True, gc=False):
+    """A message of such parts. Any other field makes it another form of item; so with calls."""
+
+    id: str
+    status: str
+    content: list[PlainPart]
+    role: Literal["assistant"] = "assistant"
+
+
+@final
+class PlainCall(msgspec.Struct, tag="function_call", forbid_unknown_fields=True, gc=False):
+    """A call of one of our tools."""
+
+    id: str
+    status: str
+    arguments: str
+    call_id: str
+    name: str
+
+
+class _ReasoningItem(msgspec.Struct, tag="reasoning", gc=False):
+    """A reasoning item, of any form: all of it is kept as it came."""
+
+
+class _OpenedMessage(msgspec.Struct, tag="message", gc=False):
+    """A message that begins, of any form: what it holds is told later."""
+
+    role: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What every event may have, used or not: who bears a known name and has these in another form is not the event we know."""
+
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: str = ""
+
+
+@final
+class _MoreWords(_Event, tag="response.output_text.delta", gc=False):
+    """More text. By far the most events are this one."""
+
+
+@final
+class _MoreArguments(_Event, tag="response.function_call_arguments.delta", gc=False):
+    """More of a call's arguments."""
+
+
+@final
+class _MoreSummary(_Event, tag="response.reasoning_summary_text.delta", gc=False):
+    """More of a summary of the reasoning."""
+
+
+@final
+class _MoreThought(_Event, tag="response.reasoning_text.delta", gc=False):
+    """More of the reasoning itself."""
+
+
+@final
+class _MoreRefusal(_Event, tag="response.refusal.delta", gc=False):
+    """More of a refusal."""
+
+
+@final
+class _ItemBegun(_Event, tag="response.output_item.added", gc=False):
+    """An item begins. Only calls have something to tell."""
+
+    item: PlainCall | _OpenedMessage | _ReasoningItem | None = None
+
+
+@final
+class _ItemEnded(_Event, tag="response.output_item.done", gc=False):
+    """An item is complete. It has a plain form, as nearly all have."""
+
+    item: PlainMessage | PlainCall | _ReasoningItem | None = None
+
+
+@final
+class Created(_Event, tag="response.created", gc=False):
+    """The answer begins."""
+
+    response: _Response | None = None
+
+
+@final
+class Completed(_Event, tag="response.completed", gc=False):
+    """The answer is complete."""
+
+    response: _Response | None = None
+
+
+class Repeated(_Event, gc=False):
+    """An event whose content stands again elsewhere, if it reports no error: there is nothing to look at."""
+
+    error: None = None
+
+
+REPEATED: frozenset[type[msgspec.Struct]] = frozenset(
+    msgspec.defstruct("Repeated", (), bases=(Repeated,), tag=f"response.{name}", gc=False)
+    for name in (
+        "in_progress",
+        "queued",
+        "content_part.added",
+        "content_part.done",
+        "output_text.done",
+        "output_text.annotation.added",
+        "refusal.done",
+        "function_call_arguments.done",
+        "reasoning_summary_part.added",
+        "reasoning_summary_part.done",
+        "reasoning_summary_text.done",
+        "reasoning_text.done",
+        "web_search_call.in_progress",
+        "web_search_call.searching",
+        "web_search_call.completed",
+        "file_search_call.in_progress",
+        "file_search_call.searching",
+        "file_search_call.completed",
+        "code_interpreter_call.in_progress",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+        "code_interpreter_call_code.delta",
+        "code_interpreter_call_code.done",
+        "mcp_call_arguments.delta",
+        "mcp_call_arguments.done",
+        "custom_tool_call_input.delta",
+        "custom_tool_call_input.done",
+    )
+)
+"""A form for each of those that come often enough to be known by their whole name."""
+
+_Known = (
+    _MoreWords
+    | _MoreArguments
+    | _MoreSummary
+    | _MoreThought
+    | _MoreRefusal
+    | _ItemBegun
+    | _ItemEnded
+    | Created
+    | Completed
+    | Repeated
+)
+
+
+class AnyEvent(msgspec.Struct, gc=False):
+    """An event of any name. It may hold anything, as far as it is not looked into."""
+
+    type: str = ""
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: str = ""
+    item: msgspec.Raw = NOTHING
+    response: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class _Named(msgspec.Struct, gc=False):
+    """Anything, as far as it says what it is."""
+
+    type: str = ""
+    role: msgspec.Raw = NULL
+    error: msgspec.Raw = NOTHING
+
+
+class Terminal(msgspec.Struct, gc=False):
+    """The answer has ended, in any way."""
+
+    response: _Response
+    type: str = ""
+
+
+class _ReasoningText(msgspec.Struct, gc=False):
+    """A part of a reasoning item."""
+
+    type: str = ""
+    text: str = ""
+
+
+class Reasoned(msgspec.Struct, gc=False):
+    """What can be read of a reasoning item."""
+
+    summary: list[_ReasoningText] | None = None
+    content: list[_ReasoningText] | None = None
+
+
+class _AnyCall(msgspec.Struct, gc=False):
+    """Any call."""
+
+    call_id: str = ""
+    name: str = ""
+    arguments: str | None = None
+    input: str | None = None
+    namespace: msgspec.Raw = NOTHING
+
+
+class _AnyMessage(msgspec.Struct, gc=False):
+    """Any message."""
+
+    content: Items = []
+
+
+class _AnyPart(msgspec.Struct, gc=False):
+    """Any part of one."""
+
+    type: str = ""
+    text: str = ""
+    refusal: str = ""
+    annotations: Items | None = None
+    logprobs: msgspec.Raw = NOTHING
+
+
+TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+FORMS: dict[str, type[msgspec.Struct]] = {
+    "response.output_text.delta": _MoreWords,
+    "response.function_call_arguments.delta": _MoreArguments,
+    "response.reasoning_summary_text.delta": _MoreSummary,
+    "response.reasoning_text.delta": _MoreThought,
+    "response.refusal.delta": _MoreRefusal,
+    "response.created": Created,
+    **dict.fromkeys(TERMINAL, Terminal),
+}
+"""By the type of an event, the form that it is mended by; any other is an `AnyEvent`."""
+
+CARRYING: Carrying = {
+    _MoreWords: ("output_index", "content_index", "delta"),
+    _MoreArguments: ("output_index", "delta"),
+    _MoreSummary: ("output_index",),
+    _MoreThought: ("output_index",),
+    _MoreRefusal: ("output_index",),
+    Terminal: ("type", "response"),
+    _Response: ("status", "output"),
+    AnyEvent: ("type", "output_index", "item"),
+    _AnyPart: ("type", "text"),
+    _Named: ("type",),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[msgspec.Struct]:
+    """The form of an event, by its type."""
+    return FORMS.get(read_name(frame).type, AnyEvent)
+
+
+_forms = (
+    _MoreWords | _MoreArguments | _MoreSummary | _MoreThought | _MoreRefusal | _ItemBegun | _ItemEnded | Created | Completed
+)
+_events: msgspec.json.Decoder[_Known] = msgspec.json.Decoder(reduce(or_, REPEATED, _forms))
+read_response = msgspec.json.Decoder(_Response).decode
+read_event = _events.decode
+read_any_event = msgspec.json.Decoder(AnyEvent).decode
+read_name = msgspec.json.Decoder(_Named).decode
+read_call = msgspec.json.Decoder(_AnyCall).decode
+read_message = msgspec.json.Decoder(_AnyMessage).decode
+
 
 NONE = (NULL, NOTHING)
 EMPTY = (NULL, msgspec.Raw(b"[]"))
@@ -128,7 +451,7 @@ class _Turn(msgspec.Struct, gc=False):
                     return True
                 continue
             kind = type(event)
-            if kind is Words:
+            if kind is _MoreWords:
                 slot, text = event.output_index * ROOM + event.content_index, event.delta
                 shown = self.shown.get(slot)
                 if shown is None:
@@ -136,11 +459,11 @@ class _Turn(msgspec.Struct, gc=False):
                 else:
                     shown.append(text)
                 found.append(TextDelta(slot, text))
-            elif kind is Arguments:
+            elif kind is _MoreArguments:
                 found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
-            elif kind is Summary:
+            elif kind is _MoreSummary:
                 found.append(self._think(event.output_index * ROOM, event.summary_index, event.delta))
-            elif kind is Thought:
+            elif kind is _MoreThought:
                 found.append(self._think(event.output_index * ROOM, -1 - event.content_index, event.delta))
             elif kind not in REPEATED and self._rare(event, frame, found):
                 return True
@@ -180,7 +503,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.HostedAdded(number * ROOM, hosted_block(raw)))
         self._finish(number, *_ids(raw))
 
-    def stop(self, response: Response, found: list[d.Delta], said: str = "") -> None:
+    def stop(self, response: _Response, found: list[d.Delta], said: str = "") -> None:
         """The terminal state: usage, and why it ended. `said` is the state that the event's own name tells."""
         if response.usage is not None:
             found.append(d.UsageReported(read_usage(response.usage)))
@@ -198,15 +521,15 @@ class _Turn(msgspec.Struct, gc=False):
         self.open.discard(number)
         self.ids.update(ids)
 
-    def _rare(self, event: Known, frame: bytes, found: list[d.Delta]) -> bool:
-        if type(event) is Begun:
+    def _rare(self, event: _Known, frame: bytes, found: list[d.Delta]) -> bool:
+        if type(event) is _ItemBegun:
             item = event.item
             if type(item) is PlainCall:
                 self.open.add(event.output_index)
                 self._begin_call(event.output_index, item.call_id, item.name, found)
             elif item is None:
                 raise _without("response.output_item.added", "item")
-        elif type(event) is Ended:
+        elif type(event) is _ItemEnded:
             self._complete(event, frame, found)
         elif type(event) is Completed:
             if event.response is None:
@@ -214,8 +537,8 @@ class _Turn(msgspec.Struct, gc=False):
             self._end(event.response, frame, "completed", found)
             return True
         elif type(event) is Created:
-            return self._begin_answer(event.response or Response(), found)
-        elif type(event) is Refusal:
+            return self._begin_answer(event.response or _Response(), found)
+        elif type(event) is _MoreRefusal:
             slot = event.output_index * ROOM + event.content_index
             self.shown.setdefault(slot, []).append(event.delta)
             found.append(TextDelta(slot, event.delta))
@@ -243,7 +566,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.Notice(kind, frame.decode()))
         return False
 
-    def _begin_answer(self, response: Response, found: list[d.Delta]) -> bool:
+    def _begin_answer(self, response: _Response, found: list[d.Delta]) -> bool:
         """The answer begins; True, and it has failed, when another one had begun before."""
         if self.started and response.id != self.id:
             found.append(d.Failed(WireError(TWO_ANSWERS)))
@@ -251,11 +574,11 @@ class _Turn(msgspec.Struct, gc=False):
         self._start(response, found)
         return False
 
-    def _start(self, response: Response, found: list[d.Delta]) -> None:
+    def _start(self, response: _Response, found: list[d.Delta]) -> None:
         self.started, self.id = True, response.id or ""
         found.append(d.Started(self.id, response.model or ""))
 
-    def _end(self, response: Response, frame: bytes, said: str, found: list[d.Delta]) -> None:
+    def _end(self, response: _Response, frame: bytes, said: str, found: list[d.Delta]) -> None:
         if said == "failed" or _is_failed(response, found):
             found.append(_failed(bytes(fields(frame)["response"])))
             return
@@ -278,7 +601,7 @@ class _Turn(msgspec.Struct, gc=False):
         if kind not in ("message", "reasoning"):
             self.open.add(event.output_index)
 
-    def _complete(self, event: Ended, frame: bytes, found: list[d.Delta]) -> None:
+    def _complete(self, event: _ItemEnded, frame: bytes, found: list[d.Delta]) -> None:
         """An item is complete. One of a plain form is not taken apart again."""
         item, number = event.item, event.output_index
         if type(item) is PlainMessage:
@@ -297,7 +620,7 @@ class _Turn(msgspec.Struct, gc=False):
         call = (id, name)
         if self.calls.get(number) != call:
             self.calls[number] = call
-            found.append(d.CallStarted(number * ROOM, id, name))
+            found.append(d.CallBegun(number * ROOM, id, name))
 
     def _end_call(self, number: int, arguments: str, kept: Mapping[str, object], id: str, found: list[d.Delta]) -> None:
         slot = number * ROOM
@@ -372,11 +695,11 @@ class _Turn(msgspec.Struct, gc=False):
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
 
 
-def _part(raw: msgspec.Raw, found: list[d.Delta]) -> Part:
+def _part(raw: msgspec.Raw, found: list[d.Delta]) -> _AnyPart:
     """A part of a message, as far as it can be read."""
     if bytes(raw)[:1] != b"{":
         raise msgspec.ValidationError("a part of a message that is no object")
-    return read_some(raw, Part, "content", found, CARRYING)
+    return read_some(raw, _AnyPart, "content", found, CARRYING)
 
 
 def _ids(raw: msgspec.Raw) -> list[str]:
@@ -397,7 +720,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec'
 
 def _whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = []
-    response = parse_some(body, Response, "a Responses answer", CARRYING, found)
+    response = parse_some(body, _Response, "a Responses answer", CARRYING, found)
     _raise_for(response, body, found)
     if not response.object.startswith("response") and (response.object or response.output is None):
         raise WireError(f"Expected a response, but the answer is a {response.object!r}. Check the base URL.")
@@ -413,7 +736,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     return found
 
 
-def _raise_for(response: Response, body: bytes, found: list[d.Delta]) -> None:
+def _raise_for(response: _Response, body: bytes, found: list[d.Delta]) -> None:
     if _is_failed(response, found):
         complaint = complaint_of(body)
         if complaint:
@@ -421,7 +744,7 @@ def _raise_for(response: Response, body: bytes, found: list[d.Delta]) -> None:
         raise WireError("The response failed and says nothing about it. Ask again.")
 
 
-def _is_failed(response: Response, found: list[d.Delta]) -> bool:
+def _is_failed(response: _Response, found: list[d.Delta]) -> bool:
     """True if the answer is an error. What stands for one in an answer that has another state must complain of something."""
     error = response.error
     if response.status in (None, "failed") or error in NONE:
@@ -437,7 +760,7 @@ def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's de
     return StreamDecoder(_Turn(), SseReader())
 
 
-def _response_of(event: AnyEvent) -> Response:
+def _response_of(event: AnyEvent) -> _Response:
     if event.response in NONE:
         raise _without(event.type, "response")
     return read_response(event.response)

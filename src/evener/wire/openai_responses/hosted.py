@@ -2,12 +2,34 @@
 
 import msgspec
 
-from evener.transcript.blocks import HostedBlock
-from evener.wire.openai_responses.blocks import PART, WIRE
-from evener.wire.seals import line_of
-from evener.wire.text import dumps, fields, word
+from evener.transcript import delta as d
+from evener.transcript.blocks import Citation, HostedBlock
+from evener.wire.openai_responses.encode import PART, WIRE
+from evener.wire.prefix import dumps, fields, line_of, word
+from evener.wire.reading import Place, read_some
 
-__all__ = ["hosted_block", "hosted_part", "is_answer"]
+__all__ = [
+    "hosted_block",
+    "hosted_part",
+    "is_answer",
+    "read_citation",
+]
+
+
+class _Cited(msgspec.Struct):
+    url: str | None = None
+    title: str | None = None
+    filename: str | None = None
+    start_index: Place = None
+    end_index: Place = None
+
+
+def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citation:
+    """One annotation of a text, as far as it can be read; the rest of it is added to `found`, as notices."""
+    read = read_some(raw, _Cited, "annotation", [] if found is None else found)
+    start, end = read.start_index, read.end_index
+    title = read.title or read.filename or ""
+    return Citation(read.url or "", title, "", -1 if start is None else start, -1 if end is None else end)
 
 
 def is_answer(kind: str) -> bool:

@@ -30,8 +30,10 @@ from evener.transcript.blocks import (
     DocumentBlock,
     HostedBlock,
     ImageBlock,
+    Origin,
     ReasoningBlock,
     ResultContent,
+    Seal,
     Source,
     TextBlock,
     ToolCall,
@@ -39,17 +41,23 @@ from evener.transcript.blocks import (
     Uploaded,
 )
 from evener.transcript.message import Message, Role
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
-from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CALL, WIRE, TextSeal, continued, qualified
-from evener.wire.openai_responses.citations import read_citation
-from evener.wire.openai_responses.controls import ENCRYPTED
 from evener.wire.openai_responses.decode import PARTS
-from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer
+from evener.wire.openai_responses.encode import (
+    ADDS_TOOLS,
+    ENCRYPTED,
+    FREE_ANSWER,
+    FREE_CALL,
+    WIRE,
+    TextSeal,
+    continued,
+    qualified,
+)
+from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer, read_citation
+from evener.wire.prefix import dumps, fields, free_arguments, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, Items, cited, message_id, raw_text, read_breakpoint, read_fields, reading
-from evener.wire.text import dumps, fields, free_arguments, word
 
 __all__ = ["read_request"]
 

@@ -17,7 +17,7 @@ from evener.testing.check.chat.settings import (
 from evener.testing.check.chat.tools import check_choice, check_format, check_tools
 from evener.testing.check.chat.turns import check_turns
 from evener.testing.check.models import chat, reasoning
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.responses.parts import loosened
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import (
     BOOL,
@@ -28,7 +28,7 @@ from evener.testing.check.shape import (
     STR,
     STR_OR_LIST,
     STR_OR_OBJECT,
-    Shape,
+    ObjectShape,
     check_shape,
     one_of,
     text,
@@ -36,7 +36,7 @@ from evener.testing.check.shape import (
 from evener.testing.check.violation import Violation
 
 # Section 2. An effort's value is judged by model and server, a service tier by nobody: clones have their own.
-_BODY = Shape(
+_BODY = ObjectShape(
     {"messages": LIST},
     {
         "model": STR,

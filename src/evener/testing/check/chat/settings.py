@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect, is_thinking
 from evener.testing.check.models import OPENAI_EFFORTS, ChatRow, ReasoningRow
-from evener.testing.check.openai_parts import MAX_CACHE_KEY, loosened
-from evener.testing.check.shape import BOOL, Shape, check_shape, fields, is_number, items, join, shown, text
+from evener.testing.check.responses.parts import MAX_CACHE_KEY, loosened
+from evener.testing.check.shape import BOOL, ObjectShape, check_shape, fields, is_number, items, join, shown, text
 from evener.testing.check.violation import Violation
 
 _RANGES: Mapping[str, tuple[float, float]] = {
@@ -29,7 +29,7 @@ _DEFAULTS: Mapping[str, object] = {
     "top_logprobs": 0,
     "logit_bias": {},
 }
-_STREAM_OPTIONS = Shape({}, {"include_usage": BOOL, "include_obfuscation": BOOL})
+_STREAM_OPTIONS = ObjectShape({}, {"include_usage": BOOL, "include_obfuscation": BOOL})
 _ROUTED_EFFORTS = frozenset(("max", "xhigh", "high", "medium", "low", "minimal", "none"))
 _PRINTABLE = 1_000_000
 _MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512

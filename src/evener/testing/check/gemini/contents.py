@@ -18,7 +18,7 @@ from evener.testing.check.gemini.fields import (
     PART,
     RESPONSE,
     RESPONSE_PART,
-    Message,
+    MessageType,
     check_message,
     listed,
     missing,
@@ -29,7 +29,7 @@ from evener.testing.check.shape import join, shown, text
 from evener.testing.check.violation import Violation
 
 # Section 3: exactly one of these per part.
-DATA: Mapping[str, tuple[Message, tuple[str, ...]] | None] = {
+DATA: Mapping[str, tuple[MessageType, tuple[str, ...]] | None] = {
     "text": None,
     "inlineData": (BLOB, ("mimeType", "data")),
     "fileData": (FILE, ("fileUri",)),

@@ -55,17 +55,17 @@ def enum(*names: str) -> Kind:
     return Kind(f"one of {', '.join(names)}", accepts, closed=True)
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageType(msgspec.Struct, frozen=True):
     """One message type: its fields by camelCase name, and both spellings of each name."""
 
     kinds: Mapping[str, Kind]
     names: Mapping[str, str]
 
 
-def message(**kinds: Kind) -> Message:
+def message(**kinds: Kind) -> MessageType:
     """A message type from snake_case names."""
     names = {spelling: _camel(name) for name in kinds for spelling in (name, _camel(name))}
-    return Message({_camel(name): kind for name, kind in kinds.items()}, names)
+    return MessageType({_camel(name): kind for name, kind in kinds.items()}, names)
 
 
 def _camel(name: str) -> str:
@@ -198,7 +198,7 @@ PLATFORMS: Mapping[str, frozenset[str]] = {
 }
 
 
-def read(value: object, kind: Message) -> dict[str, object]:
+def read(value: object, kind: MessageType) -> dict[str, object]:
     """The known fields of an object by camelCase name, without nulls; empty when it is no object."""
     if not isinstance(value, dict):
         return {}
@@ -213,7 +213,7 @@ def listed(value: object) -> list[object]:
     return [value] if isinstance(value, dict | str) else []
 
 
-def check_message(path: str, value: object, kind: Message, platform: str = "") -> Iterator[Violation]:
+def check_message(path: str, value: object, kind: MessageType, platform: str = "") -> Iterator[Violation]:
     """Reports unknown names and mistyped fields of one message; what lies deeper is left to its own check."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Invalid value: should be an object.")

@@ -1,0 +1,516 @@
+"""One thread with one SQLite connection. It takes jobs from any event loop and answers each when its work is done for good.
+
+Whatever waits is done in one go. The writer's lane does it in one transaction: a group shares one sync of the disk. A job that
+is refused (a StoreError, raised before it writes) leaves the others alone; when something else fails, the group is rolled back
+and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice. A job that was sent
+without waiting for it, and found the disk full or the file busy, is tried again with the next ones.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event as Signal
+from threading import Lock, RLock, Thread, current_thread
+from time import monotonic
+from traceback import clear_frames
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from evener.errors import StoreError
+from evener.store import protocol
+from evener.store.sqlite.file import StoreBusy, disconnect, files_of, told
+from evener.store.sqlite.identity import FileIdentity
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = [
+    "Group",
+    "Interlock",
+    "Job",
+    "Perform",
+    "WriterJob",
+    "WriterThread",
+    "freely",
+    "in_turn",
+    "read_alone",
+    "reads",
+    "writes",
+]
+
+
+try:
+    import fcntl
+except ImportError:  # not on this system
+    fcntl = None  # type: ignore[assignment]
+
+
+PRIVATE = 0o600
+LONGEST_NUMBER = 20
+DOUBT = 60.0
+"""Seconds in which we do not queue again after a wait in vain: somebody who is next may have been stopped."""
+
+
+class Turnstile:
+    """The two lock files, open. Locks belong to what is open here, and the system frees them when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._next = _opened(path.with_name(path.name + ".next"))
+        try:
+            self._lock = _opened(path.with_name(path.name + ".lock"))
+        except OSError:
+            os.close(self._next)
+            raise
+
+    def try_now(self) -> bool:
+        """Take the turn if nobody has it and nobody waits. If only the first is so, we are next."""
+        try:
+            fcntl.flock(self._next, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        fcntl.flock(self._next, fcntl.LOCK_UN)
+        return True
+
+    def wait(self) -> None:
+        """Take the turn, however long that takes."""
+        fcntl.flock(self._next, fcntl.LOCK_EX)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        fcntl.flock(self._next, fcntl.LOCK_UN)
+
+    def sign(self, name: bytes) -> None:
+        """Say who has the turn. Written only when it says something else."""
+        if os.pread(self._lock, LONGEST_NUMBER, 0) != name:
+            os.pwrite(self._lock, name, 0)
+
+    def free(self) -> None:
+        """Let others have their turn."""
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._lock)
+        os.close(self._next)
+
+
+class Wait:
+    """One wait for a turn, in a thread of its own: a lock cannot be waited for with a time limit."""
+
+    def __init__(self, turnstile: Turnstile) -> None:
+        self._turnstile = turnstile
+        self._guard = Lock()
+        self._signal = Signal()
+        self._given_up = False
+        Thread(target=self._stand, name="evener store queue", daemon=True).start()
+
+    def succeeds(self, seconds: float) -> bool:
+        """Whether the turn came in time. If not, the lock files are closed when it comes."""
+        self._signal.wait(seconds)
+        with self._guard:
+            self._given_up = not self._signal.is_set()
+            return not self._given_up
+
+    def _stand(self) -> None:
+        self._turnstile.wait()
+        with self._guard:
+            self._signal.set()
+            if self._given_up:
+                self._turnstile.close()
+
+
+class Interlock:
+    """Take turns with `with interlock:`; one thread of a process at a time. `patience` is the longest wait, in seconds."""
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._turnstile: Turnstile | None = None
+        self._ours = False
+        self._doubtful_until = 0.0
+        self._name = f"{os.getpid():<{LONGEST_NUMBER}}".encode()
+
+    def __enter__(self) -> None:
+        """Wait for our turn. Without lock files, or after too long a wait, go on without it."""
+        if fcntl is None:
+            return
+        try:
+            turnstile = self._turnstile = self._turnstile or Turnstile(self._path)
+            self._ours = turnstile.try_now() or (monotonic() > self._doubtful_until and self._waited(turnstile))
+            if self._ours:
+                turnstile.sign(self._name)
+        except OSError:
+            self.close()  # a file system without locks, or without room for one more file
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours and self._turnstile is not None:
+            self._ours = False
+            self._turnstile.free()
+
+    def last(self) -> str:
+        """The number of the process that had its turn last, if that is known."""
+        try:
+            return self._path.with_name(self._path.name + ".lock").read_text("ascii", "replace").strip()
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Close the lock files; the next turn opens them again."""
+        if self._turnstile is not None:
+            self._turnstile.close()
+        self._turnstile, self._ours = None, False
+
+    def _waited(self, turnstile: Turnstile) -> bool:
+        try:
+            wait = Wait(turnstile)
+        except RuntimeError:  # the interpreter ends, and no thread can be started
+            self.close()
+            return False
+        if wait.succeeds(self._patience):
+            return True
+        self._turnstile = None  # the thread that still waits has it
+        self._doubtful_until = monotonic() + DOUBT
+        return False
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
+
+
+MOST_IN_A_GROUP = 512
+MOST_LEFT = MOST_IN_A_GROUP // 2
+LONGEST_FAREWELL = 5.0
+"""Seconds that the end of the interpreter waits for what is queued."""
+
+T = TypeVar("T")
+Job = Callable[["sqlite3.Connection"], T]
+
+
+class WriterJob(Generic[T]):
+    """A job, whom to answer (nobody without a loop), and how it went. `after` runs in the lane when it is done for good."""
+
+    __slots__ = ("after", "error", "future", "job", "loop", "result")
+
+    def __init__(self, job: Job[T], loop: asyncio.AbstractEventLoop | None, after: Callable[[T], None] | None) -> None:
+        self.job = job
+        self.loop = loop
+        self.future: asyncio.Future[T] | None = loop.create_future() if loop else None
+        self.after = after
+        self.result: T | None = None
+        self.error: StoreError | None = None
+
+    def perform(self, connection: "sqlite3.Connection") -> None:
+        """Do the job. What it refuses is kept; what else goes wrong is raised."""
+        self.error = None
+        try:
+            self.result = self.job(connection)
+        except StoreError as error:
+            _let_go(error)
+            self.error = error
+
+    def keep(self) -> None:
+        """It is done for good."""
+        if self.error is None and self.after is not None:
+            self.after(self.result)  # type: ignore[arg-type]  # a job that was done has its result
+
+    def must_wait(self) -> bool:
+        """True if there was no room for it, or no turn, and no caller was told."""
+        return self.loop is None and self.error is not None and self.error.retryable
+
+    def deliver(self) -> None:
+        """In the loop of whoever asked, who may have left."""
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]  # as above
+
+
+Group = list[WriterJob[Any]]
+Check = Callable[["sqlite3.Connection"], None]
+"""Raises StoreGone or StoreLinked when the files are not those that the connection works on."""
+Perform = Callable[["sqlite3.Connection", Group, Path], bool]
+"""Does a group of requests; False when the connection should be made anew."""
+
+
+class WriterThread:
+    """The thread and its queue. It starts with the first job. Whoever made it stops it."""
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], "sqlite3.Connection"],
+        perform: Perform,
+        presence: FileIdentity | None = None,
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
+        self.path = path
+        self._presence = presence or FileIdentity(path)
+        self._at_end = at_end
+        self._connect = connect
+        self._perform = perform
+        self._queue: SimpleQueue[WriterJob[Any] | None] = SimpleQueue()
+        self._lock = RLock()  # a log that is dropped by the garbage collector may call in while we hold it
+        self._thread: Thread | None = None
+        self._process = os.getpid()
+        self._stopped = False
+        self._ended = False
+        self._farewells: Group = []
+        self._left: Group = []  # what was sent and must be tried again
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self._stopped
+
+    async def run(self, job: Job[T], after: Callable[[T], None] | None = None) -> T:
+        """Have the job done, and its result. When the wait is cancelled, the job is done all the same."""
+        request = WriterJob(job, asyncio.get_running_loop(), after)
+        self._put(request)
+        assert request.future is not None
+        try:
+            return await request.future
+        finally:
+            del request  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
+
+    def send(self, job: Job[T], after: Callable[[T], None] | None = None) -> None:
+        """Have the job done, without an answer. Nothing happens when the lane has stopped."""
+        with suppress(StoreError):
+            self._put(WriterJob(job, None, after))
+
+    async def end(self) -> None:
+        """Take no more jobs, do those that wait, and close the connection."""
+        farewell = WriterJob(_nothing, asyncio.get_running_loop(), None)
+        with self._lock:
+            self._farewells.append(farewell)
+            self._take_no_more()
+            waiting = self._thread is not None and not self._ended and self._process == os.getpid()
+        if waiting and farewell.future is not None:
+            await farewell.future
+
+    def stop(self) -> None:
+        """The same for the end of the interpreter: waits a bounded time, whatever the thread does."""
+        if self._process != os.getpid():
+            return  # a forked child: neither the thread nor the connection is its own
+        with self._lock:
+            self._take_no_more()
+        thread = self._thread
+        if thread is not None and thread is not current_thread():
+            thread.join(LONGEST_FAREWELL)
+
+    def _take_no_more(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._queue.put(None)
+
+    def _put(self, request: WriterJob[T]) -> None:
+        if self._process != os.getpid():
+            raise StoreError(
+                "This store was made before the process forked and cannot be used in the child. Make a new store in the child."
+            )
+        with self._lock:
+            if self._stopped:
+                raise protocol.closed()
+            if self._thread is None:
+                self._thread = Thread(target=self._serve, name="evener store", daemon=True)
+                self._thread.start()
+            self._queue.put(request)
+
+    def _serve(self) -> None:
+        connection: sqlite3.Connection | None = None
+        last = False
+        while not last:
+            group, last = self._next()
+            if group:
+                connection = self._do(connection, group)
+                _answer(group)
+                self._left = [request for request in group if request.must_wait()][:MOST_LEFT]
+            del group  # it holds on to the store, which may be dropped while we wait
+        if connection is not None:
+            disconnect(connection)
+        if self._at_end is not None:
+            self._at_end()
+        with self._lock:
+            self._ended = True
+            _answer(self._farewells)
+
+    def _next(self) -> tuple[Group, bool]:
+        """All that waits, at least one; and whether that was the last."""
+        found = self._queue.get()
+        group, self._left = self._left, []
+        with suppress(Empty):
+            while found is not None:
+                group.append(found)
+                if len(group) >= MOST_IN_A_GROUP:
+                    return group, False
+                found = self._queue.get_nowait()
+            return group, True
+        return group, False
+
+    def _do(self, connection: "sqlite3.Connection | None", group: Group) -> "sqlite3.Connection | None":
+        try:
+            connection = self._connected(connection)
+            sound = self._perform(connection, group, self.path)
+        except Exception as error:
+            _fail(group, error, self.path)
+            sound = False
+        if connection is not None and not sound:
+            disconnect(connection)
+            return None
+        return connection
+
+    def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
+        """A connection to the file that was there at first, or StoreGone."""
+        if connection is not None:
+            self._presence.check_beside(files_of(connection))
+            return connection
+        return _connection(self._connect, self._presence)
+
+
+def _connection(connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity) -> "sqlite3.Connection":
+    presence.check()
+    made = connect()
+    try:
+        presence.opened()
+    except StoreError:
+        disconnect(made)
+        raise
+    return made
+
+
+def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity, path: Path) -> T:
+    """Do a job that reads, here and now, on a connection of its own. What it raises is a StoreError."""
+    try:
+        connection = _connection(connect, presence)
+        try:
+            request = WriterJob(job, None, None)
+            reads(connection, [request], path)
+        finally:
+            disconnect(connection)
+    except Exception as error:
+        raise told(error, path) from None
+    if request.error is not None:
+        raise request.error
+    return request.result  # type: ignore[return-value]  # a job that was done has its result
+
+
+def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Each request by itself, without a transaction: for what cannot be done within one."""
+    for request in group:
+        try:
+            request.perform(connection)
+            request.keep()
+        except Exception as error:
+            _fail([request], error, path)
+    return True
+
+
+def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
+    """The group in one transaction; when that fails, each in its own. The files are looked at before and after it."""
+    check = check or _nothing
+    check(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for request in group:
+            request.perform(connection)
+        connection.execute("COMMIT")
+    except Exception as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if len(group) == 1:
+            _fail(group, error, path)
+            return False
+        return all([_alone(connection, request, path, check) for request in group])
+    check(connection)
+    for request in group:
+        request.keep()
+    return True
+
+
+def in_turn(
+    interlock: Interlock, presence: FileIdentity, then: Callable[["sqlite3.Connection"], None], key: Check | None = None
+) -> Perform:
+    """The same, when it is this process's turn to write, and `then` what is to be done after it.
+
+    `key` raises when the cipher is not that of the store any more.
+    """
+
+    def check(connection: "sqlite3.Connection") -> None:
+        presence.check_beside(files_of(connection))
+        if key is not None:
+            key(connection)
+
+    def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+        with interlock:
+            try:
+                sound = writes(connection, group, path, check)
+            except Exception as error:
+                raise _named(told(error, path), interlock.last()) from None
+            if sound:
+                then(connection)
+            return sound
+
+    return perform
+
+
+def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Each request sees the store as it is at one moment."""
+    sound = True
+    for request in group:
+        try:
+            connection.execute("BEGIN")
+            request.perform(connection)
+            connection.execute("COMMIT")
+            request.keep()
+        except Exception as error:
+            _fail([request], error, path)
+            sound = False
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    return sound
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Drop what the frames of a refusal hold: a cursor that stays open there would keep the connection at a past moment."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
+
+
+def _nothing(connection: "sqlite3.Connection") -> None:
+    pass
+
+
+def _named(error: StoreError, process: str) -> StoreError:
+    """A store that is busy says who had it last."""
+    return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
+
+
+def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check) -> bool:
+    try:
+        return writes(connection, [request], path, check)
+    except Exception as error:
+        _fail([request], error, path)
+        return False
+
+
+def _fail(group: Group, error: Exception, path: Path) -> None:
+    for request in group:
+        request.error = told(error, path)
+
+
+def _answer(group: Group) -> None:
+    """Wake each loop once. A loop that is gone has nobody who waits."""
+    waiting: dict[asyncio.AbstractEventLoop, Group] = {}
+    for request in group:
+        if request.loop is not None:
+            waiting.setdefault(request.loop, []).append(request)
+    for loop, answered in waiting.items():
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_deliver, answered)
+
+
+def _deliver(answered: Group) -> None:
+    for request in answered:
+        request.deliver()

@@ -1,0 +1,554 @@
+"""The bytes of one exchange while it is written, with its losses and the places where cache marks may go. Pure."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from evener.errors import BadValue
+from evener.transcript.ask import FREE_INPUT, Ask, ToolSpec
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Origin,
+    Remote,
+    ResultContent,
+    Seal,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from evener.transcript.loss import Loss, LossKind, loss_in, loss_of
+from evener.transcript.message import Message
+from evener.transcript.repair import Exchange, Repair, RepairRules
+from evener.transcript.transcript import Node, Transcript
+from evener.wire.quirks import Quirks
+
+__all__ = [
+    "ERROR",
+    "MESSAGE",
+    "OPERATOR",
+    "OWN_MARKS",
+    "UNREADABLE",
+    "ExchangeWriter",
+    "Fragment",
+    "MarkPlace",
+    "Prefix",
+    "PrefixKey",
+    "Render",
+    "as_object",
+    "chained",
+    "dict_of",
+    "dumps",
+    "extended",
+    "fields",
+    "free_arguments",
+    "free_text",
+    "is_plain",
+    "joined",
+    "line_of",
+    "merged",
+    "must_fetch",
+    "placeholder",
+    "started",
+    "telling",
+    "telling_fields",
+    "text_in",
+    "why_not_own",
+    "why_shut",
+    "with_tool_extra",
+    "word",
+]
+
+
+UNREADABLE = "_unreadable_arguments"
+"""The key under which a call's arguments travel that are not a JSON object."""
+
+OPERATOR = "[instruction from the operator, not from the user]\n"
+"""What a system message begins with where it can only stand as the user's."""
+
+ERROR = "ERROR: "
+"""What a failed tool's result begins with where there is no flag for it."""
+
+dumps: Callable[[object], bytes] = msgspec.json.Encoder().encode
+"""JSON bytes."""
+
+fields: Callable[[str | bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""The fields of a JSON object, each still as its own text."""
+
+
+def merged(own: dict[str, object], raw: str) -> dict[str, object]:
+    """Our fields and then the fields of a seal that we do not write ourselves, verbatim."""
+    return {**fields(raw), **own} if raw else own
+
+
+def dict_of(value: object) -> dict[str, object]:
+    """The value if it is a dict, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: list[Loss]) -> dict[str, object]:
+    """A tool's declaration with the fields that only this wire knows; those of another wire are reported."""
+    if not tool.extra:
+        return own
+    if tool.wire == wire:
+        return {**own, **fields(tool.extra)}
+    names = ", ".join(telling_fields(tool.extra))
+    if not names:
+        return own
+    losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
+    return own
+
+
+def telling_fields(raw: str) -> list[str]:
+    """The names of the fields of an object that say something."""
+    found: list[str] = []
+    for name, value in fields(raw).items():
+        inner = telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
+        if (inner is None and bytes(value) not in (b"null", b'""')) or inner:
+            found.append(name)
+    return found
+
+
+def as_object(raw: str) -> msgspec.Raw | None:
+    """JSON text that is an object, ready to be embedded; None when it is not one."""
+    try:
+        fields(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return msgspec.Raw(raw.encode())
+
+
+def is_plain(block: ResultContent) -> bool:
+    """Whether a block is words and nothing else, so that a bare text can stand for it."""
+    return type(block) is TextBlock and block.seal is None and not block.citations and not block.cache
+
+
+def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:
+    """One readable line that stands for what a wire cannot carry."""
+    if isinstance(block, HostedBlock):
+        return block.line
+    what = "image" if isinstance(block, ImageBlock) else "document"
+    match block.source:
+        case Inline(data):
+            where = f"{len(data) * 3 // 4} bytes"
+        case Remote(url):
+            where = url
+        case Stored(digest):
+            where = digest
+        case Uploaded(file_id):
+            where = file_id
+    kind = block.media_type or "unknown type"
+    return f"[{what} omitted: {kind}, {where}]"
+
+
+def must_fetch(what: str) -> BadValue:
+    """The error for media that lies in our store and was not fetched before encoding."""
+    return BadValue(f"The {what} is stored by digest and was not loaded. Replace its source by Inline(...) before encoding.")
+
+
+def word(raw: msgspec.Raw | None) -> str:
+    """A JSON value as a word to show: a string without its quotes, nothing for null."""
+    return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != b"null" else ""
+
+
+def free_text(call: ToolCall) -> str:
+    """The text that a call of a tool was made with that takes free text; all that was written where there is no such text."""
+    own = as_object(call.raw)
+    given = fields(own).get(FREE_INPUT) if own is not None else None
+    return text_in(given) if given is not None and bytes(given)[:1] == b'"' else call.raw
+
+
+def free_arguments(text: str) -> str:
+    """The arguments of a call that was made with a text: the JSON text of an object."""
+    return dumps({FREE_INPUT: text}).decode()
+
+
+def text_in(raw: msgspec.Raw | None) -> str:
+    """The text that a JSON string is; empty for anything else."""
+    return msgspec.json.decode(raw, type=str) if raw is not None and bytes(raw)[:1] == b'"' else ""
+
+
+MESSAGE = "@message"
+"""Where the seal of a block holds fields of its message, which has no seal of its own."""
+
+# Fields that a provider keeps for its own books: nothing is lost where they cannot go.
+BOOKKEEPING = ("@field", "@more", "id", "index", "object", "role", "status", "type")
+EMPTY = (b"null", b"[]", b"{}", b'""')
+HOLDERS = (MESSAGE, "item", "part", "message", "own")
+"""Names under which a seal sorts its fields; the names below them are meant."""
+
+LONGEST = 300
+ASKED = ("action", "arguments", "code", "input", "queries", "query")  # what was asked for: of any shape
+GIVEN = (  # what came of it: only these names are followed
+    *("content", "output", "outputs", "results", "tools", "document"),
+    *("name", "url", "title", "filename", "text", "logs", "stdout", "stderr", "error", "error_code", "message", "return_code"),
+)
+SECRET = re.compile(r"encrypted|signature|^data$|b64|base64")
+OPAQUE = re.compile(r"data:.*|[A-Za-z0-9+/_=-]{64,}", re.DOTALL)
+
+SCOPES: dict[str, tuple[str, ...]] = {
+    "wire": ("wire",),
+    "provider": ("wire", "provider", "endpoint"),
+    "account": ("wire", "provider", "endpoint", "account"),
+    "model": ("wire", "provider", "endpoint", "account", "model"),
+}
+
+
+def why_shut(seal: Seal, target: Origin, quirks: Quirks, chain: bytes) -> str:
+    """Why this seal must stay behind, in words; empty when it may go."""
+    why = why_not_own(seal.origin, target, quirks)
+    if why:
+        return why
+    if quirks.prefix_bound and seal.binding and seal.binding != chain.hex():
+        return "something before it has changed since it was made"
+    return ""
+
+
+def why_not_own(origin: Origin, target: Origin, quirks: Quirks) -> str:
+    """Why what one has made is not for another, in words; empty when it is."""
+    if origin == target:
+        return ""
+    made, asked = _facts(origin), _facts(target)
+    for fact in SCOPES[quirks.seal_scope]:
+        if made[fact] != asked[fact]:
+            return f"it was made by another {fact} ({made[fact] or 'unknown'}, not {asked[fact] or 'unknown'})"
+    return ""
+
+
+def telling(data: str | msgspec.Raw) -> Iterator[str]:
+    """The names of a seal's fields that say something, so that it is a loss when they stay behind."""
+    for name, value in fields(data).items():
+        if name in HOLDERS and bytes(value)[:1] == b"{":
+            yield from telling(value)
+        elif name not in BOOKKEEPING and bytes(value) not in EMPTY:
+            yield name
+
+
+def _facts(origin: Origin) -> dict[str, str]:
+    return {
+        "wire": origin.wire,
+        "provider": origin.provider,
+        "endpoint": origin.endpoint,
+        "account": origin.account,
+        "model": origin.model,
+    }
+
+
+def line_of(own: Mapping[str, msgspec.Raw], named: Iterable[str]) -> str:
+    """The fields in `named` as words, then what was asked and what came of it."""
+    named = tuple(named)
+    head = " ".join(found for name in named if (found := word(own.get(name))))
+    said = {name: msgspec.json.decode(value) for name, value in own.items() if name not in named}
+    words = "; ".join(_words(said))
+    line = f"{head}: {words}" if words else head
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+
+
+def _words(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            if value.strip() and not OPAQUE.fullmatch(value):
+                yield value
+        case list():
+            for one in value:
+                yield from _words(one)
+        case dict():
+            for name, one in value.items():
+                if name in ASKED:
+                    yield from _words(_asked(one))
+                elif name in GIVEN:
+                    yield from _words(one)
+        case int() | float():
+            yield dumps(value).decode()
+        case _:
+            return
+
+
+def _asked(value: object) -> str:
+    clean = _clean(value)
+    return clean if isinstance(clean, str) else dumps(clean).decode() if clean else ""
+
+
+def _clean(value: object) -> object:
+    """The value without anything that nobody can read."""
+    match value:
+        case dict():
+            return {name: _clean(one) for name, one in value.items() if not SECRET.search(str(name))}
+        case list():
+            return [_clean(one) for one in value]
+        case str():
+            return "..." if OPAQUE.fullmatch(value) else value
+        case _:
+            return value
+
+
+MarkPlace = tuple[int, str]
+"""A place in a fragment where a cache mark may be put, and the lifetime asked for there (empty: none asked)."""
+
+
+class Fragment(msgspec.Struct, frozen=True, gc=False):
+    """One exchange on the wire.
+
+    `marks` lists, in order, where a mark may stand. `lean` is the same exchange without its thinking, for rows that replay
+    only the latest. `first` names the first message. Traits: `assistant_first`, `assistant_last`; `asks`, a person spoke in
+    it, so that earlier thinking is history; `paused`, the provider wants it back; `bare_calls`, it has calls and no thinking;
+    `marked`, somebody asked for a cache mark in it.
+    """
+
+    data: bytes
+    marks: tuple[MarkPlace, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    lean: "Fragment | None" = None
+    first: str = ""
+    traits: frozenset[str] = frozenset()
+
+
+class PrefixKey(msgspec.Struct, frozen=True):
+    """All that shapes a fragment besides its messages. A fold made under another key is of no use."""
+
+    parts: tuple[object, ...]
+    rules: RepairRules
+    seed: bytes
+
+
+Render = Callable[[Exchange, bytes], Fragment]
+"""A wire's way to write one exchange, given the chain before it."""
+
+
+class Prefix(msgspec.Struct, frozen=True, gc=False):
+    """The encoded past of one transcript, up to `node`.
+
+    `open` is the exchange that is not settled yet, as it goes out now; `chain` ends before it. `marked` numbers the settled
+    fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them.
+    """
+
+    key: PrefixKey
+    repair: Repair
+    chain: bytes
+    node: Node | None = None
+    fragments: tuple[Fragment, ...] = ()
+    marked: tuple[int, ...] = ()
+    lossy: tuple[int, ...] = ()
+    traits: frozenset[str] = frozenset()
+    open: tuple[Exchange, Fragment] | None = None
+
+    @property
+    def tip(self) -> bytes:
+        """The chain with the open exchange: what an answer rests on. Few ask for it."""
+        return chained(self.chain, self.open[1].data) if self.open else self.chain
+
+
+def started(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Prefix:
+    """The fold of no messages at all."""
+    return Prefix(PrefixKey(parts, rules, seed), Repair(rules), seed)
+
+
+def extended(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
+    """The fold of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
+    key = start.key
+    if prior is None or (prior.key is not key and prior.key != key) or not transcript.extends(prior.node):
+        prior = start
+    chain, marked, lossy, traits = prior.chain, prior.marked, prior.lossy, prior.traits
+    known, drawn = prior.open or (None, None)
+    state, settled, last = prior.repair.advance(transcript.since(prior.node), known)
+    fresh: list[Fragment] = []
+    for exchange in settled:
+        if drawn is not None and (exchange is known or exchange == known):  # it goes out as it did when it was open
+            fragment, chain = drawn, prior.tip
+        else:
+            fragment = render(exchange, chain)
+            chain = chained(chain, fragment.data)
+        drawn = None
+        number = len(prior.fragments) + len(fresh)
+        if "marked" in fragment.traits:
+            marked += (number,)
+        if fragment.losses or (fragment.lean and fragment.lean.losses):
+            lossy += (number,)
+        if not fragment.traits <= traits:
+            traits |= fragment.traits
+        fresh.append(fragment)
+    fragments = (*prior.fragments, *fresh) if fresh else prior.fragments
+    if last is None:
+        return Prefix(key, state, chain, transcript.head, fragments, marked, lossy, traits)
+    return Prefix(key, state, chain, transcript.head, fragments, marked, lossy, traits, (last, render(last, chain)))
+
+
+def chained(chain: bytes, data: bytes) -> bytes:
+    """The chain with one more fragment."""
+    return blake2b(data, digest_size=16, key=chain).digest() if data else chain
+
+
+def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
+    """A whole body: fragments with commas between them, and what stands around them. Copies each byte of the past once."""
+    if not fragments:
+        return opening + closing
+    pieces = list(fragments)
+    pieces[0] = opening + pieces[0]
+    pieces[-1] += closing
+    return b",".join(pieces)
+
+
+Sealed = TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult
+CITED = ("annotations", "citations")
+"""What a seal calls the citations, which have a report of their own."""
+OWN_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
+"""Cache marks that say more than we can: they stay on their block as they came."""
+ASKS, MARKED = frozenset(("asks",)), frozenset(("marked",))
+"""Traits of a fragment."""
+
+
+class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
+    """The bytes of an exchange while it is written."""
+
+    ask: Ask
+    quirks: Quirks
+    chain: bytes
+    mute: str = ""  # why no thinking is replayed, if so
+    leads: bool = False  # a turn that has thinking must begin with it
+    message: Message | None = None  # the one that is written
+    size: int = 0
+    comma: bytes = b""  # what stands before the next block of a message
+    start: int = 0  # where the content of the current message begins
+    thought: bool = False  # thinking was written
+    shut: bool = False  # a seal of this turn was dead: those after it rest on it and are dead, too
+    place: int = 0  # the last one where a mark may stand; 0: none yet
+    traits: frozenset[str] = frozenset()  # of the fragment, beside those that its messages tell
+    pieces: list[bytes] = []
+    marks: list[MarkPlace] = []  # those that somebody asked for
+    losses: list[Loss] = []
+    free_tools: frozenset[str] = frozenset()  # the names of tools that take free text, where the wire has some
+    free: list[str] = []  # the ids of calls that were written with a text instead of arguments
+    beside: dict[str, msgspec.Raw] = {}  # fields of the message that only its maker knows
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+        self.size += len(data)
+
+    def block(self, value: dict[str, object], cache: str = "", lead: bytes = b"") -> None:
+        """Write a block and remember that a mark may stand before its last brace. What leads it stands before it."""
+        data = lead + dumps(value)
+        self.pieces.append(data)
+        self.size = size = self.size + len(data)
+        if cache:
+            if not OWN_MARKS.isdisjoint(value):
+                return  # it holds its mark already, in its maker's words
+            self.marks.append((size - 1, cache))
+        self.place = size - 1
+
+    def mark(self, cache: str) -> None:
+        """Remember that a mark may stand before the brace that was written last."""
+        self.place = self.size - 1
+        if cache:
+            self.marks.append((self.place, cache))
+
+    def shut_why(self, seal: Seal) -> str:
+        """Why a seal must stay behind; empty when it may go."""
+        return why_shut(seal, self.ask.target, self.quirks, self.chain)
+
+    def unsealed(self, block: Sealed) -> dict[str, msgspec.Raw]:
+        """The fields that a block's maker put on it, if they may go; else none, and what they said is reported.
+
+        They are judged like every seal, but are bound to nothing before them: only thinking is.
+        """
+        if block.seal is None:
+            self.uncited(block, "nothing on it says whose they are")
+            return {}
+        why = self.shut_why(msgspec.structs.replace(block.seal, binding=""))
+        if not why:
+            return self.put_beside(fields(block.seal.data))
+        self.uncited(block, why)
+        self.leave(block, telling(block.seal.data), why)
+        return {}
+
+    def put_beside(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+        """The fields of a block, without those of its message: these are written when it is closed."""
+        if MESSAGE in own:
+            self.beside = fields(own.pop(MESSAGE))
+        return own
+
+    def close(self) -> None:
+        """End the list of blocks of a message, and the message."""
+        end = b"]}"
+        if self.beside:
+            end = b"]," + dumps(self.beside)[1:]
+            self.beside = {}
+        self.pieces.append(end)
+        self.size += len(end)
+
+    def uncited(self, block: Sealed, why: str) -> None:
+        """Report that a text's citations do not go, if it has any."""
+        if type(block) is TextBlock and block.citations:
+            self.drop("text.citations", why, block, at="citations")
+
+    def leave(self, block: Sealed, names: Iterable[str], why: str) -> None:
+        """Report the fields of a block that stay behind, if there are any."""
+        cited = CITED if isinstance(block, TextBlock) and block.citations else ()
+        if left := [name for name in names if name not in cited]:
+            self.drop(f"{block.kind}.fields", f"{', '.join(left)}: {why}", block, at="seal")
+
+    def arguments(self, call: ToolCall) -> str:
+        """The JSON text of a call's arguments, an object in any case."""
+        if as_object(call.raw) is not None:
+            return call.raw
+        self.degrade("tool_call.arguments", f"they were not a JSON object; sent under {UNREADABLE!r}", call, at="raw")
+        return dumps({UNREADABLE: call.raw}).decode()
+
+    def rename(self, topic: str, block: Block, ours: str, sent: str) -> None:
+        """Report a name that goes out instead of ours."""
+        self.lose("renamed", topic, f"{ours!r} is not legal here; sent as {sent!r}", block)
+
+    def drop(self, topic: str, why: str, block: Block | None = None, *, at: str = "") -> None:
+        self.lose("dropped", topic, why, block, at=at)
+
+    def degrade(self, topic: str, why: str, block: Block | None = None, *, at: str = "") -> None:
+        self.lose("degraded", topic, why, block, at=at)
+
+    def lose(self, kind: LossKind, topic: str, why: str, block: Block | None = None, *, name: str = "", at: str = "") -> None:
+        """Report a loss in the message that is written; `block` is the one that it is about."""
+        if self.message is None:  # the system prompt
+            place = [str(number) for number, one in enumerate(self.ask.transcript.system_blocks) if one is block]
+            self.losses.append(loss_of(kind, topic.replace("text.", "system."), why, at="/".join((*place[:1], at))))
+        else:
+            self.losses.append(loss_in(kind, topic, why, self.message, block, name=name, at=at))
+
+    def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
+        """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
+        said, back, traits = exchange.assistant, exchange.back, self.traits
+        if said is not None:
+            traits = traits.union(self._noted(said, back))
+        if back and (type(back[0].blocks[0]) is not ToolResult or _is_asking(back)):
+            traits = traits | ASKS if traits else ASKS
+        marks: tuple[MarkPlace, ...] = ((self.place, ""),) if self.place else ()
+        if self.marks:
+            traits |= MARKED
+            marks = (*self.marks, *(marks if self.marks[-1][0] != self.place else ()))
+        losses = (*exchange.losses, *self.losses) if self.losses else exchange.losses
+        first = said.id if said is not None else back[0].id if back else ""
+        return Fragment(b"".join(self.pieces), marks, losses, lean, first, traits)
+
+    def _noted(self, said: Message, back: Sequence[Message]) -> list[str]:
+        """The traits that what the assistant said has."""
+        traits, last = ["assistant_first"], said.blocks[-1]
+        if not back:
+            traits.append("assistant_last")
+        if type(last) is HostedBlock and last.is_for(self.ask.target):
+            traits.append("paused")
+        if not self.thought and (type(last) is ToolCall or said.calls):
+            traits.append("bare_calls")
+        return traits
+
+
+def _is_asking(back: Sequence[Message]) -> bool:
+    """Whether there is more in it than results."""
+    for message in back:
+        for block in message.blocks:
+            if type(block) is not ToolResult:
+                return True
+    return False
