@@ -1,9 +1,11 @@
 """Shows that each repair was needed: its tests fail on the tree before the repairs and pass on this one.
 
-`bench/repairs.toml` names the tests of each repair. The old tree is laid out in a temporary folder, gets today's
-`tests`, and an environment in which `evener` is the old one, so that child processes load the old code, too.
+`bench/repairs.toml` names the tests of each repair. The old tree is laid out in a temporary folder, gets the tests of the
+commit in which they were written, since a later test fails there by names alone, and an environment in which `evener` is the
+old one, so that child processes load the old code, too.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import tempfile
 import tomllib
 import venv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -24,9 +26,15 @@ __all__ = ["Repair", "main", "read_repairs"]
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "bench" / "repairs.toml"
 
-Outcome = Literal["passed", "failed", "error", "skipped"]
+HUNG = 60
+"""Seconds after which a test on the old tree is taken for one that hangs."""
+PATIENCE = 15
+"""Seconds that a test on the old tree waits for what may never come true there."""
+
+Outcome = Literal["passed", "failed", "hung", "error", "skipped"]
 Outcomes = dict[str, Outcome]
-"""Outcomes by test id, parameters included. A module that could not be imported stands under its own name."""
+"""Outcomes by test id, parameters included. A module that could not be imported stands under its own name. An `error` did not
+come as far as the repair: a name could not be imported, or what the test needs could not be made."""
 
 
 class Repair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,10 +46,27 @@ class Repair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RepairList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The list as it is kept. `before` is the last commit without any of the repairs."""
+    """The list as it is kept.
+
+    `before` is the last commit without any of the repairs, `written` the one with the tests as they are listed. `moved` names
+    what is called otherwise today: a file, or a test of one.
+    """
 
     before: str
+    written: str
     repair: tuple[Repair, ...]
+    moved: dict[str, str] = {}
+
+    @property
+    def tests(self) -> list[str]:
+        """Every listed test once."""
+        return sorted({test for repair in self.repair for test in repair.tests})
+
+    def today(self, test: str) -> str:
+        """Return what a listed test is called today."""
+        path, _, name = test.partition("::")
+        path = self.moved.get(path, path)
+        return self.moved.get(test, f"{path}::{name}" if name else path)
 
 
 def read_repairs() -> RepairList:
@@ -52,32 +77,33 @@ def read_repairs() -> RepairList:
 def main() -> int:
     """Print the table; return 1 when a test did not fail before or does not pass now."""
     listed = read_repairs()
-    files = sorted({test.partition("::")[0] for repair in listed.repair for test in repair.tests})
     with tempfile.TemporaryDirectory(prefix="evener-repairs-") as folder:
-        before = _outcomes(*_old_tree(Path(folder), listed.before), files)
-    now = _outcomes(Path(sys.executable), ROOT, files)
+        impatient = os.environ | {"EVENER_PATIENCE": str(PATIENCE)}
+        bound = ("-o", f"faulthandler_timeout={HUNG}", "-o", "faulthandler_exit_on_timeout=true", "--max-worker-restart=1000")
+        before = _outcomes(*_old_tree(Path(folder), listed), listed.tests, bound, impatient)
+    now = _outcomes(Path(sys.executable), ROOT, [listed.today(test) for test in listed.tests])
     wrong = 0
     print("| number | repair | test | before | now |\n|---|---|---|---|---|")
     for repair in sorted(listed.repair, key=lambda repair: repair.number):
         for test in repair.tests:
-            was, found = _of(test, before), _of(test, now)
-            good = any(one in ("failed", "error") for one in was) and set(found) == {"passed"}
+            was, found = _of(test, before), _of(listed.today(test), now)
+            good = not {"failed", "hung", "error"}.isdisjoint(was) and set(found) == {"passed"}
             wrong += not good
             mark = "" if good else " **WRONG**"
-            print(f"| {repair.number} | {repair.title} | {test} | {_count(was)} | {_count(found)}{mark} |")
+            print(f"| {repair.number} | {repair.title} | {listed.today(test)} | {_count(was)} | {_count(found)}{mark} |")
     print(f"{sum(len(repair.tests) for repair in listed.repair)} tests of {len(listed.repair)} repairs, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def _old_tree(folder: Path, commit: str) -> tuple[Path, Path]:
-    """Lay out the old tree with today's tests; return the Python to run them with, and the tree."""
+def _old_tree(folder: Path, listed: RepairList) -> tuple[Path, Path]:
+    """Lay out the old tree with the tests of the repairs; return the Python to run them with, and the tree."""
     tree = folder / "old"
     tree.mkdir()
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
-    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
-    for part in ("tests", "bench", "docs", "examples"):
+    _extract(tree, listed.before)
+    parts = ("tests", "bench", "docs", "examples")
+    for part in parts:
         shutil.rmtree(tree / part)
-        shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__", ".envs"))
+    _extract(tree, listed.written, *parts)
     (folder / "shared").symlink_to(ROOT.parent / "shared")  # where the tests look for recordings
     venv.create(folder / "venv")
     python = folder / "venv" / "bin" / "python"
@@ -90,21 +116,42 @@ def _old_tree(folder: Path, commit: str) -> tuple[Path, Path]:
     return python, tree
 
 
-def _outcomes(python: Path, tree: Path, files: Sequence[str]) -> Outcomes:
+def _extract(tree: Path, commit: str, *parts: str) -> None:
+    archive = subprocess.run(["git", "archive", commit, *parts], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
+
+
+def _outcomes(
+    python: Path, tree: Path, tests: Sequence[str], options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Outcomes:
+    """Run those of the tests that exist; a module that cannot be imported would end the run of all others."""
+    files = sorted({test.partition("::")[0] for test in tests})
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        command = [str(python), "-m", "pytest", "-q", "-n", "2", "--continue-on-collection-errors", f"--junitxml={report.name}"]
-        subprocess.run([*command, *files], cwd=tree, stdout=subprocess.DEVNULL)
-        return dict(_read(ElementTree.parse(report.name).getroot()))
+        command = [str(python), "-m", "pytest", f"--junitxml={report.name}", *options]
+        look = [*command, "--collect-only", "--continue-on-collection-errors", *files]
+        said = subprocess.run(look, cwd=tree, stdout=subprocess.PIPE, text=True, env=environment).stdout.splitlines()
+        found = dict(_read(ElementTree.parse(report.name).getroot()))
+        there = {id for line in said for id in (line, line.partition("[")[0], line.partition("::")[0])}
+        subprocess.run(
+            [*command, "-n", "2", *(test for test in tests if test in there)], cwd=tree, stdout=sys.stderr, env=environment
+        )
+        return found | dict(_read(ElementTree.parse(report.name).getroot()))
 
 
 def _read(report: ElementTree.Element) -> Iterable[tuple[str, Outcome]]:
     for case in report.iter("testcase"):
-        kinds: set[str] = {child.tag for child in case}
-        outcome: Outcome = (
-            "failed" if "failure" in kinds else "error" if "error" in kinds else "skipped" if "skipped" in kinds else "passed"
-        )
         module, name = case.get("classname", ""), case.get("name", "")
-        yield f"{module}::{name}" if module else name, outcome
+        yield f"{module}::{name}" if module else name, _outcome(case)
+
+
+def _outcome(case: ElementTree.Element) -> Outcome:
+    said = {child.tag: child.get("message", "") for child in case}
+    if said.get("failure", "").startswith(("ImportError", "ModuleNotFoundError")):
+        return "error"
+    if "crashed while running" in said.get("error", ""):
+        return "hung"
+    kinds: tuple[tuple[str, Outcome], ...] = (("failure", "failed"), ("error", "error"), ("skipped", "skipped"))
+    return next((outcome for kind, outcome in kinds if kind in said), "passed")
 
 
 def _of(test: str, outcomes: Outcomes) -> list[Outcome]:
