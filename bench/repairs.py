@@ -14,7 +14,7 @@ import tempfile
 import tomllib
 import venv
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -130,18 +130,20 @@ def _outcomes(
         command = [str(python), "-m", "pytest", f"--junitxml={report.name}", *options]
         look = [*command, "--collect-only", "--continue-on-collection-errors", *files]
         said = subprocess.run(look, cwd=tree, stdout=subprocess.PIPE, text=True, env=environment).stdout.splitlines()
-        found = dict(_read(ElementTree.parse(report.name).getroot()))
+        found = _read(ElementTree.parse(report.name).getroot())
         there = {id for line in said for id in (line, line.partition("[")[0], line.partition("::")[0])}
         subprocess.run(
             [*command, "-n", "2", *(test for test in tests if test in there)], cwd=tree, stdout=sys.stderr, env=environment
         )
-        return found | dict(_read(ElementTree.parse(report.name).getroot()))
+        return found | _read(ElementTree.parse(report.name).getroot())
 
 
-def _read(report: ElementTree.Element) -> Iterable[tuple[str, Outcome]]:
+def _read(report: ElementTree.Element) -> Outcomes:
+    found: Outcomes = {}
     for case in report.iter("testcase"):
         module, name = case.get("classname", ""), case.get("name", "")
-        yield f"{module}::{name}" if module else name, _outcome(case)
+        found.setdefault(f"{module}::{name}" if module else name, _outcome(case))  # what went wrong afterwards stands below
+    return found
 
 
 def _outcome(case: ElementTree.Element) -> Outcome:
