@@ -12,7 +12,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench import campaigns
 from bench.fork_faults import FAULTS
 from evener import events as ev
 from evener.errors import UsageError
@@ -39,7 +39,7 @@ from evener.transcript.blocks import ToolCall
 
 __all__ = ["Tally", "campaign", "main", "run_apart"]
 
-ROOT = Path(__file__).resolve().parents[1]
+MODULE = "bench.forks"
 LEASE = 0.5
 """Seconds. A holder that is stopped longer than this is taken over."""
 DEADLINE = 60.0
@@ -71,7 +71,7 @@ MOMENTS = ("begun", "acted")
 CASES = tuple(product(KINDS, MODES, MOMENTS, range(TURNS)))
 
 
-class Tally(msgspec.Struct):
+class Tally(campaigns.Tally):
     """What a campaign came to. `asked` counts questions in forks, `blocked` pauses that held the store's own lock."""
 
     forks: int = 0
@@ -81,18 +81,7 @@ class Tally(msgspec.Struct):
     unknown: int = 0
     settled: int = 0
     blocked: int = 0
-    cases: dict[str, int] = {}
-    violations: list[str] = []
-
-    def add(self, other: "Tally") -> None:
-        """Both together."""
-        for name in COUNTED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.cases = dict(Counter(self.cases) + Counter(other.cases))
-        self.violations += other.violations
-
-
-COUNTED = tuple(field.name for field in msgspec.structs.fields(Tally) if field.type is int)
+    cases: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -196,7 +185,7 @@ async def _branch(stage: Stage) -> None:
     """The other process: forks the thread at every event, resumes the forks, and takes the thread over if it may."""
     chance = random.Random(stage.seed)
     store = stage.store()
-    tally = Tally(cases={}, violations=[])
+    tally = Tally()
     try:
         harness = agent(stage, store, _freely)
         root = next(one.log for one in await store.logs() if not one.parent)
@@ -283,7 +272,7 @@ def campaign(forks: int, seed: int, folder: Path, shown: tuple[str, ...] = ()) -
 
     Every tool and mode has its turn before the first comes again.
     """
-    whole = Tally(cases={}, violations=[])
+    whole = Tally()
     chance = random.Random(seed)
     cases = [case for case in CASES if not shown or case[:2] == shown]
     chance.shuffle(cases)
@@ -375,41 +364,17 @@ def _unapproved(log: str, own: list[ev.Event]) -> list[str]:
 
 def run_apart(forks: int, seed: int, folder: Path, *, fault: str = "", seconds: float = 600.0) -> Tally:
     """A campaign in a process of its own, with one of the FAULTS if asked for."""
-    running = _process(forks, seed, folder, fault)
-    try:
-        said, complaints = running.communicate(timeout=seconds)
-    finally:
-        if running.poll() is None:
-            running.kill()
-            running.wait()
-    if running.returncode:
-        raise RuntimeError(f"The campaign of seed {seed} failed: {complaints[-2000:]}")
-    return msgspec.json.decode(said, type=Tally)
-
-
-def _process(forks: int, seed: int, folder: Path, fault: str = "") -> "subprocess.Popen[str]":
-    words = (str(forks), str(seed), str(folder), *([fault] if fault else []))
-    return subprocess.Popen(
-        [sys.executable, "-m", "bench.forks", *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    return campaigns.finished(campaigns.started(MODULE, forks, seed, folder, fault=fault), Tally, seconds=seconds)
 
 
 def main(forks: int, seed: int) -> int:
     """Run a campaign on each core; the exit code."""
     begun, cores = time.monotonic(), os.cpu_count() or 1
-    whole = Tally(cases={}, violations=[])
     with tempfile.TemporaryDirectory(prefix="evener-forks-") as folder:
-        running = [_process(-(-forks // cores), seed + number, Path(folder)) for number in range(cores)]
-        for one in running:
-            said, complaints = one.communicate()
-            if one.returncode:
-                whole.violations.append("a campaign failed")
-            else:
-                whole.add(msgspec.json.decode(said, type=Tally))
-            if whole.violations:
-                print(complaints[-5000:])
-    for text in whole.violations[:20]:
-        print(f"violation: {text}")
+        shares = [campaigns.share(forks, number, cores) for number in range(cores)]
+        whole = campaigns.gathered(
+            [campaigns.started(MODULE, forks, seed + number, folder) for number, forks in enumerate(shares)], Tally
+        )
     print(
         f"seed {seed}: {whole.forks:,} forks in {whole.rounds:,} rounds, {time.monotonic() - begun:.0f} s. {whole.effects:,} "
         f"effects; {whole.asked:,} questions in forks; {whole.unknown:,} calls told as unknown, {whole.settled:,} settled by "

@@ -13,18 +13,16 @@ import os
 import random
 import select
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from bench import kill_life
+from bench import campaigns, kill_life
 from bench.kill_check import DOUBLE, interrupted, violations
 from bench.kill_faults import FAULTS
 from bench.kill_life import fork_of, live, root_of, telling
@@ -38,7 +36,7 @@ from evener.store.sqlite.file import StoreBusy
 
 __all__ = ["Tally", "campaign", "main", "run_apart"]
 
-ROOT = Path(__file__).resolve().parents[1]
+MODULE = "bench.kills"
 MOMENTS = 30
 """About as many lines as one life tells."""
 MOST_DEATHS = 4
@@ -50,7 +48,7 @@ BUSY = 75
 """The exit code of a successor that found the store locked by a process which was stopped while it wrote."""
 
 
-class Tally(msgspec.Struct):
+class Tally(campaigns.Tally):
     """What a campaign came to. `moments` counts what had been told last when a process was killed."""
 
     kills: int = 0
@@ -66,18 +64,7 @@ class Tally(msgspec.Struct):
     unknown: int = 0
     checked: int = 0
     repeated: int = 0
-    moments: dict[str, int] = {}
-    violations: list[str] = []
-
-    def add(self, other: "Tally") -> None:
-        """Both together."""
-        for name in COUNTED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.moments = dict(Counter(self.moments) + Counter(other.moments))
-        self.violations += other.violations
-
-
-COUNTED = tuple(field.name for field in msgspec.structs.fields(Tally) if field.type is int)
+    moments: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -109,7 +96,7 @@ class Death(msgspec.Struct, frozen=True):
 
 def campaign(kills: int, pauses: int, seed: int, folder: Path) -> Tally:
     """Kill and pause so often, and check every conversation. Forks: call it in a process with one thread."""
-    tally = Tally(moments={}, violations=[])
+    tally = Tally()
     chance = random.Random(seed)
     gc.freeze()
     while tally.pauses < pauses and tally.stuck < MOST_STUCK:
@@ -331,45 +318,16 @@ async def _read(saga: Saga, path: Path) -> Book:
 
 def run_apart(kills: int, seed: int, folder: Path, *, pauses: int = 0, fault: str = "", seconds: float = 600.0) -> Tally:
     """A campaign in a process of its own, with its files in a new folder below this one, and one of the FAULTS if asked for."""
-    running = _start(kills, pauses, seed, folder, fault)
-    try:
-        said, complaints = running.communicate(timeout=seconds)
-    finally:
-        if running.poll() is None:
-            running.kill()
-            running.wait()
-    if running.returncode:
-        raise RuntimeError(f"The campaign of seed {seed} failed: {complaints[-2000:]}")
-    return msgspec.json.decode(said, type=Tally)
-
-
-def _start(kills: int, pauses: int, seed: int, folder: Path, fault: str = "") -> "subprocess.Popen[str]":
-    words = (str(kills), str(pauses), str(seed), str(folder), *([fault] if fault else []))
-    command = [sys.executable, "-W", "error", "-m", "bench.kills", *words]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return campaigns.finished(campaigns.started(MODULE, kills, pauses, seed, folder, fault=fault), Tally, seconds=seconds)
 
 
 def main(kills: int, seed: int, *, pauses: int = 0) -> int:
     """Campaigns on every core, and what they came to; 1 when anything was wrong."""
     cores = min(os.cpu_count() or 1, max(kills, pauses, 1))
     begun = time.monotonic()
-    folder = Path(tempfile.gettempdir())
-
-    def share(whole: int, number: int) -> int:
-        return whole // cores + (number < whole % cores)
-
-    running = [_start(share(kills, number), share(pauses, number), seed + number, folder) for number in range(cores)]
-    whole = Tally(moments={}, violations=[])
-    for one in running:
-        said, complaints = one.communicate()
-        if one.returncode:
-            print(complaints, file=sys.stderr)
-            return 1
-        whole.add(msgspec.json.decode(said, type=Tally))
-        if whole.violations:
-            print(complaints[-5000:], file=sys.stderr)
-    for text in whole.violations[:20]:
-        print(text)
+    shares = [(campaigns.share(kills, number, cores), campaigns.share(pauses, number, cores)) for number in range(cores)]
+    running = [campaigns.started(MODULE, *shared, seed + number, tempfile.gettempdir()) for number, shared in enumerate(shares)]
+    whole = campaigns.gathered(running, Tally)
     print(
         f"seed {seed}: {whole.kills:,} kills and {whole.pauses:,} pauses in {whole.conversations:,} conversations with "
         f"{whole.branches:,} branches, {time.monotonic() - begun:.0f} s. Of {whole.acknowledged:,} acknowledged events "
