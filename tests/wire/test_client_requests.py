@@ -392,6 +392,7 @@ KEPT: list[tuple[str, Json, str]] = [
     *((wire, body, "") for wire, body, _, _ in ODD if wire == "openai_responses"),
     ("anthropic_messages", {**TURN, "thinking": {"type": "adaptive", "display": "updates"}}, "thinking"),
     ("anthropic_messages", {**TURN, "thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking"),
+    ("anthropic_messages", {**TURN, "thinking": {"type": "enabled", "budget_tokens": None}}, "thinking"),
     ("anthropic_messages", {**TURN, "tools": [TOOL], "tool_choice": {"type": "any", "x": 1}}, "tool_choice"),
     ("anthropic_messages", {**TURN, "system": [{"type": "text", "text": "S", "cache_control": MARK}]}, "system"),
     ("anthropic_messages", {**TURN, "tools": [{**TOOL, "cache_control": MARK}]}, "tools"),

@@ -229,7 +229,7 @@ class _Reader:
             found |= {"mode": SWITCHES[kind], "budget": own.whole("budget_tokens", 0)}
             if own.peek("display") in SHOWN:
                 found["show"] = SHOWN[own.text("display")]
-            if not own.has("budget_tokens"):  # else the way to think that it was written for stays with it
+            if "budget_tokens" not in own.rest():  # else the way to think that it was written for stays with it
                 own.take("type")
             self.body.put_rest("thinking", own)
         return msgspec.convert(found, Reasoning)
