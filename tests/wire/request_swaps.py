@@ -51,6 +51,9 @@ ROUTING = frozenset(
 )
 """Fields that say what the fields beside them mean: where they are odd, these go with them."""
 
+SORTS = frozenset({("input_audio", "format")})
+"""So do these, which have the names of others: the type of a sound, without which its bytes mean nothing elsewhere."""
+
 DATA = frozenset(
     {
         *("input_schema", "parameters", "schema", "parametersJsonSchema", "parameters_json_schema", "responseSchema"),
@@ -260,6 +263,6 @@ def problem(swap: Swap) -> str:
     was = swap.exchange.request
     for step in swap.path:
         was = was[step]  # type: ignore[index]
-    if isinstance(was, dict | list) or swap.path[-1] in ROUTING | CARRYING:
+    if isinstance(was, dict | list) or swap.path[-1] in ROUTING | CARRYING or swap.path[-2:] in SORTS:
         return ""
     return f"{swap}: {sorted(changed)} changed" if len(changed) > 1 else ""

@@ -318,6 +318,10 @@ TOOL: Json = {"name": "look", "input_schema": {"type": "object", "properties": {
 NAMED: Json = {"type": "function", "name": "run"}
 MARK: Json = {"type": "ephemeral", "ttl": "1h", "scope": "global"}
 
+WORDS: Json = {"type": "input_text", "text": "Hi"}
+IMAGE: Json = {"type": "input_image", "detail": "auto", "image_url": "https://x/y.png"}
+UNKNOWN: Json = {"type": "input_odd", "x": 1}
+
 ODD: list[tuple[str, Json, str, object]] = [
     ("anthropic_messages", {**TURN, "thinking": {"type": "adaptive", "display": "updates"}}, "reasoning.mode", "on"),
     ("anthropic_messages", {**TURN, "thinking": {"type": "enabled", "budget_tokens": 2000, "x": 1}}, "reasoning.budget", 2000),
@@ -401,6 +405,10 @@ KEPT: list[tuple[str, Json, str]] = [
         "anthropic_messages",
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://x", "x": 1}}]}]},
         "messages",
+    ),
+    *(
+        ("openai_responses", {"input": [{"role": "user", "content": parts, "id": "msg_1", "x": {"a": 1}}]}, "input")
+        for parts in ([IMAGE], [IMAGE, WORDS], [WORDS, IMAGE], [UNKNOWN], [UNKNOWN, IMAGE], [UNKNOWN, WORDS])
     ),
     ("gemini", {"contents": [{"role": "user", "parts": [{"text": "Hi"}], "x": 1}]}, "contents"),
     ("gemini", {**ASKED, "systemInstruction": {"parts": [{"text": "S", "x": 1}]}}, "systemInstruction"),

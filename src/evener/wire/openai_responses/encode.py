@@ -725,15 +725,14 @@ def _spoken(page: ExchangeWriter, message: Message, blocks: Sequence[Block]) -> 
             seals.append(UNSEALED)
     own: dict[str, object] = {"role": message.role}
     only, first = blocks[0], seals[0]
-    if first is not UNSEALED:
-        own |= first.item
+    own |= next((seal.item for seal in seals if seal.item), {})
     if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not first.part:
         own["content"] = only.text
         _item(page, own)
         return
     _item(page, dumps(own)[:-1] + b',"content":[')
     _inputs(page, blocks, seals)
-    page.write(b"]}")
+    page.close()
 
 
 def _inputs(page: ExchangeWriter, blocks: Sequence[Block], seals: Sequence[TextSeal]) -> None:
@@ -756,7 +755,7 @@ def _is_part(block: HostedBlock) -> bool:
 def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
     value: dict[str, object] | None = None
     if isinstance(block, HostedBlock) and _is_part(block) and block.is_for(page.ask.target) and page.quirks.hosted:
-        return dict(fields(fields(block.raw)[PART]))
+        return dict(fields(page.put_beside(fields(block.raw))[PART]))
     if isinstance(block, ImageBlock):
         value = _image(page, block) if page.quirks.images else None
     elif isinstance(block, DocumentBlock):

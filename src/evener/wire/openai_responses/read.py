@@ -55,9 +55,9 @@ from evener.wire.openai_responses.encode import (
     qualified,
 )
 from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer, read_citation
-from evener.wire.prefix import dumps, fields, free_arguments, word
+from evener.wire.prefix import MESSAGE, dumps, fields, free_arguments, word
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, cited, message_id, raw_text, read_breakpoint, read_fields, reading
+from evener.wire.reading import Fields, Items, cited, keep_beside, message_id, raw_text, read_breakpoint, read_fields, reading
 
 __all__ = ["read_request"]
 
@@ -187,7 +187,17 @@ class _Reader:
             blocks = [TextBlock(text, seal=self._text_seal(item, {}))]
         else:
             blocks = [self._part(part, item) for part in msgspec.json.decode(content, type=Items)]
+            if role != "assistant" and own.rest() and not any(isinstance(block, TextBlock) for block in blocks):
+                blocks = self._beside(blocks, own)
         return ROLES[role], "said" if role == "assistant" else "spoken", tuple(blocks)
+
+    def _beside(self, blocks: list[Block], own: Fields) -> list[Block]:
+        """Keep the fields of a message that has no text to hold them: another part holds them."""
+        first = next(iter(blocks), None)
+        if all(isinstance(block, HostedBlock) for block in blocks) and isinstance(first, HostedBlock):
+            raw = dumps({**fields(first.raw), MESSAGE: own.rest()}).decode()
+            return [msgspec.structs.replace(first, raw=raw), *blocks[1:]]
+        return list(keep_beside(tuple(blocks), own, self.target))
 
     def _part(self, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> Block:
         own = read_fields(raw)
