@@ -19,7 +19,7 @@ from evener.errors import EvenerError, UsageError
 from evener.harness import Harness
 from evener.loop.state import Limits
 from evener.model import Model, open_model
-from evener.model.server_state import Bearings, spoken_to
+from evener.model.server_state import Bearings, open_conversation
 from evener.replay import replay
 from evener.result import RunResult
 from evener.store.memory import MemoryStore
@@ -379,7 +379,7 @@ def test_a_conversation_that_the_user_named() -> None:
 
 async def made_conversation(server: FakeServer, transport: Transport) -> str:
     model = model_at(server, RESPONSES, transport)
-    ask, _ = await spoken_to(model.ask(Transcript(), state=State("conversation")), model.endpoint, transport)
+    ask, _ = await open_conversation(model.ask(Transcript(), state=State("conversation")), model.endpoint, transport)
     return ask.state.id
 
 

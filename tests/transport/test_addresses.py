@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from evener.errors import BadValue, ConnectFailed, EvenerError
-from evener.transport.connection import place_of
 from evener.transport.dial import Address, connected, route_of
-from evener.transport.exchange import Deadlines, Request
+from evener.transport.exchange import Deadlines, Request, place_of
 from evener.transport.http import HttpTransport, read_all
 from tests.transport.servers import SECRET, listening, post, raw, receive, serving, whole
 from tests.transport.test_faults import blackhole, free_port

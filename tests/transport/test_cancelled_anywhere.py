@@ -12,8 +12,7 @@ import pytest
 
 from evener.errors import EvenerError
 from evener.transport.exchange import Deadlines, Request
-from evener.transport.http import HttpTransport
-from evener.transport.pool import Pool
+from evener.transport.http import HttpTransport, Pool
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, chunk, listening, post, raw, serving
 from tests.transport.test_tunnels import connect

@@ -346,7 +346,8 @@ class Harness:
         self._refuse_losses = refused_codes(refuse_losses)
         self._state = state
         self._media_from = media_from
-        bearings_of(state)  # what is wrong with it is said now
+        if state != "replay":
+            bearings_of(state)  # raises now for what is wrong with it
 
     @property
     def name(self) -> str:
@@ -487,7 +488,7 @@ class Harness:
             decide_within=self._decide_within,
             hooks=self._hooks,
             refuse_losses=self._refuse_losses,
-            bearings=bearings_of(self._state),
+            bearings=None if self._state == "replay" else bearings_of(self._state),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
         )

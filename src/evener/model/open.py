@@ -15,10 +15,9 @@ from evener.providers.keys import account_headers, account_values, find_key, key
 from evener.providers.rows import LOCAL, Facts, ModelName, parse_model
 from evener.transcript.ask import Cache, Effort, Reasoning, Settings
 from evener.transcript.loss import refused_codes
-from evener.transport.exchange import Auth, Caps, Deadlines, Request, Transport, header
+from evener.transport.exchange import Auth, Caps, Deadlines, Request, Retries, Transport, header
 from evener.transport.http import shared_transport
 from evener.transport.limiter import Rate, limiter_for
-from evener.transport.retry import Retries
 from evener.transport.secrets import Environment, Secret, fingerprint, note_secret
 from evener.wire import CODECS
 
@@ -71,14 +70,19 @@ def open_model(
             )
         facts = replace(facts, provider=replace(facts.provider, base_url=base_url.rstrip("/"), url_env=()))
     auth, account = _auth(facts, environ, key=given, auth=auth, elsewhere=bool(base_url))
+    if rate is not None:
+        limiter_for(account, rate)
+    provider = facts.provider
+    values = account_values(provider, environ=environ, file=key_file(environ)) if provider.url_env else {}
+    headers = account_headers(provider, environ=environ, file=key_file(environ)) if provider.header_env else ()
     endpoint = Endpoint(
         facts=facts,
-        codec=CODECS[facts.provider.wire],
-        url=facts.provider.url(account_values(facts.provider, environ=environ, file=key_file(environ))),
-        headers=account_headers(facts.provider, environ=environ, file=key_file(environ)),
+        codec=CODECS[provider.wire],
+        url=provider.url(values),
+        headers=headers,
         auth=auth,
         transport=transport or _transport(facts),
-        limiter=limiter_for(account, rate or Rate()),
+        account=account,
         encoding=encoding,
         deadlines=deadlines or Deadlines(),
         caps=caps or Caps(),

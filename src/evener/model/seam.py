@@ -12,7 +12,7 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Answered", "Askable", "Asking", "AtHand", "Keeping", "Price"]
+__all__ = ["Answered", "Askable", "Asking", "Keeping", "MediaAccess", "Price"]
 
 
 class Price(Protocol):
@@ -116,13 +116,13 @@ class Askable(Protocol):
         ...
 
 
-class AtHand(Protocol):
+class MediaAccess(Protocol):
     """Media for requests."""
 
     async def fetch(self, url: str, *blocks: ImageBlock | DocumentBlock) -> tuple[str, str, int]:
         """Digest, media type and size of what lies behind a URL, which these blocks ask for; it is at hand from then on."""
         ...
 
-    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+    async def inline(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
         """The transcript with its media as bytes; `have` tells the digest for each URL that was fetched."""
         ...

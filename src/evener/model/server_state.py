@@ -20,19 +20,18 @@ from evener.errors import (
 )
 from evener.loop.state import RunState as Run
 from evener.loop.state import Standing, standing_of
-from evener.model.endpoint import Endpoint, Signed
+from evener.model.endpoint import Endpoint
 from evener.model.seam import Answered, Keeping
 from evener.transcript.ask import Ask, State, StateMode
 from evener.transcript.blocks import Origin, TextBlock
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
-from evener.transport.exchange import Request, Response, Transport
+from evener.transport.exchange import Request, Response, Retries, Signed, Transport, send_retrying
 from evener.transport.http import read_all
-from evener.transport.retry import Retries, send_retrying
 from evener.transport.secrets import scrub
 
-__all__ = ["ONCE", "Bearings", "Once", "Rest", "Resting", "bearings_of", "has_conversations", "spoken_to"]
+__all__ = ["ONCE", "Bearings", "Once", "Rest", "Resting", "bearings_of", "has_conversations", "open_conversation"]
 
 
 KEEPERS = ("openai_responses",)
@@ -212,7 +211,7 @@ def has_conversations(endpoint: Endpoint) -> bool:
     return endpoint.codec.wire == WIRE and quirks.store and quirks.conversation
 
 
-async def spoken_to(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple[Ask, tuple[Loss, ...]]:
+async def open_conversation(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple[Ask, tuple[Loss, ...]]:
     """The ask with a fresh conversation to put it into; where none can be had, without one, and with a loss that says so."""
     request = Request(
         endpoint.url + PATH, (*endpoint.headers, ("content-type", "application/json")), b"{}", deadlines=endpoint.deadlines

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from evener.encodings import Prepared, Reader, output_text, prepare, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
 from evener.model.bound import writes_for_an_hour
-from evener.model.endpoint import Endpoint, Signed
-from evener.model.server_state import ONCE, Once, has_conversations, spoken_to
+from evener.model.endpoint import Endpoint
+from evener.model.server_state import ONCE, Once, has_conversations, open_conversation
 from evener.observe.cost import Cost, price
 from evener.transcript.ask import Ask, OutputForm, State
 from evener.transcript.blocks import HostedBlock
@@ -23,11 +23,9 @@ from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, Failed, Re
 from evener.transcript.loss import Loss, refuse
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Usage
-from evener.transport.connection import place_of
-from evener.transport.exchange import Request, Response, Transport
+from evener.transport.exchange import Request, Response, Retried, Signed, Transport, place_of, send_retrying
 from evener.transport.http import HttpResponse, read_all
-from evener.transport.limiter import Slot
-from evener.transport.retry import Retried, send_retrying
+from evener.transport.limiter import LIMITERS, Slot
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, Encoded, restored
 from evener.wire.sse import SLICE
@@ -307,8 +305,8 @@ class Stream:
             signed, retries = Once(signed), ONCE
         request = self._request()
         self._began = perf_counter()
-        slot = Slot(to.limiter, len(request.body) // BYTES_A_TOKEN, to.deadlines.total)
-        self._slot = slot if slot.entered() else await slot.enter()
+        if (limiter := LIMITERS.get(to.account)) is not None:
+            self._slot = await limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total).enter()
         response = self._response = await send_retrying(signed, request, retries, to.codec.fault, to.caps, self._retried)
         kind = _kind_of(response.headers.get("content-type", ""))
         if kind in STREAMS or await self._is_streamed(response, kind):
@@ -318,7 +316,7 @@ class Stream:
     async def _find_conversation(self) -> None:
         """Something to speak to, where there is nothing yet."""
         if not self._ask.state.id and has_conversations(self._endpoint):
-            self._ask, lost = await spoken_to(self._ask, self._endpoint, self._signed)
+            self._ask, lost = await open_conversation(self._ask, self._endpoint, self._signed)
             self._noted += lost
 
     async def _is_streamed(self, response: Response, kind: str) -> bool:
@@ -344,7 +342,8 @@ class Stream:
             refuse((*self._noted, *prepared.losses, *encoded.losses), self._ask.refuse_losses)
         if encoded.names:
             self._names = dict(encoded.names)
-        self._reader = reader(prepared)
+        if prepared.plan is not None:
+            self._reader = reader(prepared)
         return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
 
     def _retried(self, retried: Retried) -> None:

@@ -10,18 +10,16 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Literal, cast
-from urllib.parse import urlsplit
+from typing import cast
 
 import httptools
 
-from evener.errors import BadValue, ConnectFailed, EvenerError, TimedOut, TruncatedStream, UsageError, WireError
-from evener.transport.exchange import Deadlines
+from evener.errors import BadValue, ConnectFailed, EvenerError, TruncatedStream, UsageError, WireError
+from evener.transport.exchange import Deadlines, timed_out
 
 __all__ = [
     "PIECE",
     "Connection",
-    "Deadline",
     "Framing",
     "NotHttp",
     "Terms",
@@ -33,20 +31,10 @@ __all__ = [
     "head_bytes",
     "malformed",
     "not_http",
-    "place_of",
     "proxy_refused",
-    "timed_out",
 ]
 
 
-Deadline = Literal["connect", "idle", "total"]
-
-MEANT: dict[Deadline, str] = {
-    "connect": "no connection to {place} stood after {seconds} seconds",
-    "idle": "nothing came from {place} for {seconds} seconds",
-    "total": "the exchange with {place} was not over after {seconds} seconds",
-}
-SHOWN_AUTHORITY = re.compile(r"(?:[\w.~%-]+|\[[\w.:%]+\])(?::\d{0,5})?")
 REASONS = {
     errno.ECONNREFUSED: "nothing listens there",
     errno.EHOSTUNREACH: "there is no route to it",
@@ -59,26 +47,9 @@ REASONS = {
 }
 
 
-def place_of(url: str) -> str:
-    """The host, and the port where one is written: all of an address that may be shown."""
-    try:
-        authority = urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        authority = ""
-    if not authority:
-        return "an address without a host"
-    return authority if SHOWN_AUTHORITY.fullmatch(authority) else "an address with an odd host"  # it may be half of a password
-
-
 def beside(place: str) -> str:
     """The proxy on the way to a place, where a place is named."""
     return f"the proxy on the way to {place}"
-
-
-def timed_out(deadline: Deadline, seconds: float, place: str) -> TimedOut:
-    """A deadline that passed."""
-    what = MEANT[deadline].format(place=place, seconds=f"{seconds:g}")
-    return TimedOut(f"The {deadline} deadline passed: {what}. Raise it with Deadlines({deadline}=...), or try again later.")
 
 
 def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:

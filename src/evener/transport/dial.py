@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from evener.errors import BadValue, EvenerError, UsageError
-from evener.transport.connection import Connection, Terms, beside, dial_failure, head_bytes, place_of, proxy_refused, timed_out
-from evener.transport.exchange import Reach
+from evener.transport.connection import Connection, Terms, beside, dial_failure, head_bytes, proxy_refused
+from evener.transport.exchange import Reach, place_of, timed_out
 
 __all__ = [
     "PrivateAddress",

@@ -1,28 +1,71 @@
-"""How credentials get onto a request. Applied to each try, so that a fresh token or signature is made for a retry."""
+"""One exchange with a provider: request, response, deadlines, credentials on each try, and retries. Opens no connection.
 
-from collections.abc import Awaitable, Callable, Mapping
-from math import isnan
+A request is retried only while nothing of a response has come. After a 2xx head, retrying is the loop's decision.
+"""
+
+import asyncio
+import random as randomness
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import lru_cache
+from inspect import isawaitable
+from math import inf, isnan
+from time import monotonic
 from typing import Literal, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
-from evener.errors import BadValue
-from evener.transport.secrets import note_secret
+from evener.errors import BadValue, EvenerError, ProviderError, TimedOut, TransportError, TruncatedStream, UsageError
+from evener.transport.secrets import credential, is_secret, note_secret
 
 __all__ = [
     "Auth",
     "Caps",
+    "Deadline",
     "Deadlines",
+    "Fault",
     "Reach",
     "Request",
     "Response",
+    "Retried",
+    "Retries",
+    "Signed",
     "Transport",
     "bearer",
     "header",
+    "place_of",
     "query",
+    "send_retrying",
+    "timed_out",
 ]
+
+Deadline = Literal["connect", "idle", "total"]
+
+MEANT: dict[Deadline, str] = {
+    "connect": "no connection to {place} stood after {seconds} seconds",
+    "idle": "nothing came from {place} for {seconds} seconds",
+    "total": "the exchange with {place} was not over after {seconds} seconds",
+}
+SHOWN_AUTHORITY = re.compile(r"(?:[\w.~%-]+|\[[\w.:%]+\])(?::\d{0,5})?")
+
+
+def place_of(url: str) -> str:
+    """The host, and the port where one is written: all of an address that may be shown."""
+    try:
+        authority = urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        authority = ""
+    if not authority:
+        return "an address without a host"
+    return authority if SHOWN_AUTHORITY.fullmatch(authority) else "an address with an odd host"  # it may be half of a password
+
+
+def timed_out(deadline: Deadline, seconds: float, place: str) -> TimedOut:
+    """A deadline that passed."""
+    what = MEANT[deadline].format(place=place, seconds=f"{seconds:g}")
+    return TimedOut(f"The {deadline} deadline passed: {what}. Raise it with Deadlines({deadline}=...), or try again later.")
 
 
 class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -139,3 +182,179 @@ def query(name: str, value: str) -> Auth:
         return replace(request, url=f"{request.url}{mark}{quote(name, safe='')}={quote(value, safe='')}")
 
     return sign
+
+
+class Signed(msgspec.Struct, eq=False):
+    """A transport that puts the credentials on each try, and remembers which values they were: to keep them out of errors."""
+
+    _transport: Transport
+    _auth: Auth
+    _tries: list[tuple[Request, Request]] = []
+
+    def send(self, request: Request) -> Coroutine[object, None, Response]:
+        signed = self._auth(request)
+        return self._sent(request, signed) if isinstance(signed, Request) else self._signed(request, signed)
+
+    async def _signed(self, request: Request, coming: Awaitable[Request]) -> Response:
+        return await self._sent(request, await _fetched(coming, request))
+
+    def _sent(self, request: Request, signed: Request) -> Coroutine[object, None, Response]:
+        for secret in _put_on(request.headers, tuple(signed.headers)):  # somebody's own `auth` may have made a list of them
+            note_secret(secret)  # to be kept out of the store
+        self._tries.append((request, signed))
+        return self._transport.send(signed)
+
+    @property
+    def secrets(self) -> set[str]:
+        """What was put on requests."""
+        found: set[str] = set()
+        for request, signed in self._tries:
+            for _, value in [pair for pair in signed.headers if pair not in request.headers]:
+                found |= {value, value.rpartition(" ")[2]}
+            if signed.url != request.url:
+                found |= {part.partition("=")[2] for part in signed.url.partition("?")[2].split("&")} - {""}
+        return found
+
+
+async def _fetched(signing: Awaitable[Request], request: Request) -> Request:
+    """The request with credentials that are not at hand: what it takes to get them is part of the exchange's time."""
+    began, total = monotonic(), request.deadlines.total
+    try:
+        async with asyncio.timeout(total) as clock:
+            signed = await signing if isawaitable(signing) else signing
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        failure = TimedOut(
+            f"The total deadline passed: no credentials for {place_of(request.url)} came after {total:g} seconds. "
+            "Look at what `auth` waits for, or raise it with Deadlines(total=...)."
+        )
+    else:
+        if not isinstance(signed, Request):
+            raise UsageError(f"`auth` gave {type(signed).__name__}, not the request with credentials. Return it.")
+        left = max(0.0, total - (monotonic() - began))
+        return replace(signed, deadlines=replace(signed.deadlines, total=min(left, signed.deadlines.total)))
+    raise failure
+
+
+@lru_cache(16)
+def _put_on(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """The lasting secrets among the headers that were put on a request."""
+    return tuple(found for found in (credential(*pair) for pair in after if pair not in before) if is_secret(found))
+
+
+Fault = Callable[[int, Mapping[str, str], bytes], ProviderError]
+"""A codec's reading of an HTTP error."""
+
+CAPS = Caps()
+GRACE = 0.05
+"""Seconds: a total deadline may be noticed this much early."""
+
+
+class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often and how long. `attempts`: tries in all. `base`: seconds, doubled by each. `most`: seconds of one wait."""
+
+    attempts: int = 3
+    base: float = 0.5
+    most: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("base", self.base), ("most", self.most)):
+            if not 0 <= value < inf:
+                raise BadValue(f"Retries({name}={value}) must be seconds: a finite number, not below zero.")
+
+    def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float | None:
+        """Seconds to wait after the attempt of this number, from 1; None to give up.
+
+        `jitter` from 0 to 1 is the part of the backoff that is waited. What the provider asks for is waited in full, with up to
+        as much of the backoff on top, so that many callers do not come back at once; more than `most` is not waited for at all.
+        """
+        if attempt >= self.attempts:
+            return None
+        backoff = min(self.most, self.base * 2.0 ** min(attempt - 1, 60)) * jitter
+        if retry_after is None:
+            return backoff
+        if retry_after > self.most:
+            return None
+        return min(self.most, max(0.0, retry_after) + backoff)
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """A try that failed and is followed by another. `attempt` is its number, from 1; `delay` is waited before the next."""
+
+    attempt: int
+    delay: float
+    error: EvenerError
+
+
+async def send_retrying(
+    transport: Transport,
+    request: Request,
+    retries: Retries,
+    fault: Fault,
+    caps: Caps = CAPS,
+    on_retry: Callable[[Retried], None] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    random: Callable[[], float] = randomness.random,
+    clock: Callable[[], float] = monotonic,
+) -> Response:
+    """A response with a status of 2xx, or the last error: the ProviderError that `fault` makes, or the TransportError.
+
+    Everything, waits included, happens within the total deadline. A connection that is closed before it answers was most often
+    an old one that the server had given up: the first such try is repeated at once and does not count.
+    """
+    end = clock() + request.deadlines.total
+    attempt, forgiven = 1, False
+    trying = request
+    while True:
+        try:
+            response = await transport.send(trying)
+            if 200 <= response.status < 300:
+                return response
+            raise await _refusal(response, fault=fault, cap=caps.error)
+        except (ProviderError, TransportError) as error:
+            failure = error
+        stale = isinstance(failure, TruncatedStream) and not forgiven
+        begun = isinstance(failure, TransportError) and failure.begun
+        again = failure.retryable and not begun
+        delay = 0.0 if stale else retries.delay(attempt, _asked(failure), random()) if again else None
+        if isinstance(failure, TimedOut) and end - clock() <= max(GRACE, delay or 0.0):
+            raise timed_out("total", request.deadlines.total, place_of(request.url))
+        if delay is None or clock() + delay >= end:
+            raise failure
+        if on_retry is not None:
+            on_retry(Retried(attempt, delay, failure))
+        if stale:
+            forgiven = True
+        else:
+            attempt += 1
+            await sleep(delay)
+        trying = _within(request, end - clock())
+
+
+async def _refusal(response: Response, *, fault: Fault, cap: int) -> ProviderError:
+    try:
+        body = await _error_body(response, cap)
+    finally:
+        await response.aclose()
+    return fault(response.status, response.headers, body)
+
+
+async def _error_body(response: Response, cap: int) -> bytes:
+    """The beginning of an error's body. The status says enough when the rest does not come."""
+    pieces, size = [], 0
+    try:
+        while size < cap and (piece := await response.read()):
+            pieces.append(piece)
+            size += len(piece)
+    except EvenerError:
+        pass
+    return b"".join(pieces)[:cap]
+
+
+def _within(request: Request, left: float) -> Request:
+    return replace(request, deadlines=replace(request.deadlines, total=max(left, 0.0)))
+
+
+def _asked(error: EvenerError) -> float | None:
+    return error.retry_after if isinstance(error, ProviderError) else None

@@ -5,8 +5,8 @@ Every wait has a deadline and every buffer a bound. It never looks into what it 
 
 import asyncio
 import re
-import zlib
-from collections.abc import Coroutine, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from functools import cache, lru_cache, partial
 from os import environ
 from os.path import isfile
@@ -15,110 +15,14 @@ from typing import Self
 import msgspec
 
 from evener import __version__
-from evener.errors import BadValue, EvenerError, TimedOut, TruncatedStream, UsageError, WireError
-from evener.transport.connection import Connection, Terms, head_bytes, place_of, timed_out
+from evener.errors import BadValue, EvenerError, TimedOut, UsageError, WireError
+from evener.transport.connection import Connection, Terms, head_bytes
 from evener.transport.dial import Proxy, Route, dial, proxy_for, proxy_from, route_of
-from evener.transport.exchange import Request, Response
-from evener.transport.pool import Pool
+from evener.transport.exchange import Request, Response, place_of, timed_out
+from evener.transport.inflate import OFFERED, Inflater
 from evener.transport.secrets import Secret
 
 __all__ = ["OFFERED", "HttpResponse", "HttpTransport", "Inflater", "read_all", "shared_transport"]
-
-
-OFFERED = "gzip, deflate"
-"""What a request says it understands."""
-
-GZIP, DEFLATE, BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
-FORMATS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": DEFLATE}
-
-PIECE = 64 * 1024
-SLICE = 16 * 1024
-"""Compressed bytes given to zlib at once: it copies what it does not use yet."""
-
-MEMBERS = 1000
-"""A gzip body may have several members; nobody means more than this."""
-
-
-class Inflater:
-    """One body's decompressor."""
-
-    def __init__(self, encoding: str) -> None:
-        if encoding not in FORMATS:
-            raise WireError(
-                f"The answer is compressed as {encoding[:40]!r}, and only {OFFERED} was offered. "
-                "Check what stands between you and the provider."
-            )
-        self._format = FORMATS[encoding]
-        self._zlib = zlib.decompressobj(self._format)
-        self._first = b""
-        self._fed = memoryview(b"")
-        self._held = b""
-        self._begun = False
-        self._full = False
-        self._members = 1
-
-    def feed(self, compressed: bytes) -> None:
-        """Give the next bytes; only when `take` has nothing left."""
-        if self._format == DEFLATE and len(self._first) < 2:
-            self._first += compressed
-            if len(self._first) < 2:
-                self._begun = True
-                return
-            compressed = self._first
-            if not _has_header(compressed):
-                self._zlib = zlib.decompressobj(BARE)
-        self._fed = memoryview(compressed)
-
-    def take(self) -> bytes:
-        """The next piece; empty when more must be fed first."""
-        while self._held or self._full or self._fed:
-            if not self._held and not self._full:
-                self._held, self._fed = bytes(self._fed[:SLICE]), self._fed[SLICE:]
-            if self._zlib.eof and not self._next_member():
-                continue
-            if piece := self._step():
-                return piece
-        return b""
-
-    def finish(self) -> None:
-        """Say that the body has ended."""
-        if self._begun and not self._zlib.eof:
-            raise TruncatedStream("The compressed answer stopped in the middle, so it does not count. Send the request again.")
-
-    def _step(self) -> bytes:
-        piece = self._decompressed()
-        if piece is None:
-            raise WireError(
-                "The compressed answer is damaged: it is not what its content-encoding says. Send the request again."
-            )
-        self._begun = True
-        self._full = len(piece) == PIECE and not self._zlib.eof
-        self._held = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
-        return piece
-
-    def _decompressed(self) -> bytes | None:
-        try:
-            return self._zlib.decompress(self._held, PIECE)
-        except zlib.error:
-            return None
-
-    def _next_member(self) -> bool:
-        """Whether another member begins here. Zeros after the last one are padding."""
-        if self._format != GZIP or not self._held.strip(b"\0"):
-            self._held, self._full = b"", False
-            return False
-        self._members += 1
-        if self._members > MEMBERS:
-            raise WireError(
-                f"The compressed answer has more than {MEMBERS} members. Check what stands between you and the provider."
-            )
-        self._zlib = zlib.decompressobj(GZIP)
-        return True
-
-
-def _has_header(content: bytes) -> bool:
-    """Whether deflate's own header stands there: some servers leave it out."""
-    return content[0] & 15 == 8 and (content[0] << 8 | content[1]) % 31 == 0
 
 
 BURST = 256 * 1024
@@ -232,6 +136,146 @@ class HttpResponse:
             self._ended = self._connection.ended
             self._held = False
             self._connection.let_go()
+
+
+KEPT_SECONDS = 30.0
+"""How long an unused connection is kept; servers commonly close theirs after a minute or more."""
+TURNS = 16
+"""Turns of the loop that closed connections have to say so."""
+
+
+class Slots:
+    """So many at once; who waits has their turn in order."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def taken(self) -> bool:
+        """Take one, if there is one and nobody waits."""
+        if not self._free or self._waiting:
+            return False
+        self._free -= 1
+        return True
+
+    async def wait(self) -> None:
+        """Take one when it is our turn."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()  # it was ours already
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def release(self) -> None:
+        """Give one back: to the first who waits, or to whoever comes."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class Pool:
+    """`slots` bounds the exchanges that are open at once; whoever took one gives it back. No more connections are kept."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self.slots = Slots(most)
+        self._most = most
+        self._loop = loop
+        self._idle: dict[object, list[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._keeper = self._kept()
+
+    async def watch(self) -> None:
+        """Have the loop close the connections when it shuts down: it finishes every generator that was begun in it."""
+        await anext(self._keeper)
+
+    async def aclose(self) -> None:
+        await self._keeper.aclose()
+
+    def take(self, route: object) -> Connection | None:
+        """A connection for this route that nobody uses, the one used last."""
+        idle = self._idle.get(route)
+        oldest = self._loop.time() - KEPT_SECONDS
+        while idle:
+            found = idle.pop()
+            if found.idle_since > oldest and found.fit:
+                return found
+            self.drop(found)
+        return None
+
+    def give(self, route: object, connection: Connection) -> None:
+        """One whose exchange is over, with its slot. It is kept if it may carry another."""
+        self.slots.release()
+        if not connection.end() or self._closed:
+            self.drop(connection)
+            return
+        self._idle.setdefault(route, []).append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._swept)
+
+    def add(self, connection: Connection) -> None:
+        """A new one, to be closed with the others."""
+        if self._closed:
+            connection.abort()
+            return
+        self._open.add(connection)
+        if len(self._open) > self._most:
+            self._drop_oldest()
+
+    def drop(self, connection: Connection) -> None:
+        """One that is of no more use."""
+        connection.abort()
+        self._open.discard(connection)
+
+    def _drop_oldest(self) -> None:
+        """Of those that nobody uses."""
+        routes = [route for route, idle in self._idle.items() if idle]
+        if routes:
+            self.drop(self._idle[min(routes, key=lambda route: self._idle[route][0].idle_since)].pop(0))
+
+    def _swept(self) -> None:
+        self._sweep = None
+        now = self._loop.time()
+        for route in tuple(self._idle):
+            kept = []
+            for connection in self._idle.pop(route):
+                if connection.lost or connection.idle_since <= now - KEPT_SECONDS:
+                    self.drop(connection)
+                else:
+                    kept.append(connection)
+            if kept:
+                self._idle[route] = kept
+        if self._idle:
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._swept)
+
+    async def _kept(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self._closed = True
+            if self._sweep is not None:
+                self._sweep.cancel()
+            self._idle.clear()
+            closing = tuple(self._open)
+            for connection in closing:
+                if connection.release is not None:  # somebody has its answer
+                    connection.fail(
+                        UsageError("The transport was closed before the end of this answer. Read first, then close.")
+                    )
+                self.drop(connection)
+            for _ in range(TURNS):
+                if all(connection.gone for connection in closing):
+                    break
+                await asyncio.sleep(0)
 
 
 USUAL_HEADERS = (("user-agent", f"evener/{__version__}"), ("accept-encoding", OFFERED))

@@ -16,7 +16,7 @@ import msgspec
 
 from evener.errors import BadValue, TimedOut
 
-__all__ = ["Limiter", "Rate", "Slot", "limiter_for"]
+__all__ = ["LIMITERS", "Limiter", "Rate", "Slot", "limiter_for"]
 
 WITHIN = 900.0
 LONGEST_PAUSE = 3600.0
@@ -274,16 +274,17 @@ class _Waiter:
         return True
 
 
-_limiters: dict[str, Limiter] = {}
+LIMITERS: dict[str, Limiter] = {}
+"""The limiter of each key that has a rate, or whose provider has asked for a pause, by the key's fingerprint."""
 _lock = Lock()
 
 
-def limiter_for(key_fingerprint: str, rate: Rate) -> Limiter:
-    """The limiter of this key: one for the whole process. When rates differ, the lower limits hold."""
+def limiter_for(key_fingerprint: str, rate: Rate | None = None) -> Limiter:
+    """Return the limiter of this key: one for the whole process. When rates differ, the lower limits hold."""
     with _lock:
-        limiter = _limiters.get(key_fingerprint)
+        limiter = LIMITERS.get(key_fingerprint)
         if limiter is None:
-            limiter = _limiters[key_fingerprint] = Limiter(rate)
-        else:
+            limiter = LIMITERS[key_fingerprint] = Limiter(rate or Rate())
+        elif rate is not None:
             limiter.tighten(rate)
         return limiter

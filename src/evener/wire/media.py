@@ -27,7 +27,11 @@ OTHER_NAMES = {
 SUFFIXES = {
     **dict.fromkeys(("svg", "svgz"), "image/svg+xml"),
     **dict.fromkeys(("tif", "tiff"), "image/tiff"),
-    **{name: f"image/{name}" for name in ("bmp", "heic", "heif", "avif", "ico")},
+    "bmp": "image/bmp",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "avif": "image/avif",
+    "ico": "image/ico",
 }
 """Names of files that say that an image is of a type which hardly anyone takes."""
 BEGINNINGS = (
