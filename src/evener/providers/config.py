@@ -30,9 +30,9 @@ from evener.providers.rows import (
     Table,
     _built_in,
     _merged,
-    _models,
-    _providers,
     parse_model,
+    parse_models,
+    parse_providers,
     resolve_alias,
 )
 from evener.transport.secrets import Environment
@@ -174,7 +174,7 @@ def _sheet(path: Path, root: Path | None) -> Sheet:
         if key not in TRUST:
             raise place.at(key).bad("there is no such setting", f"Known are {', '.join(TRUST)}")
     file = str(path)
-    page = RowFile(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
+    page = RowFile(file, parse_providers(file, document.get("providers", {})), parse_models(file, document.get("models", [])))
     policy, stated = _policy(file, document, root)
     return Sheet(
         page,

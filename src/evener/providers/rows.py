@@ -5,15 +5,15 @@ What is not understood is a UsageError that says what to write instead; nothing 
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib import resources
 from os import PathLike
 from pathlib import Path
-from types import GenericAlias, MappingProxyType, UnionType
-from typing import get_args, get_origin
+from types import MappingProxyType, UnionType
+from typing import Annotated, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -37,29 +37,25 @@ __all__ = [
     "Table",
     "Variable",
     "load_rows",
-    "model_fields",
     "parse_model",
+    "parse_models",
+    "parse_providers",
     "plain_name",
-    "provider_fields",
     "resolve_alias",
 ]
 
 
 Table = dict[str, object]
-Kind = type | GenericAlias | UnionType
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+PART = re.compile(r"[a-z_]+")
+HEADER = re.compile(r"[a-z0-9-]+")
 SECRET = re.compile(
     r"(?:^|.*[_-])(?:api|access|auth|private)[_-]?(?:key|token)s?|(?:key|token|credential|authorization|bearer)s?|.*(?:secret|passw).*"
 )
-URL = re.compile(r"https?://(?:[\w.{}-]+|\[[0-9a-f:]+\])(?::\d+)?(?:/[\w.{}~-]+)*", re.ASCII)
-PATH = re.compile(r"(?:/(?:[\w.:~-]|\{model\})+)*", re.ASCII)
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
-HEADER = re.compile(r"[a-z0-9-]+")
-PREFIX = re.compile(r"(?:[A-Za-z-]+ )?")
-PATTERN = re.compile(r"(?:[\w.:/@+*?-]|\[!?[\w.:+-]+\])+", re.ASCII)
-WORDS: dict[object, str] = {
+FOUND = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+EXPECTED: dict[object, str] = {
     bool: "true or false",
     int: "a whole number, 0 or more",
     str: "a text in quotes",
@@ -76,74 +72,162 @@ class FieldPlace(msgspec.Struct, frozen=True):
     field: str = ""
 
     def at(self, field: str) -> "FieldPlace":
-        """A field of this place."""
+        """Return the place of a field within this place."""
         return FieldPlace(self.file, self.row, f"{self.field}.{field}" if self.field else field)
 
     def bad(self, what: str, do: str) -> BadRow:
-        """The error, to be raised."""
+        """Return the error to raise: what is wrong here, and what to do."""
         where = ", ".join(part for part in (self.file, self.row, self.field and f"field {self.field!r}") if part)
         return BadRow(f"{where}: {what}. {do}.")
 
 
-Check = Callable[[FieldPlace, object], None]
+# What a row may state: the types of its fields.
 
 
-def provider_fields(place: FieldPlace, value: object) -> Table:
-    """The stated fields of a provider's row, checked one by one; `quirks` is a table of checked deviations."""
-    return _read(place, value, PROVIDER, PROVIDER_CHECKS)
+class _ProviderTable(msgspec.Struct, forbid_unknown_fields=True):
+    wire: str = ""
+    like: str = ""
+    base_url: str = ""
+    url_env: dict[str, tuple[str, ...]] = {}
+    key_env: tuple[str, ...] = ()
+    keyless: bool = False
+    auth_header: str = ""
+    auth_prefix: str = ""
+    header_env: dict[str, tuple[str, ...]] = {}
+    vendor: str = ""
+    quirks: dict[str, object] = {}
 
 
-def model_fields(place: FieldPlace, value: object) -> Table:
-    """The stated fields of a model row, checked one by one; `quirks` is a table of checked deviations."""
-    found = _read(place, value, MODEL, MODEL_CHECKS)
-    if "match" not in found:
-        raise place.at("match").bad("it is missing", 'Say which models the row is about: match = ["name-*"]')
-    return found
-
-
-def _read(place: FieldPlace, value: object, kinds: Mapping[str, Kind], checks: Mapping[str, Check]) -> Table:
-    if not isinstance(value, dict):
-        raise place.bad(f"expected a table, found {_word(value)}", f"Write fields: {', '.join(kinds)}")
-    found: Table = {}
-    for key, raw in value.items():
-        if key not in kinds:
-            raise _unknown(place.at(key), key, kinds)
-        found[key] = _converted(place.at(key), raw, kinds[key])
-        if key in checks:
-            checks[key](place.at(key), found[key])
-    if "quirks" in found:
-        found["quirks"] = _read(place.at("quirks"), found["quirks"], _quirk_kinds(), QUIRK_CHECKS)
-    return found
+class _ModelTable(msgspec.Struct, forbid_unknown_fields=True):
+    match: tuple[str, ...]
+    providers: tuple[str, ...] = ()
+    wires: tuple[str, ...] = ()
+    fresh: bool = False
+    window: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    quirks: dict[str, object] = {}
 
 
 @cache
-def _quirk_kinds() -> dict[str, Kind]:
-    return {field.name: field.type for field in msgspec.structs.fields(Quirks)}
+def _quirk_table() -> type[msgspec.Struct]:
+    """Return the type of a table of quirks: `Quirks` without negative numbers."""
+    fields = msgspec.structs.fields(Quirks)
+    kinds = [(field.name, Annotated[int, msgspec.Meta(ge=0)] if field.type is int else field.type) for field in fields]
+    return msgspec.defstruct("QuirkTable", [(name, kind, None) for name, kind in kinds], forbid_unknown_fields=True)
 
 
-def _converted(place: FieldPlace, value: object, kind: Kind) -> object:
-    try:
-        found: object = msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        raise place.bad(f"{_word(value)} does not fit", f"Write {_expected(kind)}") from None
-    if isinstance(found, int) and found < 0:
-        raise place.bad("it is negative", f"Write {WORDS[int]}")
-    return found
+# What the texts of a field must look like.
 
 
-def _expected(kind: Kind) -> str:
-    origin = get_origin(kind) or kind
-    return WORDS[origin] if origin in WORDS else "one of " + _list(get_args(kind))
+class _TextRule(msgspec.Struct, frozen=True):
+    """A pattern for each text of a field, and what to say of one that does not match: `{wrong}` stands for it."""
 
+    pattern: re.Pattern[str]
+    problem: str
+    do: str
 
-def _word(value: object) -> str:
-    """What a value is, without saying the value."""
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
-    return names.get(type(value), "a value")
+    def check(self, place: FieldPlace, value: object) -> None:
+        """Raise BadRow unless each text matches."""
+        texts = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
+        if wrong := [text for text in texts if not self.pattern.fullmatch(text)]:
+            raise place.bad(self.problem.format(wrong=_list(wrong)), self.do)
 
 
 def _list(names: Iterable[object]) -> str:
     return ", ".join(repr(name) for name in names)
+
+
+def _known(names: Iterable[str]) -> _TextRule:
+    """Return the rule that each text is one of these."""
+    names = tuple(names)
+    return _TextRule(re.compile("|".join(map(re.escape, names))), "{wrong} is not known", f"Known are {_list(names)}")
+
+
+def _shaped(pattern: str, what: str, do: str) -> _TextRule:
+    """Return the rule that each text has this shape. The text is not repeated: it may be a secret in the wrong place."""
+    return _TextRule(re.compile(pattern, re.ASCII), f"it is not {what} (not shown here: it might be a secret)", do)
+
+
+VARIABLES = _shaped(
+    "[A-Z_][A-Z0-9_]*",
+    "the name of an environment variable",
+    'Name the variable that holds the value, in capitals: ["NAME"]',
+)
+ROW_NAME = _shaped(NAME.pattern, "a row's name", "Write lower case letters, digits and single dashes")
+URL_PATH = _shaped(
+    r"(?:/(?:[\w.:~-]|\{model\})+)*",
+    "a path",
+    "Begin it with a slash, without a query; {model} is the only part that is filled in",
+)
+PROVIDER_RULES = {
+    "wire": _known(CODECS),
+    "like": ROW_NAME,
+    "base_url": _shaped(
+        r"https?://(?:[\w.{}-]+|\[[0-9a-f:]+\])(?::\d+)?(?:/[\w.{}~-]+)*",
+        "a plain http(s) address",
+        "Write it without user, query and closing slash; what differs per account is a {name} with its variables in url_env",
+    ),
+    "key_env": VARIABLES,
+    "auth_header": _shaped(HEADER.pattern, "a header's name", "Write it in lower case, as in 'x-api-key'"),
+    "auth_prefix": _shaped("(?:[A-Za-z-]+ )?", "a prefix", "Write one word and a space, as in 'Bearer ', or an empty text"),
+    "vendor": ROW_NAME,
+}
+MODEL_RULES = {
+    "match": _TextRule(
+        re.compile(r"(?:[a-z0-9_.:/@+*?-]|\[!?[a-z0-9_.:+-]+\])+"),
+        "{wrong} is no pattern",
+        "Write lower case letters with *, ? or closed [sets], as in 'name-4[.-]5*'",
+    ),
+    "wires": _known(CODECS),
+}
+QUIRK_RULES = {
+    "path": URL_PATH,
+    "stream_path": URL_PATH,
+    "api_version": _shaped(r"[\w.-]*", "a version", "Write the value of the version header, as in a date"),
+    "thinking_modes": _known(("adaptive", "enabled", "disabled", "between_tools")),
+    "efforts": _known(SCALE),
+    "default_effort": _known(("", *SCALE)),
+    "disabled_effort": _known(("", *SCALE)),
+    "cache_ttls": _known(text for text in get_args(CacheTtl) if text),
+}
+
+Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+
+
+def _parse(place: FieldPlace, table: object, kind: type[Parsed], rules: Mapping[str, _TextRule]) -> Parsed:
+    """Return a table as a value of its type. Raises BadRow for the first field that does not fit."""
+    try:
+        found = msgspec.convert(table, kind)
+    except msgspec.ValidationError:
+        raise _misfit(place, table, kind) from None
+    for name in rules:
+        if name in table:  # type: ignore[operator]  # it is a dict: it was converted
+            rules[name].check(place.at(name), getattr(found, name))
+    return found
+
+
+def _misfit(place: FieldPlace, table: object, kind: type[msgspec.Struct]) -> BadRow:
+    """Return the error for the first field that is unknown, of another type or missing."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    if not isinstance(table, dict):
+        found = FOUND.get(type(table), "a value")
+        return place.bad(f"expected a table, found {found}", f"Write fields: {', '.join(kinds)}")
+    for name, value in table.items():
+        if name not in kinds:
+            return _unknown(place.at(name), name, kinds)
+        try:
+            msgspec.convert(value, kinds[name])
+        except msgspec.ValidationError:
+            found = FOUND.get(type(value), "a value")
+            return place.at(name).bad(f"{found} does not fit", f"Write {_expected(kinds[name])}")
+    return place.at("match").bad("it is missing", 'Say which models the row is about: match = ["name-*"]')
+
+
+def _expected(kind: object) -> str:
+    """Return what to write for a value of this type."""
+    origin = get_origin(kind)
+    if origin in (Annotated, Union, UnionType):
+        return _expected(get_args(kind)[0])
+    return EXPECTED.get(origin or kind) or "one of " + _list(get_args(kind))
 
 
 def _unknown(place: FieldPlace, key: str, known: Iterable[str]) -> BadRow:
@@ -152,126 +236,6 @@ def _unknown(place: FieldPlace, key: str, known: Iterable[str]) -> BadRow:
     near = get_close_matches(key, known, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return place.bad("there is no such field", f"{hint}Known are {', '.join(known)}")
-
-
-# What single fields must look like.
-
-
-def _known(names: Iterable[str]) -> Check:
-    """Each text is one of these."""
-    allowed = tuple(names)
-
-    def check(place: FieldPlace, value: object) -> None:
-        wrong = [text for text in _texts(value) if text not in allowed]
-        if wrong:
-            raise place.bad(f"{_list(wrong)} is not known", f"Known are {_list(allowed)}")
-
-    return check
-
-
-def _shaped(shape: re.Pattern[str], what: str, do: str) -> Check:
-    """Each text has this shape. The text is not repeated: it may be a secret in the wrong place."""
-
-    def check(place: FieldPlace, value: object) -> None:
-        if not all(shape.fullmatch(text) for text in _texts(value)):
-            raise place.bad(f"it is not {what} (not shown here: it might be a secret)", do)
-
-    return check
-
-
-def _variables(names: re.Pattern[str]) -> Check:
-    """A table of names of this shape, each with the environment variables that may hold its value."""
-
-    def check(place: FieldPlace, value: object) -> None:
-        for name, env in value.items() if isinstance(value, dict) else ():
-            if not names.fullmatch(name) or not env:
-                raise place.at(name).bad(
-                    "it is not usable", 'Write lower case letters, and at least one variable: name = ["NAME"]'
-                )
-            _VARIABLES(place.at(name), env)
-
-    return check
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    match value:
-        case str():
-            return (value,)
-        case tuple():
-            return value
-    return ()
-
-
-def _pattern(place: FieldPlace, value: object) -> None:
-    texts = _texts(value)
-    if not texts:
-        raise place.bad("it is empty", 'Name at least one pattern: match = ["name-*"]')
-    for text in texts:
-        if not PATTERN.fullmatch(text) or text != text.lower():
-            raise place.bad(
-                f"{text!r} is no pattern", "Write lower case letters with *, ? or closed [sets], as in 'name-4[.-]5*'"
-            )
-
-
-def _level(place: FieldPlace, value: object) -> None:
-    if value:
-        _known(SCALE)(place, value)
-
-
-PROVIDER: dict[str, Kind] = {
-    "wire": str,
-    "like": str,
-    "base_url": str,
-    "url_env": dict[str, tuple[str, ...]],
-    "key_env": tuple[str, ...],
-    "keyless": bool,
-    "auth_header": str,
-    "auth_prefix": str,
-    "header_env": dict[str, tuple[str, ...]],
-    "vendor": str,
-    "quirks": dict[str, object],
-}
-_VARIABLES = _shaped(
-    VARIABLE, "the name of an environment variable", 'Name the variable that holds the value, in capitals: ["NAME"]'
-)
-_ROW_NAME = _shaped(NAME, "a row's name", "Write lower case letters, digits and single dashes")
-PROVIDER_CHECKS: dict[str, Check] = {
-    "wire": _known(CODECS),
-    "like": _ROW_NAME,
-    "base_url": _shaped(
-        URL,
-        "a plain http(s) address",
-        "Write it without user, query and closing slash; what differs per account is a {name} with its variables in url_env",
-    ),
-    "url_env": _variables(re.compile(r"[a-z_]+")),
-    "key_env": _VARIABLES,
-    "auth_header": _shaped(HEADER, "a header's name", "Write it in lower case, as in 'x-api-key'"),
-    "auth_prefix": _shaped(PREFIX, "a prefix", "Write one word and a space, as in 'Bearer ', or an empty text"),
-    "header_env": _variables(HEADER),
-    "vendor": _ROW_NAME,
-}
-MODEL: dict[str, Kind] = {
-    "match": tuple[str, ...],
-    "providers": tuple[str, ...],
-    "wires": tuple[str, ...],
-    "fresh": bool,
-    "window": int,
-    "quirks": dict[str, object],
-}
-MODEL_CHECKS: dict[str, Check] = {"match": _pattern, "wires": _known(CODECS)}
-_URL_PATH = _shaped(PATH, "a path", "Begin it with a slash, without a query; {model} is the only part that is filled in")
-QUIRK_CHECKS: dict[str, Check] = {
-    "path": _URL_PATH,
-    "stream_path": _URL_PATH,
-    "api_version": _shaped(
-        re.compile(r"[\w.-]*", re.ASCII), "a version", "Write the value of the version header, as in a date"
-    ),
-    "thinking_modes": _known(("adaptive", "enabled", "disabled", "between_tools")),
-    "efforts": _known(SCALE),
-    "default_effort": _level,
-    "disabled_effort": _level,
-    "cache_ttls": _known(text for text in get_args(CacheTtl) if text),
-}
 
 
 BUILT_IN = ("providers.toml", "models.toml")
@@ -450,31 +414,43 @@ def _page(file: str, content: bytes) -> RowFile:
     for key in document:
         if key not in ("providers", "models"):
             raise place.at(key).bad("there is no such table", "Write [providers.NAME] and [[models]]")
-    return RowFile(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
+    return RowFile(file, parse_providers(file, document.get("providers", {})), parse_models(file, document.get("models", [])))
 
 
-def _providers(file: str, tables: object) -> dict[str, Table]:
+def parse_providers(file: str, tables: object) -> dict[str, Table]:
+    """Return what a file states of each provider, checked. Raises BadRow."""
     if not isinstance(tables, dict):
         raise FieldPlace(file, "providers").bad("expected tables", "Write [providers.NAME] above the fields of a row")
-    for name in tables:
+    for name, table in tables.items():
+        place = _provider_place(file, name)
         if not NAME.fullmatch(name):
-            raise _provider_place(file, name).bad(
-                "the name is not usable", "Write lower case letters, digits and single dashes"
-            )
-    return {name: provider_fields(_provider_place(file, name), table) for name, table in tables.items()}
+            raise place.bad("the name is not usable", "Write lower case letters, digits and single dashes")
+        row = _parse(place, table, _ProviderTable, PROVIDER_RULES)
+        for field, names, variables in (("url_env", PART, row.url_env), ("header_env", HEADER, row.header_env)):
+            for part, env in variables.items():
+                if not names.fullmatch(part) or not env:
+                    do = 'Write lower case letters, and at least one variable: name = ["NAME"]'
+                    raise place.at(field).at(part).bad("it is not usable", do)
+                VARIABLES.check(place.at(field).at(part), env)
+        if row.quirks:
+            _parse(place.at("quirks"), row.quirks, _quirk_table(), QUIRK_RULES)
+    return tables
 
 
-def _models(file: str, tables: object) -> tuple[ModelRow, ...]:
+def parse_models(file: str, tables: object) -> tuple[ModelRow, ...]:
+    """Return the model rows of a file, checked. Raises BadRow."""
     if not isinstance(tables, list):
         raise FieldPlace(file, "models").bad("expected a list of tables", "Write [[models]] above the fields of a row")
     return tuple(_model(_model_place(file, number), table) for number, table in enumerate(tables, 1))
 
 
 def _model(place: FieldPlace, table: object) -> ModelRow:
-    stated = model_fields(place, table)
-    quirks = _table(stated.pop("quirks", {}))
-    row = msgspec.convert(stated, ModelRow)
-    return msgspec.structs.replace(row, quirks=tuple(quirks.items()))
+    row = _parse(place, table, _ModelTable, MODEL_RULES)
+    if not row.match:
+        raise place.at("match").bad("it is empty", 'Name at least one pattern: match = ["name-*"]')
+    quirks = _parse(place.at("quirks"), row.quirks, _quirk_table(), QUIRK_RULES) if row.quirks else None
+    stated = tuple((name, getattr(quirks, name)) for name in row.quirks)
+    return ModelRow(row.match, row.providers, row.wires, row.fresh, row.window, stated)
 
 
 def _provider_place(file: str, name: str) -> FieldPlace:
