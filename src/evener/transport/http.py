@@ -1,6 +1,6 @@
-"""HTTP: the transport that talks to the network. TLS is always verified, no redirect is followed, no cookie is kept.
+"""The HTTP transport and its pool of connections. TLS is always verified, no redirect is followed, no cookie is kept.
 
-Every wait has a deadline and every buffer a bound. It never looks into what it carries, and retries nothing.
+Every wait has a deadline and every buffer a bound. It never parses bodies, and retries nothing.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ __all__ = ["OFFERED", "HttpResponse", "HttpTransport", "Inflater", "read_all", "
 
 
 BURST = 256 * 1024
-"""Bytes that are decompressed without a wait: a little that came can become very much, and others want their turn."""
+"""Bytes that are decompressed without yielding to other tasks: a few compressed bytes can become very many."""
 
 
 class HttpResponse:
-    """A Response over a connection whose answer's head has come."""
+    """A Response over a connection on which the head has arrived."""
 
     _held = False
 
@@ -50,17 +50,17 @@ class HttpResponse:
         self._held = True
 
     def __del__(self) -> None:
-        """One that was not closed must not hold its slot until the deadline."""
+        """Release the slot of a response that was never closed, before the deadline does."""
         if self._held:
             self._connection.forget()
 
     def read(self) -> Coroutine[object, None, bytes]:
-        """The next bytes; see `Response`."""
+        """Return the next bytes; see `Response`."""
         return self._inflated() if self._encoding else self._piece()
 
     @property
     def ended(self) -> bool:
-        """Whether all has been read, as far as one can know without waiting: then nothing more comes."""
+        """True if the whole body has been read, as far as is known without waiting."""
         return self._ended or (self._held and not self._encoding and self._connection.ended)
 
     async def aclose(self) -> None:
@@ -145,21 +145,21 @@ TURNS = 16
 
 
 class Slots:
-    """So many at once; who waits has their turn in order."""
+    """A semaphore: waiters get free slots in order."""
 
     def __init__(self, free: int) -> None:
         self._free = free
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def taken(self) -> bool:
-        """Take one, if there is one and nobody waits."""
+    def try_take(self) -> bool:
+        """Take a slot if one is free and none waits; True if it was taken."""
         if not self._free or self._waiting:
             return False
         self._free -= 1
         return True
 
     async def wait(self) -> None:
-        """Take one when it is our turn."""
+        """Take a slot, after all earlier waiters."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -172,7 +172,7 @@ class Slots:
             raise
 
     def release(self) -> None:
-        """Give one back: to the first who waits, or to whoever comes."""
+        """Give a slot back: to the first waiter, if any."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -182,7 +182,10 @@ class Slots:
 
 
 class Pool:
-    """`slots` bounds the exchanges that are open at once; whoever took one gives it back. No more connections are kept."""
+    """The connections of one event loop, closed with it. Opens none itself.
+
+    `slots` bounds the exchanges that are open at once; an exchange that took one gives it back. No more connections are kept.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self.slots = Slots(most)
@@ -192,7 +195,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
-        self._keeper = self._kept()
+        self._keeper = self._keep()
 
     async def watch(self) -> None:
         """Have the loop close the connections when it shuts down: it finishes every generator that was begun in it."""
@@ -202,7 +205,7 @@ class Pool:
         await self._keeper.aclose()
 
     def take(self, route: object) -> Connection | None:
-        """A connection for this route that nobody uses, the one used last."""
+        """Return the idle connection of this route that was used last."""
         idle = self._idle.get(route)
         oldest = self._loop.time() - KEPT_SECONDS
         while idle:
@@ -213,17 +216,17 @@ class Pool:
         return None
 
     def give(self, route: object, connection: Connection) -> None:
-        """One whose exchange is over, with its slot. It is kept if it may carry another."""
+        """Take back a connection whose exchange is over, and its slot. Keep it if it may carry another."""
         self.slots.release()
         if not connection.end() or self._closed:
             self.drop(connection)
             return
         self._idle.setdefault(route, []).append(connection)
         if self._sweep is None:
-            self._sweep = self._loop.call_later(KEPT_SECONDS, self._swept)
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._sweep_idle)
 
     def add(self, connection: Connection) -> None:
-        """A new one, to be closed with the others."""
+        """Add a new connection, to be closed with the others."""
         if self._closed:
             connection.abort()
             return
@@ -232,17 +235,17 @@ class Pool:
             self._drop_oldest()
 
     def drop(self, connection: Connection) -> None:
-        """One that is of no more use."""
+        """Close a connection, and forget it."""
         connection.abort()
         self._open.discard(connection)
 
     def _drop_oldest(self) -> None:
-        """Of those that nobody uses."""
+        """Close the connection that has been idle for the longest time, if one is idle."""
         routes = [route for route, idle in self._idle.items() if idle]
         if routes:
             self.drop(self._idle[min(routes, key=lambda route: self._idle[route][0].idle_since)].pop(0))
 
-    def _swept(self) -> None:
+    def _sweep_idle(self) -> None:
         self._sweep = None
         now = self._loop.time()
         for route in tuple(self._idle):
@@ -255,9 +258,9 @@ class Pool:
             if kept:
                 self._idle[route] = kept
         if self._idle:
-            self._sweep = self._loop.call_later(KEPT_SECONDS, self._swept)
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._sweep_idle)
 
-    async def _kept(self) -> AsyncGenerator[None]:
+    async def _keep(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
@@ -267,7 +270,7 @@ class Pool:
             self._idle.clear()
             closing = tuple(self._open)
             for connection in closing:
-                if connection.release is not None:  # somebody has its answer
+                if connection.release is not None:  # a caller still has its response
                     connection.fail(
                         UsageError("The transport was closed before the end of this answer. Read first, then close.")
                     )
@@ -310,16 +313,16 @@ class HttpTransport:
         self._proxies: dict[str, Proxy | None] = {}
 
     async def send(self, request: Request) -> Response:
-        """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
-        target = _parts(request.url)
+        """Send a request, return the response's head. Raises TransportError, WireError if that is not HTTP, BadValue."""
+        target = _split_url(request.url)
         place = target.place
         route = route_of(target.base, self._proxy_of(target.base), request.reach)
-        head = Secret(_head(request, route, target))  # not as it is: a traceback may be printed with its locals
+        head = Secret(_head(request, route, target))  # wrapped: a traceback may be printed with its locals
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
         terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
-        if request.deadlines.total <= 0 or not pool.slots.taken():
-            await _turn(pool, terms)
+        if request.deadlines.total <= 0 or not pool.slots.try_take():
+            await _wait_for_slot(pool, terms)
         try:
             connection = pool.take(route)
             if connection is None:
@@ -333,7 +336,7 @@ class HttpTransport:
             if len(request.body) <= LARGE:
                 connection.write(head.reveal() + request.body)
             else:
-                await _send_in_parts(connection, head, request.body)
+                await _send_in_split_url(connection, head, request.body)
             answer = await connection.head()
             if answer.status == SWITCHING:
                 raise WireError(f"{place} wants to speak another protocol than HTTP. Check the address.")
@@ -342,7 +345,7 @@ class HttpTransport:
             pool.give(route, connection)
             raise
         connection.release = partial(pool.give, route, connection)
-        if connection.failure is not None:  # it broke off right behind the head
+        if connection.failure is not None:  # the connection broke right after the head
             connection.let_go()
         return response
 
@@ -359,7 +362,7 @@ class HttpTransport:
         await self.aclose()
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Pool:
-        for old in tuple(self._pools):  # no lock, which a fork could leave locked: each step here is one for all threads
+        for old in tuple(self._pools):  # no lock, which a fork could leave locked: each step here is atomic
             if old.is_closed():
                 self._pools.pop(old, None)
         pool = self._pools[loop] = Pool(loop, self._connections)
@@ -370,24 +373,24 @@ class HttpTransport:
         if self._proxy is not None or not self._trust_env:
             return self._proxy
         if base not in self._proxies:
-            route_of(base, None)  # an address must be one before anybody is asked about it
+            route_of(base, None)  # raises for a malformed address before the environment is read
             self._proxies[base] = proxy_for(base, environ)
         return self._proxies[base]
 
 
-async def _turn(pool: Pool, terms: Terms) -> None:
-    """Wait for a free connection, which may take until the end."""
+async def _wait_for_slot(pool: Pool, terms: Terms) -> None:
+    """Wait for a free slot, at most until the total deadline."""
     try:
         async with asyncio.timeout_at(terms.end):
             await pool.slots.wait()
             return
     except TimeoutError:
         failure = timed_out("total", terms.deadlines.total, terms.place)
-    raise failure  # outside the handler: a timeout says nothing that this does not say
+    raise failure  # outside the handler: its cause would add nothing
 
 
-async def _send_in_parts(connection: Connection, head: Secret[bytes], body: bytes) -> None:
-    """Who refuses what is still being sent is sent no more of it."""
+async def _send_in_split_url(connection: Connection, head: Secret[bytes], body: bytes) -> None:
+    """Send a large body part by part. A server that refuses it meanwhile gets no more of it."""
     connection.write(head.reveal())
     for start in range(0, len(body), LARGE):
         if connection.answer.status >= REFUSED:
@@ -398,28 +401,28 @@ async def _send_in_parts(connection: Connection, head: Secret[bytes], body: byte
 
 
 class HttpTarget(msgspec.Struct, frozen=True):
-    """An address: without its path, which chooses route and proxy; what is asked for there; its name, which may be shown."""
+    """A URL in parts. `base` chooses route and proxy, `path` is the request's target, `place` may be shown."""
 
     base: str
     path: str
     place: str
 
     def __repr__(self) -> str:
-        """Without the query, which may hold a key."""
+        """Leave out the query: it may hold a key."""
         return f"Target({self.place})"
 
 
 def _head(request: Request, route: Route, target: HttpTarget) -> bytes:
     try:
-        start, is_framed = _opening(request.method, target, tuple(request.headers), route)
+        start, is_framed = _open_head(request.method, target, tuple(request.headers), route)
     except BadValue as error:
         failure = error
     else:
-        return _closed_head(request, start, is_framed)
+        return _close_head(request, start, is_framed)
     raise failure.with_traceback(None) from None  # without the frames that have the headers among their locals
 
 
-def _closed_head(request: Request, start: bytes, is_framed: bool) -> bytes:
+def _close_head(request: Request, start: bytes, is_framed: bool) -> bytes:
     if is_framed:
         _check_framing(request)
     elif request.body or request.method not in ("GET", "HEAD"):
@@ -428,8 +431,8 @@ def _closed_head(request: Request, start: bytes, is_framed: bool) -> bytes:
 
 
 @lru_cache(16)
-def _opening(method: str, target: HttpTarget, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
-    """What requests have in common, made once: all of the head but its end; and whether it says how long the body is."""
+def _open_head(method: str, target: HttpTarget, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
+    """Return the part of a head that requests share, made once, and whether it states the body's length."""
     names = {name.lower() for name, _ in given}
     headers = [("host", target.base.partition("://")[2])] if "host" not in names else []
     headers += [(name, value) for name, value in USUAL_HEADERS if name not in names]
@@ -443,7 +446,7 @@ def _opening(method: str, target: HttpTarget, given: tuple[tuple[str, str], ...]
 
 
 def _check_framing(request: Request) -> None:
-    """A request says how long it is only as it is: else its body would be read as another request."""
+    """Refuse a stated length that is not the body's: the rest would be read as another request."""
     length = str(len(request.body))
     for name, value in request.headers:
         if name.lower() in FRAMING and (name.lower(), value.strip()) != ("content-length", length):
@@ -451,8 +454,8 @@ def _check_framing(request: Request) -> None:
 
 
 @lru_cache(64)
-def _parts(url: str) -> HttpTarget:
-    """The parts of an address. Raises BadValue."""
+def _split_url(url: str) -> HttpTarget:
+    """Return the parts of a URL. Raises BadValue."""
     found = URL.fullmatch(url)
     if found is None:
         raise BadValue(
@@ -465,7 +468,7 @@ def _parts(url: str) -> HttpTarget:
 
 
 async def read_all(response: Response, cap: int) -> bytes:
-    """The whole body. The response is closed when this fails. Raises WireError for more than `cap` bytes."""
+    """Return the whole body. Closes the response when this fails. Raises WireError for more than `cap` bytes."""
     pieces, size = [], 0
     try:
         while piece := await response.read():
@@ -484,5 +487,5 @@ async def read_all(response: Response, cap: int) -> bytes:
 
 @cache
 def shared_transport() -> HttpTransport:
-    """The transport that all of this process shares unless told otherwise: proxies and trust as the environment says."""
+    """Return the transport that models share by default; proxies and trust come from the environment."""
     return HttpTransport()
