@@ -61,7 +61,7 @@ def sniff(content: bytes) -> str:
 
 
 def check_media(block: ImageBlock | DocumentBlock, content: bytes, said: str, *, place: str) -> None:
-    """Refuse what is not of the kind that the block asks for. `said` is the content type that the server gave."""
+    """Refuse content that is not of the block's kind. `said` is the content type that the server stated."""
     said, found = said.lower(), sniff(content)
     said = SAME.get(said, said)
     if isinstance(block, ImageBlock):
@@ -133,13 +133,13 @@ class Media(msgspec.Struct, eq=False):
         if self._made is None or remote != self._remote or not transcript.extends(self._seen):
             self._seen, self._made, self._remote = None, None, remote
             page = transcript.page
-            if page is not None and not page.media:  # nothing is to be put in before it: it stays where it is
+            if page is not None and not page.media:  # nothing to inline before it: those messages stay on disk
                 self._seen, self._made = page, transcript.at(page)
         new = transcript.since(self._seen)
         made = self._made
         if has_media_elsewhere(new, FAR[remote]):
             base = made if made is not None else Transcript()
-            made = base.extend([await self._filled(message, have, remote) for message in new])
+            made = base.extend([await self._inline_message(message, have, remote) for message in new])
         elif made is None or made.head is self._seen:
             made = transcript
         else:
@@ -147,23 +147,23 @@ class Media(msgspec.Struct, eq=False):
         self._seen, self._made = transcript.head, made
         return made if made is transcript else made.with_system(transcript.system_blocks)
 
-    async def _filled(self, message: Message, have: Mapping[str, str], remote: bool) -> Message:
+    async def _inline_message(self, message: Message, have: Mapping[str, str], remote: bool) -> Message:
         if not has_media_elsewhere((message,), FAR[remote]):
             return message
-        return replace(message, blocks=tuple([await self._block(block, have) for block in message.blocks]))
+        return replace(message, blocks=tuple([await self._inline_block(block, have) for block in message.blocks]))
 
-    async def _block(self, block: Block, have: Mapping[str, str]) -> Block:
+    async def _inline_block(self, block: Block, have: Mapping[str, str]) -> Block:
         match block:
             case ImageBlock(source=Stored(digest)) | DocumentBlock(source=Stored(digest)):
-                return replace(block, source=await self._inline(digest))
+                return replace(block, source=await self._read(digest))
             case ImageBlock(source=Remote(url)) | DocumentBlock(source=Remote(url)) if url in have:
-                return replace(block, source=await self._inline(have[url]))
+                return replace(block, source=await self._read(have[url]))
             case ToolResult(content=content):
-                return replace(block, content=tuple([await self._block(part, have) for part in content]))
+                return replace(block, content=tuple([await self._inline_block(part, have) for part in content]))
             case _:
                 return block
 
-    async def _inline(self, digest: str) -> Inline:
+    async def _read(self, digest: str) -> Inline:
         return Inline(base64.b64encode(await self.get(digest)).decode())
 
 

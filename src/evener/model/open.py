@@ -1,4 +1,4 @@
-"""From a model string to a model: rows, config, key, address, transport. Reads environment and files; sends nothing."""
+"""Opens a model by its name: resolves rows, config, key, address and transport. Reads environment and files; sends nothing."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -48,11 +48,11 @@ def open_model(
     cache: Cache | None = None,
     refuse_losses: Iterable[str] = (),
 ) -> Model:
-    """The model of this name, ready to be asked: `provider:model`, `provider/model`, an alias, or the configured default.
+    """Return the model of this name: `provider:model`, `provider/model`, an alias, or empty for the configured default.
 
-    A key is looked up unless `key` or `auth` is given, and one that is missing is an error now, not at the first call.
-    `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for anything that speaks the
-    row's wire at another address. `rate` bounds all calls of this process with the same key. `refuse_losses` names
+    A key is looked up unless `key` or `auth` is given, and a missing one is an error now, not at the first call.
+    `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for a server that speaks the
+    row's wire at another address. `rate` limits all calls of this process with the same key. `refuse_losses` names
     losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
     """
     refused = refused_codes(refuse_losses)
@@ -107,9 +107,9 @@ def _named(name: str, config: Config) -> ModelName:
 def _auth(
     facts: Facts, environ: Mapping[str, str], *, key: Secret[str], auth: Auth | None, elsewhere: bool
 ) -> tuple[Auth, str]:
-    """What puts the credentials on a request, and a fingerprint under which calls share a rate.
+    """Return the Auth of the endpoint, and the fingerprint under which calls share a rate.
 
-    At another address than the row's own there may be a server that needs no key, so a missing one is no error there.
+    `elsewhere`: the address is not the row's own. The server there may need no key, so a missing one is no error.
     """
     provider = facts.provider
     if auth is not None:

@@ -397,7 +397,7 @@ async def _send_in_split_url(connection: Connection, head: Secret[bytes], body: 
             connection.answer.reusable = False
             break
         connection.write(body[start : start + LARGE])
-        await connection.written()
+        await connection.drain()
 
 
 class HttpTarget(msgspec.Struct, frozen=True):
