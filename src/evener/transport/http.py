@@ -5,7 +5,6 @@ Every wait has a deadline and every buffer a bound. It never parses bodies, and 
 
 import asyncio
 import re
-from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from functools import cache, lru_cache, partial
 from os import environ
@@ -144,43 +143,6 @@ TURNS = 16
 """Turns of the loop that closed connections have to say so."""
 
 
-class Slots:
-    """A semaphore: waiters get free slots in order."""
-
-    def __init__(self, free: int) -> None:
-        self._free = free
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def try_take(self) -> bool:
-        """Take a slot if one is free and none waits; True if it was taken."""
-        if not self._free or self._waiting:
-            return False
-        self._free -= 1
-        return True
-
-    async def wait(self) -> None:
-        """Take a slot, after all earlier waiters."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.release()  # it was ours already
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
-            raise
-
-    def release(self) -> None:
-        """Give a slot back: to the first waiter, if any."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-
 class Pool:
     """The connections of one event loop, closed with it. Opens none itself.
 
@@ -188,7 +150,7 @@ class Pool:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
-        self.slots = Slots(most)
+        self.slots = asyncio.Semaphore(most)
         self._most = most
         self._loop = loop
         self._idle: dict[object, list[Connection]] = {}
@@ -321,8 +283,10 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
         terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
-        if request.deadlines.total <= 0 or not pool.slots.try_take():
+        if request.deadlines.total <= 0 or pool.slots.locked():
             await _wait_for_slot(pool, terms)
+        else:
+            await pool.slots.acquire()
         try:
             connection = pool.take(route)
             if connection is None:
@@ -382,7 +346,7 @@ async def _wait_for_slot(pool: Pool, terms: Terms) -> None:
     """Wait for a free slot, at most until the total deadline."""
     try:
         async with asyncio.timeout_at(terms.end):
-            await pool.slots.wait()
+            await pool.slots.acquire()
             return
     except TimeoutError:
         failure = timed_out("total", terms.deadlines.total, terms.place)

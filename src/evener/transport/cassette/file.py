@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from evener.errors import BadDocument, ConnectFailed, TimedOut, TransportError, TruncatedStream, WireError
 from evener.transcript.scan import checked_bytes, short
-from evener.transport.cassette.match import as_json
+from evener.transport.cassette.match import as_json, refuse_constant, unique
 
 __all__ = [
     "Breach",
@@ -173,23 +173,7 @@ def _after_gap(text: str, start: int) -> int:
     return gap.end() if gap else start
 
 
-class _Unfit(Exception):
-    """JSON that the parser accepts and a cassette may not contain."""
-
-
-def _unique(pairs: list[tuple[str, object]]) -> None:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise _Unfit(f"the key {short(key)!r} stands twice in one object")
-        seen.add(key)
-
-
-def _no_number(word: str) -> None:
-    raise _Unfit(f"this is not JSON: {word} is not a JSON number")
-
-
-_parser = json.JSONDecoder(object_pairs_hook=_unique, parse_int=str, parse_constant=_no_number)
+_parser = json.JSONDecoder(object_pairs_hook=unique, parse_int=str, parse_constant=refuse_constant)
 
 
 def _end(text: str, start: int, where: str) -> int:
@@ -198,8 +182,8 @@ def _end(text: str, start: int, where: str) -> int:
         return _parser.raw_decode(text, start)[1]
     except json.JSONDecodeError as error:
         raise _bad(where, f"this is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    except _Unfit as unfit:
-        raise _bad(where, str(unfit)) from None
+    except ValueError as error:
+        raise _bad(where, str(error)) from None
     except RecursionError:
         raise _bad(where, "it is nested deeper than any exchange") from None
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from evener.transcript.scan import short
 from evener.transport.cassette.scrub import CREDENTIAL, query_parts, split_url
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "difference_lines",
     "find_nearest",
     "normalize",
+    "refuse_constant",
+    "unique",
 ]
 
 
@@ -62,7 +65,7 @@ def as_json(body: bytes) -> Json | None:
     if body.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        value = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+        value = json.loads(body.decode(), object_pairs_hook=unique, parse_constant=refuse_constant)
         _canonical(value).encode()
     except (ValueError, RecursionError):
         return None
@@ -97,15 +100,19 @@ def _target(url: str) -> str:
     return f"{path or '/'}?{'&'.join(parts)}" if parts else path or "/"
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key stands twice")
+def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object of these pairs. Raises ValueError for a key that stands twice."""
+    value: dict[str, object] = {}
+    for key, one in pairs:
+        if key in value:
+            raise ValueError(f"the key {short(key)!r} stands twice in one object")
+        value[key] = one
     return value
 
 
-def _refuse(word: str) -> object:
-    raise ValueError(f"{word} is not JSON")
+def refuse_constant(word: str) -> object:
+    """Raise ValueError for NaN and the infinities, which Python's parser accepts."""
+    raise ValueError(f"this is not JSON: {word} is not a JSON number")
 
 
 def _canonical(value: object) -> str:
