@@ -27,7 +27,7 @@ from evener.transcript.delta import (
     TextDelta,
 )
 from evener.wire.prefix import dumps
-from evener.wire.request import made_id
+from evener.wire.request import make_id
 
 __all__ = ["Reader", "reader"]
 
@@ -148,7 +148,7 @@ class Reader:
                 case Said(text):
                     found.append(TextDelta(base + block.place("text"), text))
                 case Called(name):
-                    id = made_id(self._seed, len(self._called))
+                    id = make_id(self._seed, len(self._called))
                     self._called.append(name)
                     block.call = block.place("call")
                     found.append(CallBegun(base + block.call, id, name))
