@@ -1,4 +1,4 @@
-"""What the two wires of one maker say alike: sampling, the shape of the answer, and which tools are meant. Pure."""
+"""What the two OpenAI wires write alike: sampling, the shape of the answer, the cache key, parallel calls. Pure."""
 
 from evener.transcript.ask import Ask
 from evener.transcript.loss import OUTPUT, Loss, loss_of
@@ -38,7 +38,7 @@ def refused_settings(ask: Ask, quirks: Quirks) -> dict[str, str]:
 
 
 def _thinks(ask: Ask, quirks: Quirks) -> bool:
-    """Whether the model will reason: it is not off, or cannot be. A budget is sent as an effort, never as off."""
+    """True if the model will reason: it is not off, or cannot be. A budget is sent as an effort, never as off."""
     wanted = ask.reasoning
     if wanted.mode != "off" and wanted.effort is None and wanted.budget is not None:
         return True
@@ -47,7 +47,7 @@ def _thinks(ask: Ask, quirks: Quirks) -> bool:
 
 
 def write_output_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """The format that the answer must have; empty when nothing is asked for, or nothing can be."""
+    """Return the format that the answer must have; empty when none is asked for or the endpoint has none."""
     output = ask.output
     if output is None:
         return {}
@@ -80,7 +80,7 @@ def fit_key(ask: Ask, losses: list[Loss]) -> str:
 
 
 def write_parallel(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """The field `parallel_tool_calls`."""
+    """Return the field `parallel_tool_calls`."""
     if ask.choice.parallel is None:
         return {}
     if not quirks.parallel_switch:
