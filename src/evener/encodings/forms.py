@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings.buffer import bare
-from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE, unwrapped
+from evener.encodings.buffer import strip_fence
+from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE, unwrap
 from evener.encodings.prepared import Final, Prepared
 from evener.errors import BadValue
 from evener.transcript.ask import Choice, OutputSchema, ToolSpec
@@ -189,7 +189,7 @@ def output_text(reply: Reply, prepared: Prepared) -> str:
     text = reply.text
     if prepared.form == "tool":
         found = next((call for call in reversed(reply.calls) if call.name == FINAL_RESULT), None)
-        text = found.raw if found else bare(text)
+        text = found.raw if found else strip_fence(text)
     elif prepared.form == "prompted":
-        text = bare(text.rpartition(THOUGHT_END)[2])
-    return unwrapped(text) if plan is not None and plan.wrapped else text
+        text = strip_fence(text.rpartition(THOUGHT_END)[2])
+    return unwrap(text) if plan is not None and plan.wrapped else text
