@@ -30,7 +30,7 @@ from evener.transcript.delta import (
     TextDelta,
 )
 from evener.wire.prefix import dumps
-from evener.wire.request import made_id
+from evener.wire.request import make_id
 
 __all__ = ["Reader", "reader"]
 
@@ -88,7 +88,7 @@ class Reader:
 
     def _begin_call(self, name: str) -> str:
         self._called.append(name)
-        return made_id(self._seed, len(self._called) - 1)
+        return make_id(self._seed, len(self._called) - 1)
 
     def _end_call(self, raw: str) -> str:
         optional = self._plan.optional.get(self._called[-1])

@@ -8,7 +8,7 @@ import msgspec
 
 from evener import errors as e
 
-__all__ = ["Complaint", "complaint_of", "fault", "typed"]
+__all__ = ["Complaint", "complaint_of", "fault", "make_error"]
 
 BY_STATUS: dict[int, type[e.ProviderError]] = {
     400: e.InvalidRequest,
@@ -206,7 +206,7 @@ _details = msgspec.json.Decoder(_Detail)
 _relayed = msgspec.json.Decoder(_Relayed | None)
 
 
-def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
+def make_error(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
     """The error for a complaint."""
     lower = {name.lower(): value for name, value in headers.items()}
     code = next((code for code in complaint.codes if code), "")
@@ -251,7 +251,7 @@ def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderErr
     if complaint is None:
         text = _elsewhere(status, headers) or body[:500].decode(errors="replace").strip()
         complaint = Complaint(text or "The provider gave no explanation.", status=status)
-    return typed(complaint, headers)
+    return make_error(complaint, headers)
 
 
 def _elsewhere(status: int, headers: Mapping[str, str]) -> str:

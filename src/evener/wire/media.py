@@ -12,7 +12,17 @@ from msgspec.structs import replace
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Remote, Source, Stored, Uploaded
 from evener.wire.prefix import ExchangeWriter, must_fetch
 
-__all__ = ["IMAGES", "is_base64", "is_image_taken", "is_textual", "legal_detail", "plain_text", "read_url", "settled", "url_of"]
+__all__ = [
+    "IMAGES",
+    "check_detail",
+    "is_base64",
+    "is_image_taken",
+    "is_textual",
+    "normalize_media",
+    "plain_text",
+    "read_url",
+    "url_of",
+]
 
 DATA_URL = re.compile(r"data:([^,]*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -49,7 +59,7 @@ UNSAFE = str.maketrans("-_", "+/")
 MediaBlock = TypeVar("MediaBlock", bound=ImageBlock | DocumentBlock)
 
 
-def settled(page: ExchangeWriter, block: MediaBlock) -> MediaBlock:
+def normalize_media(page: ExchangeWriter, block: MediaBlock) -> MediaBlock:
     """Return the block with its type and its bytes as every wire writes them; the same one if they are.
 
     A type is in small letters, without parameters and by its usual name; that of an image is what its bytes say it is. A data
@@ -81,7 +91,7 @@ def is_image_taken(block: ImageBlock, types: tuple[str, ...]) -> bool:
     return not kind or kind in types or type(block.source) is Uploaded
 
 
-def legal_detail(page: ExchangeWriter, block: ImageBlock) -> str:
+def check_detail(page: ExchangeWriter, block: ImageBlock) -> str:
     """Return how closely an image is to be looked at; empty, with a report, when there is no such word."""
     if block.detail in ("", *DETAILS):
         return block.detail

@@ -1,18 +1,20 @@
 """What the two wires of one maker say alike: sampling, the shape of the answer, and which tools are meant. Pure."""
 
-from evener.transcript.ask import Ask, ToolSpec
+from evener.transcript.ask import Ask
 from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.wire.quirks import Quirks
-from evener.wire.request import short_id, wire_name, within
+from evener.wire.request import Setting, hold_number, short_id, wire_name, write_settings
 from evener.wire.schema import OPENAI_STRICT
-from evener.wire.tool_schema import enforced, report_description
+from evener.wire.tool_schema import enforce_schema, report_description
 
 __all__ = [
-    "answer_shape",
-    "heat",
-    "legal_key",
-    "meant_tools",
-    "side_by_side",
+    "TEMPERATURE",
+    "TOP_P",
+    "fit_key",
+    "refused_settings",
+    "write_heat",
+    "write_output_shape",
+    "write_parallel",
 ]
 
 
@@ -20,17 +22,19 @@ Body = dict[str, object]
 LONGEST_KEY = 64  # sheet 11 of Responses
 
 
-def heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """The fields `temperature` and `top_p`."""
-    settings = ask.settings
+TEMPERATURE = Setting("temperature", "temperature", 2, hold_number)
+TOP_P = Setting("top_p", "top_p", 1, hold_number)
+
+
+def write_heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Return the fields `temperature` and `top_p`."""
+    return write_settings((TEMPERATURE, TOP_P), ask.settings, losses, refused_settings(ask, quirks))
+
+
+def refused_settings(ask: Ask, quirks: Quirks) -> dict[str, str]:
+    """Return the settings that the model rejects, and why."""
     refused = quirks.sampling == "none" or (quirks.sampling == "thinking_off" and _thinks(ask, quirks))
-    body: Body = {}
-    for name, value, most in (("temperature", settings.temperature, 2), ("top_p", settings.top_p, 1)):
-        if value is not None and refused:
-            losses.append(loss_of("dropped", f"setting.{name}", "this model rejects it"))
-        elif value is not None:
-            body[name] = within(name, value, most, losses)
-    return body
+    return dict.fromkeys(("temperature", "top_p"), "this model rejects it") if refused else {}
 
 
 def _thinks(ask: Ask, quirks: Quirks) -> bool:
@@ -42,7 +46,7 @@ def _thinks(ask: Ask, quirks: Quirks) -> bool:
     return not off or bool(quirks.efforts and "off" not in quirks.efforts)
 
 
-def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+def write_output_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The format that the answer must have; empty when nothing is asked for, or nothing can be."""
     output = ask.output
     if output is None:
@@ -54,7 +58,7 @@ def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         shape: Body = {"type": "json_schema", "name": name}
         if output.description:
             shape["description"] = output.description
-        shape["schema"], strict = enforced(output.schema, output.strict, OPENAI_STRICT, quirks, OUTPUT, losses)
+        shape["schema"], strict = enforce_schema(output.schema, output.strict, OPENAI_STRICT, quirks, OUTPUT, losses)
         if strict is not None:
             shape["strict"] = strict
         return shape
@@ -67,7 +71,7 @@ def answer_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     return {"type": "json_object"}
 
 
-def legal_key(ask: Ask, losses: list[Loss]) -> str:
+def fit_key(ask: Ask, losses: list[Loss]) -> str:
     """Return the key for the prompt cache; one that is too long is cut, and a hash keeps it apart from others."""
     key = short_id(ask.cache.key, LONGEST_KEY)
     if key != ask.cache.key:
@@ -75,16 +79,7 @@ def legal_key(ask: Ask, losses: list[Loss]) -> str:
     return key
 
 
-def meant_tools(ask: Ask, quirks: Quirks, losses: list[Loss]) -> list[str]:
-    """The tools that a choice names and that are offered, by their names on the wire."""
-    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
-    names = [wire_name(name, quirks.name_length) for name in ask.choice.names if name in known]
-    if len(names) < len(ask.choice.names):
-        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
-    return names
-
-
-def side_by_side(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+def write_parallel(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The field `parallel_tool_calls`."""
     if ask.choice.parallel is None:
         return {}

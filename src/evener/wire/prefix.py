@@ -43,22 +43,22 @@ __all__ = [
     "PrefixKey",
     "Render",
     "as_object",
-    "chained",
     "dict_of",
     "dumps",
-    "extended",
+    "extend_chain",
+    "extend_prefix",
     "fields",
     "free_arguments",
     "free_text",
     "is_plain",
-    "joined",
+    "join_body",
     "line_of",
-    "merged",
+    "list_telling",
+    "list_telling_fields",
+    "merge_fields",
     "must_fetch",
     "placeholder",
-    "started",
-    "telling",
-    "telling_fields",
+    "start_prefix",
     "text_in",
     "why_not_own",
     "why_shut",
@@ -83,7 +83,7 @@ fields: Callable[[str | bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec.
 """The fields of a JSON object, each still as its own text."""
 
 
-def merged(own: dict[str, object], raw: str) -> dict[str, object]:
+def merge_fields(own: dict[str, object], raw: str) -> dict[str, object]:
     """Our fields and then the fields of a seal that we do not write ourselves, verbatim."""
     return {**fields(raw), **own} if raw else own
 
@@ -99,18 +99,18 @@ def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: l
         return own
     if tool.wire == wire:
         return {**own, **fields(tool.extra)}
-    names = ", ".join(telling_fields(tool.extra))
+    names = ", ".join(list_telling_fields(tool.extra))
     if not names:
         return own
     losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
     return own
 
 
-def telling_fields(raw: str) -> list[str]:
+def list_telling_fields(raw: str) -> list[str]:
     """The names of the fields of an object that say something."""
     found: list[str] = []
     for name, value in fields(raw).items():
-        inner = telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
+        inner = list_telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
         if (inner is None and bytes(value) not in (b"null", b'""')) or inner:
             found.append(name)
     return found
@@ -222,11 +222,11 @@ def why_not_own(origin: Origin, target: Origin, quirks: Quirks) -> str:
     return ""
 
 
-def telling(data: str | msgspec.Raw) -> Iterator[str]:
+def list_telling(data: str | msgspec.Raw) -> Iterator[str]:
     """The names of a seal's fields that say something, so that it is a loss when they stay behind."""
     for name, value in fields(data).items():
         if name in HOLDERS and bytes(value)[:1] == b"{":
-            yield from telling(value)
+            yield from list_telling(value)
         elif name not in BOOKKEEPING and bytes(value) not in EMPTY:
             yield name
 
@@ -342,15 +342,15 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     @property
     def tip(self) -> bytes:
         """The chain with the open exchange: what an answer rests on. Few ask for it."""
-        return chained(self.chain, self.open[1].data) if self.open else self.chain
+        return extend_chain(self.chain, self.open[1].data) if self.open else self.chain
 
 
-def started(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Prefix:
+def start_prefix(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Prefix:
     """The fold of no messages at all."""
     return Prefix(PrefixKey(parts, rules, seed), Repair(rules), seed)
 
 
-def extended(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
+def extend_prefix(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
     """The fold of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
     key = start.key
     if prior is None or (prior.key is not key and prior.key != key) or not transcript.extends(prior.node):
@@ -364,7 +364,7 @@ def extended(prior: Prefix | None, start: Prefix, transcript: Transcript, render
             fragment, chain = drawn, prior.tip
         else:
             fragment = render(exchange, chain)
-            chain = chained(chain, fragment.data)
+            chain = extend_chain(chain, fragment.data)
         drawn = None
         number = len(prior.fragments) + len(fresh)
         if "marked" in fragment.traits:
@@ -380,12 +380,12 @@ def extended(prior: Prefix | None, start: Prefix, transcript: Transcript, render
     return Prefix(key, state, chain, transcript.head, fragments, marked, lossy, traits, (last, render(last, chain)))
 
 
-def chained(chain: bytes, data: bytes) -> bytes:
+def extend_chain(chain: bytes, data: bytes) -> bytes:
     """The chain with one more fragment."""
     return blake2b(data, digest_size=16, key=chain).digest() if data else chain
 
 
-def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
+def join_body(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
     """A whole body: fragments with commas between them, and what stands around them. Copies each byte of the past once."""
     if not fragments:
         return opening + closing
@@ -448,26 +448,26 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         if cache:
             self.marks.append((self.place, cache))
 
-    def shut_why(self, seal: Seal) -> str:
+    def why_shut(self, seal: Seal) -> str:
         """Why a seal must stay behind; empty when it may go."""
         return why_shut(seal, self.ask.target, self.quirks, self.chain)
 
-    def unsealed(self, block: Sealed) -> dict[str, msgspec.Raw]:
+    def open_seal(self, block: Sealed) -> dict[str, msgspec.Raw]:
         """The fields that a block's maker put on it, if they may go; else none, and what they said is reported.
 
         They are judged like every seal, but are bound to nothing before them: only thinking is.
         """
         if block.seal is None:
-            self.uncited(block, "nothing on it says whose they are")
+            self.report_citations(block, "nothing on it says whose they are")
             return {}
-        why = self.shut_why(msgspec.structs.replace(block.seal, binding=""))
+        why = self.why_shut(msgspec.structs.replace(block.seal, binding=""))
         if not why:
-            return self.put_beside(fields(block.seal.data))
-        self.uncited(block, why)
-        self.leave(block, telling(block.seal.data), why)
+            return self.hold_message_fields(fields(block.seal.data))
+        self.report_citations(block, why)
+        self.report_fields(block, list_telling(block.seal.data), why)
         return {}
 
-    def put_beside(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    def hold_message_fields(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
         """The fields of a block, without those of its message: these are written when it is closed."""
         if MESSAGE in own:
             self.beside = fields(own.pop(MESSAGE))
@@ -482,12 +482,12 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         self.pieces.append(end)
         self.size += len(end)
 
-    def uncited(self, block: Sealed, why: str) -> None:
+    def report_citations(self, block: Sealed, why: str) -> None:
         """Report that a text's citations do not go, if it has any."""
         if type(block) is TextBlock and block.citations:
             self.drop("text.citations", why, block, at="citations")
 
-    def leave(self, block: Sealed, names: Iterable[str], why: str) -> None:
+    def report_fields(self, block: Sealed, names: Iterable[str], why: str) -> None:
         """Report the fields of a block that stay behind, if there are any."""
         cited = CITED if isinstance(block, TextBlock) and block.citations else ()
         if left := [name for name in names if name not in cited]:

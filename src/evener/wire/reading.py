@@ -28,7 +28,6 @@ __all__ = [
     "Fields",
     "Items",
     "Place",
-    "cited",
     "has_text",
     "keep_beside",
     "mend",
@@ -37,6 +36,7 @@ __all__ = [
     "parse_some",
     "raw_text",
     "read_breakpoint",
+    "read_citations",
     "read_control",
     "read_fields",
     "read_some",
@@ -211,7 +211,7 @@ def _mark(own: Fields, name: str, known: tuple[str, str], lifetimes: dict[str, C
     return lifetimes[""]
 
 
-def cited(raws: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], Citation]) -> tuple[Citation, ...]:
+def read_citations(raws: Iterable[msgspec.Raw], read: Callable[[msgspec.Raw], Citation]) -> tuple[Citation, ...]:
     """The citations of a text; one of an unknown form is left out, and stays in the seal of its text."""
     found: list[Citation] = []
     for raw in raws:

@@ -1,7 +1,8 @@
 """What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from operator import is_
@@ -12,14 +13,15 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from evener.errors import BadValue
-from evener.transcript.ask import FREE_INPUT, Ask, Effort, HostedTool, ToolSpec
+from evener.transcript.ask import FREE_INPUT, Ask, Effort, HostedTool, Settings, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock, ToolCall
 from evener.transcript.loss import Loss, escape_step, loss_of
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 from evener.wire.codec import Encoded, Frame
-from evener.wire.prefix import Fragment, Prefix, chained, dumps, fields, telling_fields
+from evener.wire.prefix import Fragment, Prefix, dumps, extend_chain, fields, list_telling_fields
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 
 __all__ = [
     "BUDGETS",
@@ -30,44 +32,55 @@ __all__ = [
     "KeptRequests",
     "Marks",
     "RequestSource",
+    "Setting",
     "Wanted",
     "add_losses",
     "as_function",
-    "automatic_marks",
-    "bounded",
+    "bound_history",
     "breakpoint_mark",
     "choose_marks",
+    "choose_stops",
     "control_mark",
     "control_value",
-    "declared_name",
-    "drafted",
-    "drawn",
+    "declare_name",
     "effort_for",
+    "find_chosen_tools",
+    "find_word",
     "frame_of",
     "headers_of",
-    "hosted_tool",
+    "hold_number",
+    "insert_marks",
     "is_declared_inline",
     "lettered_name",
-    "made_id",
+    "list_fragments",
+    "make_id",
     "names_of",
     "nearest_effort",
     "nine_id",
     "output_limit",
+    "pass_number",
     "path_of",
+    "plan_automatic_marks",
+    "plan_marks",
+    "read_settings",
+    "read_stops",
     "report_choice",
     "report_length",
     "report_lifetime",
+    "report_stateless",
+    "report_unforced",
     "restored",
     "short_id",
-    "wanted_marks",
     "wire_name",
     "with_control",
     "with_extra",
-    "within",
     "without_messages",
+    "write_hosted_tool",
+    "write_settings",
 ]
 
 
+NONE_REFUSED: dict[str, str] = {}
 FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 LETTERED = re.compile(r"[a-zA-Z_]")
 NINE = re.compile(r"[a-zA-Z0-9]{9}")
@@ -90,7 +103,7 @@ def lettered_name(name: str, limit: int) -> str:
     return wire_name(f"_{name}_{blake2b(name.encode(), digest_size=4).hexdigest()}", limit)
 
 
-def made_id(source: str, place: int) -> str:
+def make_id(source: str, place: int) -> str:
     """An id for a call that came without one: the same place in the same answer always gives the same."""
     return "call_" + blake2b(f"{source}/{place}".encode(), digest_size=8).hexdigest()
 
@@ -180,7 +193,7 @@ class Wanted(msgspec.Struct, frozen=True):
     why: str = ""  # why there are none, where some may have been asked for
 
 
-def wanted_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
+def plan_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
     """What an ask wants beside the marks on its messages. `ttls` are the wire's lifetimes."""
     mode, by_provider = ask.cache.mode, ask.cache.mode == "provider" and quirks.cache_provider
     room, ttls = quirks.cache_marks - by_provider, quirks.cache_ttls or ttls
@@ -199,7 +212,7 @@ def wanted_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
     return Wanted(room, ttls, places, moving)
 
 
-def automatic_marks(ask: Ask) -> Wanted:
+def plan_automatic_marks(ask: Ask) -> Wanted:
     """Return what is wanted where the provider places moving marks itself: those on tools and system prompt stay behind."""
     tools = ((number, tool.cache) for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache)
     parts = ((number, part.cache) for number, part in enumerate(ask.transcript.system_blocks) if part.cache)
@@ -261,7 +274,7 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
     return marks
 
 
-def drawn(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
+def insert_marks(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
     """The bytes of the fragments that have some, with their marks put in."""
     found: list[bytes] = []
     for fragment in fragments:
@@ -323,6 +336,7 @@ class Fixed(msgspec.Struct, frozen=True, eq=False):
 
 
 F = TypeVar("F", bound=Fixed)
+W = TypeVar("W", bound=str)
 
 
 class KeptRequests(Generic[F]):
@@ -373,7 +387,7 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
         _refuse_many(len(tools) - tools.count(b""), ask.target, quirks)
     parts = tuple(part(one) for one in system)
-    seed = chained(chained(b"evener", b",".join(tools)), b",".join(parts))
+    seed = extend_chain(extend_chain(b"evener", b",".join(tools)), b",".join(parts))
     return Frame(tools, parts, tuple(losses), source, ask.target, seed)
 
 
@@ -401,13 +415,13 @@ def _own_tool(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losse
         return None
     if not tool.extra:
         return tool
-    names = ", ".join(telling_fields(tool.extra))
+    names = ", ".join(list_telling_fields(tool.extra))
     if names:
         losses.append(loss_of("dropped", "tool.fields", f"only {tool.provider} knows {names}", name=tool.name))
     return replace(tool, extra="")
 
 
-def hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss]) -> bytes:
+def write_hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss]) -> bytes:
     """The declaration of a tool that the provider runs; empty, with a report, for another provider."""
     if tool.wire == wire and quirks.hosted:
         return tool.raw.encode()
@@ -432,7 +446,7 @@ def as_function(tool: ToolSpec, losses: list[Loss]) -> ToolSpec:
     return tool
 
 
-def declared_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> str:
+def declare_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> str:
     """A tool's name in its declaration; another name than its own is reported."""
     name = rename(tool.name, quirks.name_length)
     if name != tool.name:
@@ -475,6 +489,94 @@ def path_of(ask: Ask, quirks: Quirks, default: str) -> str:
     return path.replace("{model}", quote(ask.target.model, safe=":@")) if "{model}" in path else path
 
 
+# The controls of a request: one row for each neutral setting, for the encoder and the reader of a wire.
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """How a wire writes and reads one field of `Settings`.
+
+    `field` is its name on the wire; empty where there is none, so that the setting is dropped with the reason `why`. `most` is
+    the upper bound of a number, and of the number of stop sequences. `write` returns what is sent; None where the encoder
+    writes the field elsewhere. `read` takes the value out of the fields of the body. `is_legal` and `illegal` are for stop
+    sequences: True if one is accepted, and why others are not.
+    """
+
+    name: str
+    field: str = ""
+    most: float = math.inf
+    write: Callable[..., object] | None = None
+    read: Callable[[Fields, str], object] = Fields.number
+    why: str = "this wire has none"
+    is_legal: Callable[[str], object] = bool
+    illegal: str = "an empty stop sequence is rejected"
+
+
+def write_settings(
+    rows: Iterable[Setting], settings: Settings, losses: list[Loss], refused: Mapping[str, str] = NONE_REFUSED
+) -> dict[str, object]:
+    """Return the fields of these settings, in the order of the rows. `refused` says why the endpoint takes some of them not."""
+    body: dict[str, object] = {}
+    for row in rows:
+        value = getattr(settings, row.name)
+        if row.write is None or value is None or value == ():
+            continue
+        why = refused.get(row.name, "") if row.field else row.why
+        if why:
+            losses.append(loss_of("dropped", f"setting.{row.name}", why))
+        elif (written := row.write(row, value, losses)) is not None:
+            body[row.field] = written
+    return body
+
+
+def read_settings(rows: Iterable[Setting], body: Fields) -> Settings:
+    """Return the settings that the fields of a body state, and take these away."""
+    return Settings(**{row.name: row.read(body, row.field) for row in rows if row.field})  # type: ignore[arg-type]
+
+
+def hold_number(row: Setting, value: float, losses: list[Loss]) -> float:
+    """Return a number between 0 and the most that the wire takes."""
+    if 0 <= value <= row.most:
+        return value
+    losses.append(loss_of("degraded", f"setting.{row.name}", f"{value} lies outside 0 to {row.most}; the bound is sent"))
+    return max(0, min(value, row.most))
+
+
+def pass_number(row: Setting, value: float, losses: list[Loss]) -> float:  # noqa: ARG001 - as every way to write
+    """Return a number as it was given."""
+    return value
+
+
+def choose_stops(row: Setting, stops: tuple[str, ...], losses: list[Loss]) -> list[str] | None:
+    """Return the stop sequences that the wire takes; None when there are none."""
+    legal = [text for text in stops if row.is_legal(text)]
+    if len(legal) < len(stops):
+        losses.append(loss_of("dropped", "setting.stop", row.illegal))
+    if len(legal) > row.most:
+        why = f"{len(legal)} sequences, and {row.most} are taken; the rest was left out"
+        losses.append(loss_of("dropped", "setting.stop", why))
+        legal = legal[: int(row.most)]
+    return legal or None
+
+
+def read_stops(body: Fields, field: str) -> tuple[str, ...]:
+    """Take the stop sequences of a body: a list, or one text."""
+    return (body.text(field),) if body.is_text(field) else tuple(body.texts(field))
+
+
+def find_word(words: Mapping[W, str], found: str) -> W | None:
+    """Return the neutral word for one of a wire: the first that is written so; None when there is none."""
+    return next((ours for ours, theirs in words.items() if theirs == found), None)
+
+
+def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
+    """Return the output limit that was asked for, clamped to what the model can do."""
+    limit = ask.settings.max_output_tokens
+    if limit is not None and quirks.max_output and limit > quirks.max_output:
+        losses.append(loss_of("degraded", "setting.max_output_tokens", f"clamped to the model's {quirks.max_output}"))
+        return quirks.max_output
+    return limit
+
+
 def report_choice(ask: Ask, losses: list[Loss]) -> None:
     """Report what was said about tools where there are none."""
     if ask.choice.mode in ("required", "named"):
@@ -483,21 +585,30 @@ def report_choice(ask: Ask, losses: list[Loss]) -> None:
         losses.append(loss_of("dropped", "tool_choice.parallel", "there are no tools to call"))
 
 
-def output_limit(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int | None:
-    """The output limit that was asked for, clamped to what the model can do."""
-    limit = ask.settings.max_output_tokens
-    if limit is not None and quirks.max_output and limit > quirks.max_output:
-        losses.append(loss_of("degraded", "setting.max_output_tokens", f"clamped to the model's {quirks.max_output}"))
-        return quirks.max_output
-    return limit
+def report_unforced(losses: list[Loss]) -> None:
+    """Report that a model which must call a tool may choose instead."""
+    losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
 
 
-def within(name: str, value: float, most: float, losses: list[Loss]) -> float:
-    """A setting between 0 and the most the wire takes."""
-    if 0 <= value <= most:
-        return value
-    losses.append(loss_of("degraded", f"setting.{name}", f"{value} lies outside 0 to {most}; the bound is sent"))
-    return max(0, min(value, most))
+def find_chosen_tools(ask: Ask, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> list[str]:
+    """Return the tools that a choice names and that are offered, by their names on the wire; report that one is not offered."""
+    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
+    names = [rename(name, quirks.name_length) for name in ask.choice.names if name in known]
+    if len(names) < len(ask.choice.names) or (ask.choice.mode == "named" and len(names) != 1):
+        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
+    return names
+
+
+def report_stateless(ask: Ask, losses: list[Loss]) -> None:
+    """Report what a wire has no word for that keeps nothing between requests."""
+    if ask.cache.key:
+        losses.append(loss_of("dropped", "cache.key", "this wire has none"))
+    if ask.state.store:
+        losses.append(loss_of("dropped", "state.store", "this wire keeps no answers"))
+    if ask.state.mode != "replay":
+        elsewhere = ask.state.id and not ask.state.after
+        sent = "what the provider holds is not sent" if elsewhere else "the whole conversation is sent"
+        losses.append(loss_of("degraded", "state.mode", f"this wire keeps no state; {sent}", name=ask.state.mode))
 
 
 def with_extra(
@@ -559,7 +670,7 @@ def _add(
             ours[name] = value
 
 
-def drafted(fold: Prefix, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
+def list_fragments(fold: Prefix, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
     """All fragments, the open one included, and the numbers of those that ask for cache marks."""
     marked = fold.marked
     if fold.open is None:
@@ -586,7 +697,9 @@ def add_losses(fold: Prefix, fragments: list[Fragment], losses: list[Loss]) -> N
         losses += fragments[-1].losses
 
 
-def bounded(messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss], *, prefill: bool) -> None:
+def bound_history(
+    messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss], *, prefill: bool
+) -> None:
     """See that the history begins and ends with whom the endpoint wants."""
     if not messages:
         messages.append(NOTHING_SAID)

@@ -38,16 +38,16 @@ __all__ = [
     "Dialect",
     "Node",
     "Unfit",
+    "allow_null",
     "as_list",
-    "chosen",
     "is_misformed",
     "is_null",
-    "mended",
-    "or_null",
-    "pointed_at",
+    "modernize",
+    "narrow_choice",
     "refuse_cycles",
+    "resolve_reference",
     "transform",
-    "united",
+    "unite",
 ]
 
 
@@ -61,7 +61,7 @@ class Unfit(Exception):
     """Why a schema cannot be had in a dialect."""
 
 
-def pointed_at(ref: str, whole: Node) -> Node:
+def resolve_reference(ref: str, whole: Node) -> Node:
     """Return the schema that a reference refers to. Refuse one that leads nowhere, or outside."""
     if not ref.startswith("#"):
         raise Unfit(f"the reference {ref[:80]!r} leads outside")
@@ -112,7 +112,7 @@ def _references(value: object) -> set[str]:
     return found
 
 
-def united(base: Mapping[str, object], more: Mapping[str, object]) -> Node:
+def unite(base: Mapping[str, object], more: Mapping[str, object]) -> Node:
     """Two schemas that must both hold, as one. What contradicts is refused; of notes the later one counts."""
     whole = dict(base)
     for name, value in more.items():
@@ -135,7 +135,7 @@ def _side_by_side(base: Node, more: Node) -> Node:
     return {**base, **more}
 
 
-def or_null(node: Node) -> Node:
+def allow_null(node: Node) -> Node:
     """A schema that also takes null."""
     kind = node.get("type")
     if "anyOf" in node and "type" not in node:
@@ -148,7 +148,7 @@ def or_null(node: Node) -> Node:
     return {"anyOf": [node, {"type": "null"}]}
 
 
-def chosen(node: Node, name: str, rest: list[object]) -> Node:
+def narrow_choice(node: Node, name: str, rest: list[object]) -> Node:
     """A schema with what is left to choose from; one choice that nothing contradicts is no choice."""
     only = rest[0] if len(rest) == 1 else None
     if name == "type":
@@ -229,7 +229,7 @@ def is_misformed(keyword: str, value: object) -> bool:
     return form is not None and not form(value)
 
 
-def mended(node: Node, *, capitals: bool) -> Node:
+def modernize(node: Node, *, capitals: bool) -> Node:
     """Return the schema with words of older drafts in those of the newest; the same one if it has none.
 
     Bounds were flagged as exclusive, a list of schemas stood for the places of a list, types were written in capitals:
@@ -446,7 +446,7 @@ class _Fitter:
     def _united(self, base: Node, more: Node) -> Node:
         """Two schemas as one; what contradicts is said in the description where it is not enforced."""
         try:
-            return united(base, more)
+            return unite(base, more)
         except Unfit:
             if self.dialect.strict:
                 raise
@@ -454,7 +454,7 @@ class _Fitter:
 
     def _target(self, node: Node) -> Node:
         """What a reference refers to."""
-        found = pointed_at(str(node["$ref"]), self.whole)
+        found = resolve_reference(str(node["$ref"]), self.whole)
         if found is self.whole:
             return {name: value for name, value in found.items() if name not in DEFINITIONS}
         return found
@@ -463,7 +463,7 @@ class _Fitter:
 
     def _with_legal_words(self, node: Node) -> Node:
         """Keywords of a form that they can have, and references that lead somewhere."""
-        made = mended(node, capitals=self.dialect.nullable)
+        made = modernize(node, capitals=self.dialect.nullable)
         self.changed = self.changed or made is not node
         wrong = [name for name, value in made.items() if is_misformed(name, value)]
         if "$ref" in made and "$ref" not in wrong:
@@ -545,7 +545,7 @@ class _Fitter:
             rest = [value for value in values if value not in ("null", None) and not is_null(value)]
             if values and (name == "type" or len(rest) < len(values)):
                 flagged = flagged or len(rest) < len(values)
-                node = chosen(self._cut(node, name), name, rest)
+                node = narrow_choice(self._cut(node, name), name, rest)
         return {**node, "nullable": True} if flagged else node
 
     def _with_known_words(self, node: Node) -> Node:
@@ -672,5 +672,5 @@ class _Fitter:
         self.changed = True
         for name in absent:
             self.note(f"optional {name}: null stands for absent", "properties", name)
-        nulled = {name: or_null(dict_of(child)) if name in absent else child for name, child in properties.items()}
+        nulled = {name: allow_null(dict_of(child)) if name in absent else child for name, child in properties.items()}
         return {**node, "properties": nulled, "required": [*given, *absent]}

@@ -214,12 +214,12 @@ class SseReader(msgspec.Struct, gc=False):
             text = self._with_plain_lines(text)
         start = len(NAME) if text[: len(NAME)] == NAME else 0
         events = text[start:-2].split(NEXT_NAME)
-        found = [] if start else taken_apart(events.pop(0))
+        found = [] if start else split_events(events.pop(0))
         last = b""
         for event in events:
             name, opened, data = event.partition(NAMED_DATA)
             if not opened or LF in name or LF in data:
-                found += taken_apart(NAME + event)
+                found += split_events(NAME + event)
             else:
                 found.append(data)
                 last = name
@@ -248,7 +248,7 @@ def too_large(limit: int) -> WireError:
     return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
 
 
-def taken_apart(text: bytes) -> list[bytes]:
+def split_events(text: bytes) -> list[bytes]:
     """The data of each event that has some."""
     return [data for event in text.split(BLANK) if (data := event_data(event)) is not None]
 

@@ -54,9 +54,9 @@ __all__ = [
     "StreamDecoder",
     "assemble",
     "deltas_of",
-    "not_ours",
     "read_frames",
     "settle",
+    "unreadable_error",
 ]
 
 
@@ -291,7 +291,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
             try:
                 closing = self._events.end()
             except BROKEN as error:
-                self._fail(found, not_ours(error, b"", EVENT))
+                self._fail(found, unreadable_error(error, b"", EVENT))
                 return found
             if closing is None:
                 self._fail(found, TruncatedStream(MID_TURN))
@@ -346,7 +346,7 @@ def _read_on(
                 mended, notices = events.mend(frame)
                 over = events.read(iter((mended,)), found)
             except BROKEN:
-                raise not_ours(error, frame, what) from None
+                raise unreadable_error(error, frame, what) from None
             place = len(found) - over  # before the last one, after all others of the event
             found[place:place] = notices
             if over:
@@ -369,7 +369,7 @@ def settle(events: EventReading, found: list[Delta], unread: list[bytes]) -> Non
         found[-1:] = [*(Notice("text elsewhere", frame.decode()) for frame in unread if has_text(frame)), last]
 
 
-def not_ours(error: Exception, frame: bytes, what: str) -> WireError:
+def unreadable_error(error: Exception, frame: bytes, what: str) -> WireError:
     """The error for bytes that are not what they should be."""
     start = frame[:60].decode(errors="replace")
     return WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.")

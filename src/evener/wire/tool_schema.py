@@ -9,12 +9,12 @@ from evener.transcript.ask import OutputSchema, ToolSpec
 from evener.transcript.loss import Loss, Owner, loss_of
 from evener.wire.prefix import dict_of, dumps
 from evener.wire.quirks import Quirks
-from evener.wire.schema import DEFINITIONS, NOTES, Dialect, Node, Unfit, as_list, pointed_at, transform
+from evener.wire.schema import DEFINITIONS, NOTES, Dialect, Node, Unfit, as_list, resolve_reference, transform
 
 __all__ = [
-    "canonical",
-    "declared_schema",
-    "enforced",
+    "declare_schema",
+    "enforce_schema",
+    "make_canonical",
     "report_description",
 ]
 
@@ -46,7 +46,7 @@ class _Plain(msgspec.Struct):
     more: Node = {}
 
 
-def canonical(schema: str, owner: Owner, losses: list[Loss]) -> tuple[str, bool]:
+def make_canonical(schema: str, owner: Owner, losses: list[Loss]) -> tuple[str, bool]:
     """Return the schema with a plain object at its root, the same text if it has one, and whether it takes exactly the same.
 
     What it takes beyond the schema is a Loss. A schema that takes no object is a BadValue.
@@ -106,7 +106,7 @@ class _Maker:
             ref = str(node["$ref"])
             if ref in within:
                 raise Unfit(f"{ref[:80]} refers to itself")
-            parts.append(self._flat(pointed_at(ref, self.root), (*within, ref), depth + 1))
+            parts.append(self._flat(resolve_reference(ref, self.root), (*within, ref), depth + 1))
         parts += [self._flat(part, within, depth + 1) for part in as_list(node.get("allOf"))]
         for name in UNIONS:
             if isinstance(node.get(name), list):
@@ -248,7 +248,7 @@ def report_description(output: OutputSchema, losses: list[Loss]) -> None:
         losses.append(loss_of("dropped", "output.description", "there is no field for it here"))
 
 
-def enforced(
+def enforce_schema(
     schema: str, strict: bool | None, dialect: Dialect, quirks: Quirks, owner: Owner, losses: list[Loss]
 ) -> tuple[msgspec.Raw, bool | None]:
     """The schema to send, and the switch beside it: strict only where the endpoint can and the schema fits its dialect."""
@@ -262,7 +262,7 @@ def enforced(
     return msgspec.Raw((fitted or schema).encode()), fitted is not None
 
 
-def declared_schema(
+def declare_schema(
     tool: ToolSpec, dialects: tuple[Dialect, Dialect], quirks: Quirks, losses: list[Loss], narrow: Narrow = _as_it_is
 ) -> tuple[msgspec.Raw, bool | None]:
     """The schema of a tool in its canonical form and a wire's dialect, and the switch beside it.
@@ -272,13 +272,13 @@ def declared_schema(
     """
     plain, strict_dialect = dialects
     owner = Owner("tool", tool.name)
-    form, exact = canonical(tool.schema, owner, losses)
+    form, exact = make_canonical(tool.schema, owner, losses)
     named = narrow(form, owner, losses)
     exact, form, strict = exact and named is form, named, tool.strict
     if strict and not exact:
         losses.append(loss_of("dropped", "tool.strict", "the root of its schema is wider than it was", name=tool.name))
         strict = None
-    sent, switch = enforced(form, strict, strict_dialect, quirks, owner, losses)
+    sent, switch = enforce_schema(form, strict, strict_dialect, quirks, owner, losses)
     if switch:
         return sent, switch
     fitted, lost = transform(form, plain, owner)

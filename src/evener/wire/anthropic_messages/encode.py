@@ -1,14 +1,15 @@
 """An Ask as an Anthropic Messages request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from evener.transcript.ask import Ask, HostedTool, OutputSchema, Reasoning, ToolSpec
+from evener.transcript.ask import Ask, ChoiceMode, HostedTool, OutputSchema, Reasoning, ReasoningShow, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -30,7 +31,7 @@ from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.media import IMAGES, is_image_taken, is_textual, plain_text, settled
+from evener.wire.media import IMAGES, is_image_taken, is_textual, normalize_media, plain_text
 from evener.wire.prefix import (
     ERROR,
     OPERATOR,
@@ -42,16 +43,17 @@ from evener.wire.prefix import (
     as_object,
     dict_of,
     dumps,
-    extended,
+    extend_prefix,
     fields,
     is_plain,
-    joined,
+    join_body,
     must_fetch,
     placeholder,
-    started,
+    start_prefix,
     with_tool_extra,
 )
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     BUDGETS,
     SCALE,
@@ -61,34 +63,40 @@ from evener.wire.request import (
     KeptRequests,
     Marks,
     RequestSource,
+    Setting,
     Wanted,
     add_losses,
     as_function,
-    bounded,
+    bound_history,
     choose_marks,
+    choose_stops,
     control_mark,
     control_value,
-    declared_name,
-    drafted,
-    drawn,
+    declare_name,
     frame_of,
     headers_of,
-    hosted_tool,
+    hold_number,
+    insert_marks,
+    list_fragments,
     names_of,
     nearest_effort,
     output_limit,
+    pass_number,
     path_of,
+    plan_marks,
     report_choice,
     report_length,
-    wanted_marks,
+    report_stateless,
+    report_unforced,
     wire_name,
     with_control,
     with_extra,
-    within,
     without_messages,
+    write_hosted_tool,
+    write_settings,
 )
 from evener.wire.schema import ANTHROPIC_PLAIN, ANTHROPIC_STRICT, transform
-from evener.wire.tool_schema import declared_schema, report_description
+from evener.wire.tool_schema import declare_schema, report_description
 
 __all__ = [
     "WIRE",
@@ -152,11 +160,29 @@ def _names(value: object) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
-SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
+SHOWN: dict[ReasoningShow, str] = {
+    "summary": "summarized",
+    "concise": "summarized",
+    "detailed": "summarized",
+    "omitted": "omitted",
+}
 LEAST_BUDGET = 1024  # sheet 7
 LEAST_ANSWER = 256
 """Tokens that thinking leaves for the answer: one would be legal, and of no use."""
-CHOICES = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
+CHOICES: dict[ChoiceMode, str] = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
+SAMPLERS = ("temperature", "top_p", "top_k")
+SETTINGS = (
+    Setting("max_output_tokens", "max_tokens", read=Fields.limit),  # written by `output_tokens`
+    Setting("temperature", "temperature", 1, hold_number),
+    Setting("top_p", "top_p", 1, hold_number),
+    Setting("top_k", "top_k", math.inf, hold_number, Fields.whole),
+    Setting("seed", write=pass_number),
+    Setting(
+        *("stop", "stop_sequences", math.inf, choose_stops, Fields.texts),
+        is_legal=str.strip,
+        illegal="a stop sequence of white space only is rejected",
+    ),
+)
 
 Body = dict[str, object]
 
@@ -302,7 +328,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
 
 def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
     if not quirks.forced_choice or thinks:  # never beside a thinking budget (sheet 5)
-        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
+        report_unforced(losses)
         return "auto"
     known = {tool.name for tool in ask.tools if not isinstance(tool, HostedTool) or tool.name}
     if mode == "tool" and (len(ask.choice.names) != 1 or ask.choice.names[0] not in known):
@@ -312,32 +338,15 @@ def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[L
 
 
 def sampling(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> Body:
-    """Temperature and its kin, and stop sequences."""
+    """Return the temperature, the other settings of sampling, and the stop sequences."""
     settings = ask.settings
-    body: Body = {}
-    for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p), ("top_k", settings.top_k)):
-        if value is None:
-            continue
-        if quirks.sampling == "none":
-            losses.append(loss_of("dropped", f"setting.{name}", "this model rejects it"))
-        elif thinks and not _beside_thinking(name, value):
-            losses.append(loss_of("dropped", f"setting.{name}", "it may not be changed while thinking is on"))
-        else:
-            body[name] = within(name, value, float("inf") if name == "top_k" else 1, losses)
-    if not quirks.both_samplers and body.keys() >= {"temperature", "top_p"}:
-        del body["top_p"]
-        losses.append(loss_of("dropped", "setting.top_p", "this model takes it or a temperature, not both"))
-    if settings.seed is not None:
-        losses.append(loss_of("dropped", "setting.seed", "this wire has none"))
-    stops = [text for text in settings.stop if text.strip()]
-    if len(stops) < len(settings.stop):
-        losses.append(loss_of("dropped", "setting.stop", "a stop sequence of white space only is rejected"))
-    return {**body, **({"stop_sequences": stops} if stops else {})}
-
-
-def _beside_thinking(name: str, value: float) -> bool:
-    """Whether a setting may stand beside thinking with a budget (sheet 7)."""
-    return value == 1 if name == "temperature" else name == "top_p" and 0.95 <= value <= 1
+    refused = dict.fromkeys(SAMPLERS, "this model rejects it") if quirks.sampling == "none" else {}
+    if thinks and not refused:  # sheet 7: beside a budget only these values are taken
+        taken = {"temperature": settings.temperature == 1, "top_p": 0.95 <= (settings.top_p or 0) <= 1}
+        refused = {name: "it may not be changed while thinking is on" for name in SAMPLERS if not taken.get(name)}
+    if not quirks.both_samplers and settings.temperature is not None and "temperature" not in refused:
+        refused.setdefault("top_p", "this model takes it or a temperature, not both")
+    return write_settings(SETTINGS, settings, losses, refused)
 
 
 def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss]) -> Body:
@@ -447,7 +456,7 @@ def _text(page: ExchangeWriter, block: TextBlock, lead: str) -> None:
         return
     own: dict[str, object] = {"type": "text", "text": lead + block.text}
     if block.seal is not None or block.citations:
-        own = {**page.unsealed(block), **own}
+        own = {**page.open_seal(block), **own}
     page.block(own, block.cache, page.comma)
 
 
@@ -485,7 +494,7 @@ def _replayable(page: ExchangeWriter, block: ReasoningBlock, message: Message) -
 
 
 def _sealed(page: ExchangeWriter, block: ReasoningBlock, seal: Seal) -> tuple[str, dict[str, object] | None]:
-    why = page.shut_why(seal)
+    why = page.why_shut(seal)
     if why:
         return why, None
     own = fields(seal.data)
@@ -508,13 +517,13 @@ def _call(page: ExchangeWriter, call: ToolCall) -> None:
     if name != call.name:
         page.rename("tool_call.name", call, call.name, name)
     own: dict[str, object] = {"type": "tool_use", "id": id, "name": name, "input": arguments}
-    page.block({**page.unsealed(call), **own} if call.seal else own, call.cache, page.comma)
+    page.block({**page.open_seal(call), **own} if call.seal else own, call.cache, page.comma)
 
 
 def _result(page: ExchangeWriter, result: ToolResult) -> None:
     own: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, page.quirks.id_length)}
     if result.seal:
-        own = {**page.unsealed(result), **own}
+        own = {**page.open_seal(result), **own}
     content = [block for block in result.content if type(block) is not TextBlock or block.text.strip()]
     if result.is_error:
         own["is_error"] = True
@@ -556,7 +565,7 @@ def _mixed_error(page: ExchangeWriter, result: ToolResult, content: Sequence[Res
 def _plain(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:
     match block:
         case TextBlock(text):
-            return {**page.unsealed(block), "type": "text", "text": text}
+            return {**page.open_seal(block), "type": "text", "text": text}
         case HostedBlock(raw, role=whose) if block.is_for(page.ask.target) and page.quirks.hosted and whose in ("", role):
             return dict(fields(raw))
         case HostedBlock(text=text):
@@ -569,14 +578,14 @@ def _plain(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock |
     if value is None:
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "text", "text": placeholder(block)}
-    own = page.unsealed(block)
+    own = page.open_seal(block)
     if "source" in own:  # fields of it that we have no word for
         value["source"] = {**dict_of(value["source"]), **fields(own["source"])}
     return {**own, **value}
 
 
 def _image(page: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
-    block = settled(page, block)
+    block = normalize_media(page, block)
     if not page.quirks.images or not is_image_taken(block, page.quirks.image_types or IMAGES):  # sheet 3
         return None
     source = _source(page, block.source, block.media_type)
@@ -588,7 +597,7 @@ def _image(page: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
 
 
 def _document(page: ExchangeWriter, block: DocumentBlock) -> dict[str, object] | None:
-    block = settled(page, block)
+    block = normalize_media(page, block)
     if not page.quirks.documents or not _is_taken(block.source, block.media_type):
         return None
     if isinstance(block.source, Inline) and is_textual(block.media_type):
@@ -656,13 +665,13 @@ class _Fixed(Fixed, frozen=True, eq=False):
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
     bare = fold.open is not None and "bare_calls" in fragments[-1].traits
     losses = list(fixed.losses[bare])
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
-    messages = drawn(fragments, marks, control_mark)
-    bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
+    messages = insert_marks(fragments, marks, control_mark)
+    bound_history(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
     add_losses(fold, fragments, losses)
     opening = fixed.openings[bare]
     if marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:  # there was no room for all
@@ -670,7 +679,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     path, headers, names = fixed.address
     if "files" in fold.traits or (fold.open is not None and "files" in fragments[-1].traits):
         headers = _with_beta(headers, quirks.upload_beta)
-    body = joined(opening, messages, b"]}")
+    body = join_body(opening, messages, b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
@@ -680,9 +689,9 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     losses = [*frame.losses, *_unsealed(ask, quirks)]
     mute, leads = why_mute(ask, quirks), must_lead(ask, quirks)
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
-    start = started((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask, quirks, mute, leads)
-    wanted = wanted_marks(ask, quirks, TTLS)
+    wanted = plan_marks(ask, quirks, TTLS)
     marks = choose_marks(wanted, (), (), [])
     lost: tuple[list[Loss], list[Loss]] = ([], [])
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
@@ -713,7 +722,7 @@ def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[s
 
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
     """A part of the system prompt; empty when it says nothing, which is refused."""
-    own = ExchangeWriter(ask, quirks, b"").unsealed(block)
+    own = ExchangeWriter(ask, quirks, b"").open_seal(block)
     return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
 
 
@@ -721,19 +730,19 @@ def _unsealed(ask: Ask, quirks: Quirks) -> list[Loss]:
     """What stays behind of the fields on the system prompt."""
     page = ExchangeWriter(ask, quirks, b"")
     for block in ask.transcript.system_blocks:
-        page.unsealed(block)
+        page.open_seal(block)
     return page.losses
 
 
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     tool = as_function(tool, losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    own: dict[str, object] = {"name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["input_schema"], strict = declared_schema(tool, DIALECTS, quirks, losses, fit_names)
+    own["input_schema"], strict = declare_schema(tool, DIALECTS, quirks, losses, fit_names)
     if strict is not None:
         own["strict"] = strict
     return dumps(with_tool_extra(own, tool, WIRE, losses))
@@ -763,23 +772,11 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
         body["output_config"] = config
     if ask.cache.mode == "provider" and quirks.cache_provider:
         body["cache_control"] = control_value(ask.cache.ttl)
-    losses += _unkept(ask)
+    report_stateless(ask, losses)
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
     return dumps(with_extra(body, ask, WIRE, NESTED, losses, (*TYPED, "thinking")))[:-1]
-
-
-def _unkept(ask: Ask) -> Iterator[Loss]:
-    """What this wire has no word for, as it keeps nothing."""
-    if ask.cache.key:
-        yield loss_of("dropped", "cache.key", "this wire has none")
-    if ask.state.store:
-        yield loss_of("dropped", "state.store", "this wire keeps no answers")
-    if ask.state.mode != "replay":
-        elsewhere = ask.state.id and not ask.state.after
-        sent = "what the provider holds is not sent" if elsewhere else "the whole conversation is sent"
-        yield loss_of("degraded", "state.mode", f"this wire keeps no state; {sent}", name=ask.state.mode)
 
 
 def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:

@@ -13,12 +13,10 @@ from evener.transcript.ask import (
     Ask,
     Cache,
     Choice,
-    ChoiceMode,
     Extra,
     HostedTool,
     OutputSchema,
     Reasoning,
-    Settings,
     State,
     ToolSpec,
 )
@@ -42,15 +40,14 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.message import Message, Role
 from evener.transcript.transcript import Transcript
-from evener.wire.anthropic_messages.encode import WIRE
+from evener.wire.anthropic_messages.encode import CHOICES, SETTINGS, SHOWN, WIRE
 from evener.wire.anthropic_messages.hosted import Whose, citations_in, hosted_block, read_citation, seal_name
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, cited, keep_beside, message_id, raw_text, read_control, read_fields, reading
+from evener.wire.reading import Fields, keep_beside, message_id, raw_text, read_citations, read_control, read_fields, reading
+from evener.wire.request import find_word, read_settings
 
 __all__ = ["read_request"]
 
-MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
-SHOWN = {"summarized": "summary", "omitted": "omitted"}
 WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
 """The field that says where media lie, by the type of their source."""
 SWITCHES = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}
@@ -81,7 +78,7 @@ class _Reader:
             target=self.target,
             tools=tuple(self._tool(raw) for raw in body.carried_items("tools")),
             choice=self._choice(),
-            settings=self._settings(),
+            settings=read_settings(SETTINGS, body),
             reasoning=self._reasoning(),
             cache=self._cache(),
             state=State(),
@@ -164,7 +161,7 @@ class _Reader:
         return self._text(own, cache)
 
     def _text(self, own: Fields, cache: CacheTtl) -> TextBlock:
-        citations = cited(citations_in(own.peek_raw("citations")), read_citation)
+        citations = read_citations(citations_in(own.peek_raw("citations")), read_citation)
         return TextBlock(own.carried_text("text"), citations, self._seal(own), cache)
 
     def _media(self, raw: msgspec.Raw, whose: Whose = "") -> ImageBlock | DocumentBlock | HostedBlock:
@@ -200,7 +197,7 @@ class _Reader:
 
     def _choice(self) -> Choice:
         own = self.body.peek_fields("tool_choice")
-        mode = MODES.get(own.peek("type"))
+        mode = find_word(CHOICES, own.peek("type"))
         if mode is None:
             return Choice()  # a choice that only this wire knows stays in `extra`
         own.take("type")
@@ -210,16 +207,6 @@ class _Reader:
         self.body.put_rest("tool_choice", own)
         return Choice(mode, (name,) if name else (), parallel, stated=True)
 
-    def _settings(self) -> Settings:
-        body = self.body
-        return Settings(
-            max_output_tokens=body.limit("max_tokens"),
-            temperature=body.number("temperature"),
-            top_p=body.number("top_p"),
-            top_k=body.whole("top_k"),
-            stop=tuple(body.texts("stop_sequences")),
-        )
-
     def _reasoning(self) -> Reasoning:
         effort = self.body.peek_fields("output_config").peek("effort")
         found: dict[str, object] = {"mode": "default", "effort": effort if effort in KNOWN_EFFORTS else None}
@@ -227,8 +214,9 @@ class _Reader:
         kind = own.peek("type")
         if kind in SWITCHES:
             found |= {"mode": SWITCHES[kind], "budget": own.whole("budget_tokens", 0)}
-            if own.peek("display") in SHOWN:
-                found["show"] = SHOWN[own.text("display")]
+            if show := find_word(SHOWN, own.peek("display")):
+                own.take("display")
+                found["show"] = show
             if "budget_tokens" not in own.rest():  # else the way to think that it was written for stays with it
                 own.take("type")
             self.body.put_rest("thinking", own)

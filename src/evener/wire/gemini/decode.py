@@ -19,14 +19,14 @@ from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import CitationAdded, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, typed
+from evener.wire.faults import complaint_of, make_error
 from evener.wire.gemini.parts import HOSTED, KNOWN, NOBODYS, SIGNATURE, Raws, as_list, hosted_block, sealed_text
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend
-from evener.wire.request import made_id
+from evener.wire.request import make_id
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, not_ours, read_frames, settle
+from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, read_frames, settle, unreadable_error
 
 __all__ = [
     "Partial",
@@ -486,7 +486,7 @@ class _Turn(msgspec.Struct, gc=False):
         index = self._next("")
         self.called = True
         raw = "{}" if call.args == NOBODYS else bytes(call.args).decode()
-        found.append(d.CallBegun(index, call.id or made_id(self.id or call.name + raw, index), call.name))
+        found.append(d.CallBegun(index, call.id or make_id(self.id or call.name + raw, index), call.name))
         if seal:
             found.append(d.SealAdded(index, "call", seal))
         found.append(d.CallEnded(index, raw))
@@ -501,7 +501,7 @@ class _Turn(msgspec.Struct, gc=False):
             kept = {name: value for name, value in inner.items() if name not in ("id", "name", "args", *HALF)}
             self.half = Partial(self._next(""), {}, kept | ({} if call.id else {"id": NOBODYS}))
             self.called = True
-            found.append(d.CallBegun(self.index, call.id or made_id(self.id or call.name, self.index), call.name))
+            found.append(d.CallBegun(self.index, call.id or make_id(self.id or call.name, self.index), call.name))
         half = self.half
         if half is None:
             self.half = Partial(-1, {}, {}, spoilt=True)
@@ -552,7 +552,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     try:
         frames = [bytes(raw) for raw in as_list(msgspec.Raw(body.strip()))]
     except BROKEN as error:
-        raise not_ours(error, body, ANSWER) from None
+        raise unreadable_error(error, body, ANSWER) from None
     if read_frames(events, frames, found, ANSWER):
         return found
     if not events.begun:
@@ -686,4 +686,4 @@ def _others(frame: bytes) -> list[msgspec.Raw]:
 
 def _error(frame: bytes) -> EvenerError:
     complaint = complaint_of(frame)
-    return typed(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
+    return make_error(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")

@@ -1,5 +1,6 @@
 """An Ask as a Gemini request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import assert_never
@@ -45,7 +46,7 @@ from evener.wire.gemini.parts import (
     shape_of,
 )
 from evener.wire.gemini.tools import fitted, offers, tool_part
-from evener.wire.media import is_base64, is_image_taken, is_textual, settled
+from evener.wire.media import is_base64, is_image_taken, is_textual, normalize_media
 from evener.wire.prefix import (
     OPERATOR,
     ExchangeWriter,
@@ -54,35 +55,43 @@ from evener.wire.prefix import (
     Render,
     as_object,
     dumps,
-    extended,
+    extend_prefix,
     fields,
-    joined,
+    join_body,
     must_fetch,
     placeholder,
-    started,
+    start_prefix,
     why_shut,
 )
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     Address,
     Fixed,
     KeptRequests,
     RequestSource,
+    Setting,
     add_losses,
-    drafted,
+    choose_stops,
     effort_for,
+    find_chosen_tools,
     frame_of,
     headers_of,
+    hold_number,
+    list_fragments,
     names_of,
     nearest_effort,
     output_limit,
+    pass_number,
     path_of,
     report_choice,
     report_length,
+    report_stateless,
+    report_unforced,
     short_id,
     with_extra,
-    within,
     without_messages,
+    write_settings,
 )
 from evener.wire.tool_schema import report_description
 
@@ -100,49 +109,47 @@ __all__ = [
 JSON = "application/json"
 LEVELS = ("minimal", "low", "medium", "high")
 BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # above that, the most there is
-MOST_STOPS = 5  # sheet 2
 MODES = {"auto": "AUTO", "required": "ANY", "named": "ANY", "none": "NONE"}
 AUTO_BUDGET = -1
 
 Body = dict[str, object]
-NEUTRAL = {"temperature": "temperature", "topP": "top_p", "topK": "top_k"}
+SAMPLERS = ("temperature", "top_p", "top_k")
+
+
+def read_whole(own: Fields, name: str, least: int | None = None) -> int | None:
+    """Take a whole number, not below `least`; also one that is written with a point. Anything else stays where it is."""
+    try:
+        value = msgspec.json.decode(own.peek_raw(name), type=int | float | None)
+    except msgspec.ValidationError:
+        return None
+    if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
+        return None
+    if isinstance(value, int):  # else it goes back as it was written
+        own.take(name)
+    return int(value)
+
+
+SETTINGS = (
+    Setting("max_output_tokens", "maxOutputTokens", read=partial(read_whole, least=1)),  # written by `output_limit`
+    Setting("temperature", "temperature", 2, hold_number),
+    Setting("top_p", "topP", 1, hold_number),
+    Setting("top_k", "topK", math.inf, hold_number, read_whole),
+    Setting("seed", "seed", math.inf, pass_number, read_whole),
+    Setting("stop", "stopSequences", 5, choose_stops, Fields.texts),  # sheet 2
+)
 
 
 def generation_config(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
     """The field `generationConfig`."""
     limit = output_limit(ask, quirks, losses)
-    body = {"maxOutputTokens": limit} if limit is not None else {}
     thinking = _thinking(ask, quirks, losses)
+    refused = dict.fromkeys(SAMPLERS, "this model ignores it") if quirks.sampling == "none" else {}
     return {
-        **body,
-        **_sampling(ask, quirks, losses),
+        **({"maxOutputTokens": limit} if limit is not None else {}),
+        **write_settings(SETTINGS, ask.settings, losses, refused),
         **_output(ask, quirks, losses, functions=functions),
         **({"thinkingConfig": thinking} if thinking else {}),
     }
-
-
-def _sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    settings = ask.settings
-    body: Body = {}
-    if settings.temperature is not None:
-        body["temperature"] = within("temperature", settings.temperature, 2, losses)
-    if settings.top_p is not None:
-        body["topP"] = within("top_p", settings.top_p, 1, losses)
-    if settings.top_k is not None:
-        body["topK"] = within("top_k", settings.top_k, float("inf"), losses)
-    if body and quirks.sampling == "none":
-        losses += (loss_of("dropped", f"setting.{NEUTRAL[name]}", "this model does not heed it") for name in body)
-        body = {}
-    if settings.seed is not None:
-        body["seed"] = settings.seed
-    stops = [text for text in settings.stop if text]
-    if len(stops) < len(settings.stop):
-        losses.append(loss_of("dropped", "setting.stop", "an empty stop sequence is rejected"))
-    if stops:
-        body["stopSequences"] = stops[:MOST_STOPS]
-    if len(stops) > MOST_STOPS:
-        losses.append(loss_of("dropped", "setting.stop", f"this wire takes {MOST_STOPS} sequences; the rest was left out"))
-    return body
 
 
 def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
@@ -244,15 +251,13 @@ def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> 
 
 def _mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, list[str]]:
     wanted = ask.choice
-    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
-    names = [function_name(name, quirks.name_length) for name in wanted.names if name in known]
+    names = find_chosen_tools(ask, quirks, losses, function_name)
     mode = MODES[wanted.mode]
     if mode == "ANY" and not quirks.forced_choice:
-        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
+        report_unforced(losses)
         mode = "AUTO"
-    if len(names) < len(wanted.names) or (wanted.mode == "named" and len(names) != 1):
-        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
-        mode = "AUTO" if not names else mode
+    if not names and (wanted.names or wanted.mode == "named"):
+        mode = "AUTO"
     if mode == "AUTO":
         mode = _checked(ask, quirks, losses, narrowed=bool(names))
     return mode, names if mode in ("ANY", "VALIDATED") else []
@@ -326,15 +331,15 @@ def _opened(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock 
     seal = block.seal
     if seal is None:
         return {}
-    own, why = own_fields(seal), page.shut_why(seal)
+    own, why = own_fields(seal), page.why_shut(seal)
     if not why:
-        return page.put_beside(own)
+        return page.hold_message_fields(own)
     if own.pop(SIGNATURE, None):
         page.drop("reasoning.signature", why, block)
     why = why_shut(seal, page.ask.target, replace(page.quirks, seal_scope="provider"), page.chain)
     if not why:
-        return page.put_beside(own)
-    page.leave(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
+        return page.hold_message_fields(own)
+    page.report_fields(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
     return ours(own)
 
 
@@ -368,7 +373,7 @@ def _said(page: ExchangeWriter, message: Message) -> list[Part]:
 def _text(page: ExchangeWriter, block: TextBlock, message: Message) -> Iterator[Part]:
     own = _opened(page, block)
     if message.origin is None or message.origin.wire != WIRE:
-        page.uncited(block, UNCITED)
+        page.report_citations(block, UNCITED)
     if block.text.strip() or SIGNATURE in own:
         yield {"text": block.text, **own}, block.cache
     else:
@@ -380,7 +385,7 @@ def _reasoning(page: ExchangeWriter, block: ReasoningBlock) -> Iterator[Part]:
     if page.quirks.thinking_replay == "none":
         why = "this endpoint takes back no reasoning"
     elif block.seal:
-        why = page.shut_why(block.seal)
+        why = page.why_shut(block.seal)
     if not why:
         page.thought = True
         yield {"text": block.text, "thought": True, **own_fields(block.seal)}, ""
@@ -417,7 +422,7 @@ def _hosted(page: ExchangeWriter, block: HostedBlock, message: Message) -> Value
     if circulated:
         page.traits |= CIRCULATES
     signed = [name for name in own if camel(name) == SIGNATURE]
-    why = page.shut_why(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
+    why = page.why_shut(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
     if why:
         page.drop("reasoning.signature", why, block)
     return {name: value for name, value in own.items() if not why or name not in signed}
@@ -453,7 +458,7 @@ def _spoken(page: ExchangeWriter, block: Block, message: Message, lead: str, par
     match block:
         case TextBlock():
             if block.citations:
-                page.uncited(block, UNCITED)
+                page.report_citations(block, UNCITED)
             value: Value = {"text": lead + block.text}
             if block.seal is not None:
                 value |= _opened(page, block)
@@ -476,10 +481,10 @@ def _result(page: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCa
     media: list[Value] = []
     for block in result.content:
         if block.cache:
-            page.drop("cache.mark", "this wire takes none; caching is automatic", block, at="cache")
+            page.drop("cache.mark", NO_MARKS, block, at="cache")
         if isinstance(block, TextBlock):
             texts.append(block.text)
-            page.uncited(block, UNCITED)
+            page.report_citations(block, UNCITED)
             _opened(page, block)  # only reported: a response is words, and no reader seals them
             continue
         value = _hosted_fields(page, block) if isinstance(block, HostedBlock) else _media(page, block)
@@ -547,10 +552,10 @@ def _hosted_fields(page: ExchangeWriter, block: HostedBlock) -> Value | None:
 def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | None:
     """An image or a file as a part; None when this endpoint cannot take it."""
     if isinstance(block, ImageBlock):
-        block, image = settled(page, block), True
+        block, image = normalize_media(page, block), True
         taken = page.quirks.images and is_image_taken(block, page.quirks.image_types or IMAGES)
     else:
-        block, image = _textual(settled(page, block)), False
+        block, image = _textual(normalize_media(page, block)), False
         taken = page.quirks.documents and (not isinstance(block.source, Inline) or _is_taken(block.media_type))
     if not taken:
         return None
@@ -603,6 +608,7 @@ STREAM_PATH = "/v1beta/models/{model}:streamGenerateContent"
 EVENTS = "?alt=sse"
 NOTHING_SAID = b'{"role":"user","parts":[{"text":""}]}'
 CONTINUE = b'{"role":"user","parts":[{"text":"Continue."}]}'
+NO_MARKS = "this wire takes none; caching is automatic"
 NESTED = (
     *("generationConfig", "generationConfig.thinkingConfig"),
     *("toolConfig", "toolConfig.functionCallingConfig"),
@@ -613,7 +619,7 @@ NESTED = (
 
 class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `heads` are the body up to them, and its losses; the second is for requests in
-    which the provider's own calls go back to it. `uncached` is what this wire cannot keep, without and with marks inside."""
+    which the provider's own calls go back to it. `silent`: cache marks on messages are not to be reported (again)."""
 
     frame: Frame
     start: Prefix
@@ -621,19 +627,21 @@ class _Fixed(Fixed, frozen=True, eq=False):
     address: Address
     heads: tuple[bytes, bytes]
     losses: tuple[tuple[Loss, ...], tuple[Loss, ...]]
-    uncached: tuple[tuple[Loss, ...], tuple[Loss, ...]]
+    silent: bool
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
     circulated = "circulated" in fold.traits or (fold.open is not None and "circulated" in fragments[-1].traits)
-    losses = [*fixed.losses[circulated], *fixed.uncached[bool(marked)]]
+    losses = list(fixed.losses[circulated])
+    if marked and not fixed.silent:
+        losses.append(loss_of("dropped", "cache.mark", NO_MARKS))
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body = joined(fixed.heads[circulated], _contents(fragments, quirks, losses), b"]}")
+    body = join_body(fixed.heads[circulated], _contents(fragments, quirks, losses), b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
@@ -641,13 +649,19 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, tool_part, partial(_part, target=ask.target))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    marked = any(part.cache for part in ask.transcript.system_blocks)
+    marked = marked or any(isinstance(tool, ToolSpec) and tool.cache for tool in ask.tools)
     lost: tuple[list[Loss], list[Loss]] = (list(frame.losses), list(frame.losses))
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
-    losses = tuple(lost[0]), tuple(lost[1])
-    uncached = tuple(_uncached(ask, marked=False)), tuple(_uncached(ask, marked=True))
-    draw = partial(render, ask, quirks)
-    return _Fixed(source, frame, start, draw, _addressed(ask, quirks), heads, losses, uncached)
+    for losses in lost:
+        if ask.cache.mode != "off" and marked:
+            losses.append(loss_of("dropped", "cache.mark", NO_MARKS))
+        if ask.cache.mode != "off" and ask.cache.ttl:
+            losses.append(loss_of("dropped", "cache.mark", "caching is automatic", at="ttl"))
+        report_stateless(ask, losses)
+    silent, draw = marked or ask.cache.mode == "off", partial(render, ask, quirks)
+    return _Fixed(source, frame, start, draw, _addressed(ask, quirks), heads, (tuple(lost[0]), tuple(lost[1])), silent)
 
 
 _fixed = KeptRequests(_Fixed, _fix)
@@ -702,22 +716,6 @@ def _report_system(ask: Ask, losses: list[Loss]) -> None:
         if names and not _is_of(block.seal, ask.target):
             why = f"{', '.join(names)}: this wire takes only words"
             losses.append(loss_of("dropped", "system.fields", why, at=f"{number}/seal"))
-
-
-def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
-    """What was asked for that this wire does not have: marks and keys for the cache, and state."""
-    asked = [part.cache for part in ask.transcript.system_blocks]
-    asked += (tool.cache for tool in ask.tools if isinstance(tool, ToolSpec))
-    if ask.cache.mode != "off" and (marked or any(asked)):
-        yield loss_of("dropped", "cache.mark", "this wire takes none; caching is automatic")
-    if ask.cache.mode != "off" and ask.cache.ttl:
-        yield loss_of("dropped", "cache.mark", "caching is automatic", at="ttl")
-    if ask.cache.key:
-        yield loss_of("dropped", "cache.key", "this wire has none")
-    if ask.state.mode != "replay":
-        yield loss_of("degraded", "state.mode", "this wire keeps no state; what is given is sent", name=ask.state.mode)
-    if ask.state.store:
-        yield loss_of("dropped", "state.store", "this wire keeps nothing")
 
 
 def _contents(fragments: Sequence[Fragment], quirks: Quirks, losses: list[Loss]) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from evener.errors import WireError
-from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputSchema, Reasoning, Settings, State, ToolSpec
+from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputSchema, Reasoning, State, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -27,7 +27,7 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.message import Message, Role
 from evener.transcript.transcript import Transcript
-from evener.wire.gemini.encode import JSON, LEVELS
+from evener.wire.gemini.encode import JSON, LEVELS, SETTINGS, read_whole
 from evener.wire.gemini.parts import (
     HOSTED,
     KNOWN,
@@ -48,7 +48,7 @@ from evener.wire.gemini.tools import older_schema, read_tools
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, keep_beside, message_id, raw_text, reading
-from evener.wire.request import made_id
+from evener.wire.request import make_id, read_settings
 from evener.wire.schema import GEMINI_JSON, transform
 
 __all__ = [
@@ -133,7 +133,7 @@ class ContentReader:
         if not given:
             call.put("id", "null")
         return ToolCall(
-            given or made_id(self.place, place), name, arguments, self._seal(own.rest(), "functionCall", call.rest())
+            given or make_id(self.place, place), name, arguments, self._seal(own.rest(), "functionCall", call.rest())
         )
 
     def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock | None:
@@ -226,7 +226,7 @@ class _Reader:
             target=self.target,
             tools=tools,
             choice=_choice(calling, tools),
-            settings=_settings(config),
+            settings=read_settings(SETTINGS, config),
             reasoning=self._reasoning(config),
             output=self._output(config),
             state=State(),
@@ -266,7 +266,7 @@ class _Reader:
         level = own.peek("thinkingLevel")
         if level.lower() in LEVELS:
             found["effort"] = own.text("thinkingLevel").lower()
-        budget = _whole(own, "thinkingBudget")
+        budget = read_whole(own, "thinkingBudget")
         if budget is not None:
             found |= {"mode": "off"} if budget == 0 else {"mode": "on"} if budget < 0 else {"mode": "on", "budget": budget}
         shown = own.flag("includeThoughts")
@@ -294,30 +294,6 @@ def _put(holder: Fields, name: str, own: Fields) -> None:
     """Put what is left of an object in its place; one that was empty or no object stays as it is."""
     if holder.is_object(name) and bytes(holder.peek_raw(name)) != b"{}":
         holder.put_rest(name, own)
-
-
-def _whole(own: Fields, name: str, least: int | None = None) -> int | None:
-    """A whole number, not below `least`; also one that is written with a point. Anything else stays where it is."""
-    try:
-        value = msgspec.json.decode(own.peek_raw(name), type=int | float | None)
-    except msgspec.ValidationError:
-        return None
-    if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
-        return None
-    if isinstance(value, int):  # else it goes back as it was written
-        own.take(name)
-    return int(value)
-
-
-def _settings(config: Fields) -> Settings:
-    return Settings(
-        max_output_tokens=_whole(config, "maxOutputTokens", 1),
-        temperature=config.number("temperature"),
-        top_p=config.number("topP"),
-        top_k=_whole(config, "topK"),
-        stop=tuple(config.texts("stopSequences")),
-        seed=_whole(config, "seed"),
-    )
 
 
 def _choice(own: Fields, tools: tuple[ToolSpec | HostedTool, ...]) -> Choice:

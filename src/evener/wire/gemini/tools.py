@@ -10,9 +10,9 @@ from evener.wire.gemini.parts import WIRE, as_list, camel_fields, function_name
 from evener.wire.prefix import dumps, with_tool_extra
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
-from evener.wire.request import as_function, declared_name, hosted_tool
+from evener.wire.request import as_function, declare_name, write_hosted_tool
 from evener.wire.schema import GEMINI_JSON, GEMINI_SUBSET, transform
-from evener.wire.tool_schema import canonical
+from evener.wire.tool_schema import make_canonical
 
 __all__ = ["fitted", "offers", "older_schema", "read_tools", "tool_part"]
 
@@ -33,13 +33,13 @@ def fitted(schema: str, quirks: Quirks, owner: Owner) -> tuple[msgspec.Raw, tupl
 def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
     """One function's declaration, or one hosted tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     tool = as_function(tool, losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
+    own: dict[str, object] = {"name": declare_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     owner = Owner("tool", tool.name)
     if not whole.keys() & {*FIELDS}:
-        form, _ = canonical(tool.schema, owner, losses)
+        form, _ = make_canonical(tool.schema, owner, losses)
         if form != NO_ARGUMENTS:  # a function without arguments needs none (sheet 4)
             schema, told = fitted(form, quirks, owner)
             losses += told

@@ -16,15 +16,15 @@ from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import Delta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, typed
+from evener.wire.faults import complaint_of, make_error
 from evener.wire.openai_chat.encode import CLOSING, OPENING
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there, seal_text
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, Place, mend, read_some
-from evener.wire.request import made_id
+from evener.wire.request import make_id
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, assemble, not_ours, read_frames, settle
+from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, assemble, read_frames, settle, unreadable_error
 
 __all__ = [
     "CARRYING",
@@ -607,7 +607,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         if custom:
             opened.own["type"] = msgspec.Raw(b'"custom"')
         opened.id, opened.name = opened.id or call.id or "", opened.name or name
-        known_as = (opened.id or made_id(self.id or opened.name, opened.slot - CALLS), opened.name)
+        known_as = (opened.id or make_id(self.id or opened.name, opened.slot - CALLS), opened.name)
         if opened.shown != known_as:
             opened.shown = known_as
             found.append(d.CallBegun(opened.slot, *known_as))
@@ -714,7 +714,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
         if not read_frames(events, frames, found, ANSWER):
             found += events.closed()
     except BROKEN as error:
-        raise not_ours(error, body, ANSWER) from None
+        raise unreadable_error(error, body, ANSWER) from None
     if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
         start = body[:60].decode(errors="replace")
         raise WireError(
@@ -876,7 +876,7 @@ class _Events(msgspec.Struct, gc=False):
         if kind.startswith("chat.completion") or "choices" in fields(frame):
             return False
         complaint = complaint_of(frame)
-        found.append(d.Failed(typed(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))
+        found.append(d.Failed(make_error(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))
         return complaint is not None
 
     def _beside(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> None:
@@ -928,4 +928,4 @@ def _distinct(said: list[_Message]) -> list[_Message]:
 
 def _failed(frame: bytes) -> d.Failed:
     complaint = complaint_of(frame)
-    return d.Failed(typed(complaint, {}) if complaint else WireError("The provider reported an error without a message."))
+    return d.Failed(make_error(complaint, {}) if complaint else WireError("The provider reported an error without a message."))

@@ -21,7 +21,7 @@ from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.openai import answer_shape, heat, legal_key, meant_tools, side_by_side
+from evener.wire.openai import fit_key, write_heat, write_output_shape, write_parallel
 from evener.wire.openai_chat.parts import (
     FIELD,
     REFUSAL,
@@ -46,11 +46,11 @@ from evener.wire.prefix import (
     Prefix,
     Render,
     dumps,
-    extended,
+    extend_prefix,
     fields,
     free_text,
-    joined,
-    started,
+    join_body,
+    start_prefix,
     with_tool_extra,
     word,
 )
@@ -65,36 +65,37 @@ from evener.wire.request import (
     Wanted,
     add_losses,
     as_function,
-    automatic_marks,
-    bounded,
+    bound_history,
     breakpoint_mark,
     choose_marks,
     control_mark,
     control_value,
-    declared_name,
-    drafted,
-    drawn,
+    declare_name,
     effort_for,
+    find_chosen_tools,
     frame_of,
     headers_of,
-    hosted_tool,
+    insert_marks,
+    list_fragments,
     names_of,
     nearest_effort,
     nine_id,
     output_limit,
     path_of,
+    plan_automatic_marks,
+    plan_marks,
     report_choice,
     report_length,
     report_lifetime,
     short_id,
-    wanted_marks,
     wire_name,
     with_control,
     with_extra,
     without_messages,
+    write_hosted_tool,
 )
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
-from evener.wire.tool_schema import declared_schema
+from evener.wire.tool_schema import declare_schema
 
 __all__ = [
     "CLOSING",
@@ -241,14 +242,14 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
             losses.append(loss_of("dropped", "tool_choice", "there are no tools to choose from"))
         report_choice(ask, losses)
         return {}
-    body = side_by_side(ask, quirks, losses)
+    body = write_parallel(ask, quirks, losses)
     value = _choice(ask, quirks, losses)
     return {**body, "tool_choice": value} if value != "auto" or wanted.stated else body
 
 
 def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
     wanted = ask.choice
-    names = meant_tools(ask, quirks, losses)
+    names = find_chosen_tools(ask, quirks, losses)
     forced = wanted.mode == "required" or (wanted.mode == "named" and len(names) == 1)
     busy = thinks(ask) or (quirks.thinks_unasked and thinks(ask) is None)
     if forced and not (quirks.forced_choice and (quirks.forced_choice_thinking or not busy)):
@@ -285,7 +286,7 @@ def _named(ask: Ask, names: list[str], quirks: Quirks, losses: list[Loss]) -> ob
 def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Temperature and its kin, stop sequences and the seed."""
     settings = ask.settings
-    body = heat(ask, quirks, losses)
+    body = write_heat(ask, quirks, losses)
     if settings.top_k is not None:
         _send(body, "top_k" if quirks.top_k else "", "top_k", settings.top_k, losses)
     if settings.seed is not None:
@@ -308,7 +309,7 @@ def _send(body: Body, field: str, name: str, value: int, losses: list[Loss]) -> 
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The field `response_format`."""
-    shape = answer_shape(ask, quirks, losses)
+    shape = write_output_shape(ask, quirks, losses)
     if "schema" not in shape:
         return {"response_format": shape} if shape else {}
     return {"response_format": {"type": shape.pop("type"), "json_schema": shape}}
@@ -587,7 +588,7 @@ def _said(saying: Saying, block: TextBlock) -> None:
     page, thoughts = saying.page, saying.thoughts
     own = opened(block.seal, page.ask, page.quirks).own
     if "annotations" not in saying.fields:
-        page.uncited(block, UNCITED)
+        page.report_citations(block, UNCITED)
     if bytes(own.get(FIELD, b"")) == REFUSAL:
         saying.fields["refusal"] = block.text
     elif "audio" in own:
@@ -670,7 +671,7 @@ def _result(page: ExchangeWriter, result: ToolResult, name: str, media: list[Par
         if not isinstance(block, HostedBlock):
             report_rest(page, block)
         if isinstance(block, TextBlock):
-            page.uncited(block, UNCITED)
+            page.report_citations(block, UNCITED)
             parts += [text_part(page, block)] if block.text else []
             continue
         value = media_part(page, block) if not isinstance(block, HostedBlock) else None
@@ -731,7 +732,7 @@ def _spoken_part(page: ExchangeWriter, block: Block, lead: str) -> Part:
     match block:
         case TextBlock():
             if block.citations:
-                page.uncited(block, UNCITED)
+                page.report_citations(block, UNCITED)
             return text_part(page, block, lead)
         case ImageBlock() | DocumentBlock() | HostedBlock():
             value = media_part(page, block)
@@ -789,11 +790,11 @@ class _Fixed(Fixed, frozen=True, eq=False):
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
     losses = list(fixed.losses)
     marks = _marks(fixed.wanted, fragments, marked, quirks, losses)
-    messages = drawn(fragments, marks, _mark(quirks))
+    messages = insert_marks(fragments, marks, _mark(quirks))
     note = _json_note(ask, losses) if fixed.json_mode else ""
     opening, system = fixed.opening, fixed.system
     if note or marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:
@@ -801,10 +802,10 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     else:
         losses += fixed.system_losses
     if messages or not system or quirks.first_user:
-        bounded(messages, fragments, quirks, losses, prefill=quirks.prefill)
+        bound_history(messages, fragments, quirks, losses, prefill=quirks.prefill)
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body = joined(opening, [*system, *messages], b"]}")
+    body = join_body(opening, [*system, *messages], b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
@@ -812,9 +813,9 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, _tool, _part)
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
-    wanted = automatic_marks(ask) if moved else wanted_marks(ask, quirks, TTLS[quirks.cache_style])
+    wanted = plan_automatic_marks(ask) if moved else plan_marks(ask, quirks, TTLS[quirks.cache_style])
     losses, system_losses = list(frame.losses), list[Loss]()
     if moved:
         report_lifetime(ask, losses)
@@ -868,14 +869,14 @@ def _part(block: TextBlock) -> bytes:
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     if tool.free is not None and quirks.custom_tools:
         return _custom(tool, quirks, losses)
     tool = as_function(tool, losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    own: dict[str, object] = {"name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
+    own["parameters"], strict = declare_schema(tool, DIALECTS, quirks, losses)
     if strict is not None:
         own["strict"] = strict
     extra = with_tool_extra({}, tool, WIRE, losses)
@@ -895,7 +896,7 @@ def _free_tools(ask: Ask, quirks: Quirks) -> frozenset[str]:
 def _custom(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> bytes:
     """A tool that takes free text."""
     free, tool = tool.free, as_function(msgspec.structs.replace(tool, free=None), losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    own: dict[str, object] = {"name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
     if free and free.grammar:
@@ -957,7 +958,7 @@ def _kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
         losses.append(loss_of("dropped", "state.sealed", "this wire has no such wish"))
     if ask.cache.key:
         if quirks.cache_key:
-            body["prompt_cache_key"] = legal_key(ask, losses)
+            body["prompt_cache_key"] = fit_key(ask, losses)
         else:
             losses.append(loss_of("dropped", "cache.key", "this endpoint has none"))
     if ask.cache.mode == "provider" and quirks.cache_provider and marks_move(quirks):

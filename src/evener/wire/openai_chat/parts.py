@@ -22,13 +22,13 @@ from evener.transcript.blocks import (
 )
 from evener.wire.media import IMAGES as IMAGE_TYPES
 from evener.wire.media import (
+    check_detail,
     is_base64,
     is_image_taken,
     is_textual,
-    legal_detail,
+    normalize_media,
     plain_text,
     read_url,
-    settled,
     url_of,
 )
 from evener.wire.prefix import MESSAGE, ExchangeWriter, dumps, fields, placeholder, why_not_own, why_shut, word
@@ -186,7 +186,7 @@ def text_part(page: ExchangeWriter, block: TextBlock, lead: str = "") -> Part:
 def media_part(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
     """A part for media or for what only this wire reads; None when the endpoint cannot take it here."""
     if not isinstance(block, HostedBlock):
-        block = settled(page, block)
+        block = normalize_media(page, block)
         if isinstance(block.source, Inline) and not is_base64(block.source.data):
             return None
     match block:
@@ -218,7 +218,7 @@ def _with_sealed(value: dict[str, object], own: dict[str, msgspec.Raw]) -> dict[
 def report_rest(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> None:
     """Say which fields of a block cannot go to whom we ask."""
     if block.seal:
-        page.leave(block, *left_behind(block.seal, page.ask, page.quirks))
+        page.report_fields(block, *left_behind(block.seal, page.ask, page.quirks))
 
 
 def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:
@@ -229,7 +229,7 @@ def _taken(part: dict[str, msgspec.Raw], quirks: Quirks) -> bool:
 
 def line(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> str:
     """What stands for media that cannot go, with a report. A text file still goes, as text."""
-    file = settled(page, block) if isinstance(block, DocumentBlock) else None
+    file = normalize_media(page, block) if isinstance(block, DocumentBlock) else None
     if file is not None and is_textual(file.media_type) and isinstance(file.source, Inline):
         text = plain_text(file.source.data)
         if text is not None:
@@ -247,7 +247,7 @@ def _image(page: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
         return None
     if not is_image_taken(block, page.quirks.image_types or IMAGE_TYPES):
         return None
-    detail = legal_detail(page, block)
+    detail = check_detail(page, block)
     return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
 
 

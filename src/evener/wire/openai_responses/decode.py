@@ -16,7 +16,7 @@ from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, typed
+from evener.wire.faults import complaint_of, make_error
 from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualified
 from evener.wire.openai_responses.hosted import hosted_block, read_citation
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
@@ -740,7 +740,7 @@ def _raise_for(response: _Response, body: bytes, found: list[d.Delta]) -> None:
     if _is_failed(response, found):
         complaint = complaint_of(body)
         if complaint:
-            raise typed(complaint, {})
+            raise make_error(complaint, {})
         raise WireError("The response failed and says nothing about it. Ask again.")
 
 
@@ -773,7 +773,7 @@ def _without(kind: str, what: str) -> msgspec.ValidationError:
 def _failed(frame: bytes) -> d.Failed:
     complaint = complaint_of(frame)
     return d.Failed(
-        typed(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
+        make_error(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
     )
 
 

@@ -31,8 +31,8 @@ from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 from evener.wire.codec import Encoded, Frame
-from evener.wire.media import IMAGES, is_base64, is_image_taken, legal_detail, settled
-from evener.wire.openai import answer_shape, heat, legal_key, meant_tools, side_by_side
+from evener.wire.media import IMAGES, check_detail, is_base64, is_image_taken, normalize_media
+from evener.wire.openai import fit_key, write_heat, write_output_shape, write_parallel
 from evener.wire.prefix import (
     ERROR,
     ExchangeWriter,
@@ -41,15 +41,15 @@ from evener.wire.prefix import (
     Render,
     dict_of,
     dumps,
-    extended,
+    extend_prefix,
     fields,
     free_text,
     is_plain,
-    joined,
+    join_body,
+    list_telling,
     must_fetch,
     placeholder,
-    started,
-    telling,
+    start_prefix,
     text_in,
     with_tool_extra,
     word,
@@ -63,31 +63,32 @@ from evener.wire.request import (
     Wanted,
     add_losses,
     as_function,
-    automatic_marks,
     breakpoint_mark,
     choose_marks,
-    declared_name,
-    drafted,
-    drawn,
+    declare_name,
     effort_for,
+    find_chosen_tools,
     frame_of,
     headers_of,
-    hosted_tool,
+    insert_marks,
     is_declared_inline,
+    list_fragments,
     names_of,
     nearest_effort,
     output_limit,
     path_of,
+    plan_automatic_marks,
+    plan_marks,
     report_choice,
     report_lifetime,
     short_id,
-    wanted_marks,
     wire_name,
     with_extra,
     without_messages,
+    write_hosted_tool,
 )
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
-from evener.wire.tool_schema import declared_schema
+from evener.wire.tool_schema import declare_schema
 
 __all__ = [
     "ADDS_TOOLS",
@@ -261,7 +262,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Bo
     if not offered:
         report_choice(ask, losses)
         return {"tool_choice": wanted.mode} if wanted.stated and wanted.mode in ("auto", "none") else {}
-    body = side_by_side(ask, quirks, losses)
+    body = write_parallel(ask, quirks, losses)
     value = _choice(ask, quirks, losses)
     if value != "auto" or wanted.stated:
         body["tool_choice"] = value
@@ -273,7 +274,7 @@ def _choice(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
     if wanted.mode in ("required", "named") and not quirks.forced_choice:
         losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
         return "auto"
-    names = meant_tools(ask, quirks, losses)
+    names = find_chosen_tools(ask, quirks, losses)
     if wanted.mode == "named":
         return _called(ask, names[0], quirks) if len(names) == 1 else "auto"
     if names and wanted.mode != "none":
@@ -294,7 +295,7 @@ def _called(ask: Ask, name: str, quirks: Quirks) -> Body:
 def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Temperature and its kin."""
     settings = ask.settings
-    body = heat(ask, quirks, losses)
+    body = write_heat(ask, quirks, losses)
     for name, given in (("top_k", settings.top_k), ("seed", settings.seed), ("stop", settings.stop or None)):
         if given is not None:
             losses.append(loss_of("dropped", f"setting.{name}", "this wire has none"))
@@ -303,7 +304,7 @@ def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """The field `text.format`, or what stands for it."""
-    shape = answer_shape(ask, quirks, losses)
+    shape = write_output_shape(ask, quirks, losses)
     if not shape:
         return {}
     if quirks.schema_field == "text":
@@ -344,7 +345,7 @@ def cache_key(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     if ask.cache.key and not quirks.cache_key:
         losses.append(loss_of("dropped", "cache.key", "this endpoint takes none"))
         return {}
-    return {"prompt_cache_key": legal_key(ask, losses)} if ask.cache.key else {}
+    return {"prompt_cache_key": fit_key(ask, losses)} if ask.cache.key else {}
 
 
 WIRE = "openai_responses"
@@ -379,14 +380,14 @@ def _text_seal(seal: Seal | None) -> TextSeal:
 
 def _text_fields(page: ExchangeWriter, block: TextBlock, role: str) -> TextSeal:
     """What this API said of a text, as far as it may go back; a seal made for another role than this stays behind."""
-    if (block.seal is None and not block.citations) or not page.unsealed(block):
+    if (block.seal is None and not block.citations) or not page.open_seal(block):
         return UNSEALED
     seal = _text_seal(block.seal)
     if SPEAKERS.get(word(seal.item.get("role"))) == role:
         return seal
     why = f"it was not made for a text of the {role}"
-    page.uncited(block, why)
-    page.leave(block, telling(dumps(seal).decode()), why)
+    page.report_citations(block, why)
+    page.report_fields(block, list_telling(dumps(seal).decode()), why)
     return TextSeal()
 
 
@@ -604,7 +605,7 @@ def _why_not(page: ExchangeWriter, block: ReasoningBlock) -> str:
         return "this endpoint takes back no reasoning"
     if block.seal is None:
         return "it carries nothing that this provider could verify"
-    why = page.shut_why(block.seal)
+    why = page.why_shut(block.seal)
     if why:
         return why
     own = fields(block.seal.data)
@@ -634,7 +635,7 @@ def _call(page: ExchangeWriter, call: ToolCall, forms: Forms) -> dict[str, objec
     raw = page.arguments(call)
     own: dict[str, object] = {}
     if call.seal:
-        own |= {name: value for name, value in page.unsealed(call).items() if _goes(page, name)}
+        own |= {name: value for name, value in page.open_seal(call).items() if _goes(page, name)}
         if not page.quirks.call_status:
             own.pop("status", None)
     name, call_id = wire_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
@@ -755,7 +756,7 @@ def _is_part(block: HostedBlock) -> bool:
 def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
     value: dict[str, object] | None = None
     if isinstance(block, HostedBlock) and _is_part(block) and block.is_for(page.ask.target) and page.quirks.hosted:
-        return dict(fields(page.put_beside(fields(block.raw))[PART]))
+        return dict(fields(page.hold_message_fields(fields(block.raw))[PART]))
     if isinstance(block, ImageBlock):
         value = _image(page, block) if page.quirks.images else None
     elif isinstance(block, DocumentBlock):
@@ -763,19 +764,19 @@ def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock
     if value is None or isinstance(block, HostedBlock):
         page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "input_text", "text": placeholder(block)}
-    return {**value, **page.unsealed(block)}  # what is sealed was not understood, so it is not what we write
+    return {**value, **page.open_seal(block)}  # what is sealed was not understood, so it is not what we write
 
 
 def _image(page: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
-    block = settled(page, block)
+    block = normalize_media(page, block)
     if not is_image_taken(block, page.quirks.image_types or IMAGES):
         return None
     where = _source(page, block.source, block.media_type or "image/png", url="image_url", data="image_url")
-    return {"type": "input_image", "detail": legal_detail(page, block) or "auto", **where} if where else None
+    return {"type": "input_image", "detail": check_detail(page, block) or "auto", **where} if where else None
 
 
 def _document(page: ExchangeWriter, block: DocumentBlock) -> dict[str, object] | None:
-    block = settled(page, block)
+    block = normalize_media(page, block)
     data = block.source.data if isinstance(block.source, Inline) else None
     if block.media_type.startswith(REFUSED_MEDIA) or (data is not None and not is_base64(data)):
         return None
@@ -815,7 +816,7 @@ def _result(page: ExchangeWriter, result: ToolResult) -> None:
     call_id = short_id(result.call_id, page.quirks.id_length)
     own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
     if result.seal:
-        own = {**own, **page.unsealed(_answered(page, result))}
+        own = {**own, **page.open_seal(_answered(page, result))}
     if page.free and result.call_id in page.free:
         own["type"] = FREE_ANSWER
     content = list(result.content)
@@ -864,13 +865,13 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
     out = outgoing(ask, quirks)
     ask = out.ask
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
     losses = [*out.losses, *fixed.losses]
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
     if marks.tools or marks.system:
         losses.append(loss_of("dropped", "cache.mark", "tools and instructions take none; they are cached by themselves"))
-    items = drawn(fragments, marks, breakpoint_mark)
+    items = insert_marks(fragments, marks, breakpoint_mark)
     if fixed.spoken and not out.resumed:
         items[:0] = fixed.spoken
     if fixed.json_mode and not _speaks_of_json(ask.transcript.first):
@@ -885,7 +886,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
         )
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body = joined(fixed.opening, items, b"]}")
+    body = join_body(fixed.opening, items, b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, out.keeps, fixed, out.resumed)
 
 
@@ -893,7 +894,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, _tool, _system_part)
     rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
-    start = started((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     losses = list(frame.losses)
     texts, spoken = system_items(ask, quirks, losses)
     inline = any(is_declared_inline(tool, ask.target, quirks) for tool in ask.tools)
@@ -908,7 +909,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
         frame,
         start,
         partial(render, ask, quirks, forms_of(ask.tools, quirks)),
-        automatic_marks(ask) if automatic else wanted_marks(ask, quirks, TTLS),
+        plan_automatic_marks(ask) if automatic else plan_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
         opening,
         tuple(dumps(item) for item in spoken),
@@ -940,19 +941,19 @@ def _system_part(block: TextBlock) -> bytes:
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
     """One tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     if not quirks.custom_tools:
         tool = as_function(tool, losses)
     elif tool.namespace is not None:
         tool = replace(tool, name=tool.bare_name)
-    own: dict[str, object] = {"type": "function", "name": declared_name(tool, quirks, losses)}
+    own: dict[str, object] = {"type": "function", "name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
     if tool.free is not None and quirks.custom_tools:
         grammar = {"format": {"type": "grammar", "syntax": tool.free.syntax, "definition": tool.free.grammar}}
         own |= {"type": "custom", **(grammar if tool.free.grammar else {})}
         return dumps(with_tool_extra(own, tool, WIRE, losses))
-    own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
+    own["parameters"], strict = declare_schema(tool, DIALECTS, quirks, losses)
     if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
         own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))

@@ -57,7 +57,17 @@ from evener.wire.openai_responses.encode import (
 from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer, read_citation
 from evener.wire.prefix import MESSAGE, dumps, fields, free_arguments, word
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, cited, keep_beside, message_id, raw_text, read_breakpoint, read_fields, reading
+from evener.wire.reading import (
+    Fields,
+    Items,
+    keep_beside,
+    message_id,
+    raw_text,
+    read_breakpoint,
+    read_citations,
+    read_fields,
+    reading,
+)
 
 __all__ = ["read_request"]
 
@@ -211,7 +221,9 @@ class _Reader:
                 text = own.carried_text("text")
                 if bytes(own.peek_raw("annotations")) == b"[]" and "id" in item:
                     own.take("annotations")
-                return TextBlock(text, cited(own.peek_items("annotations"), read_citation), self._text_seal(item, own.rest()))
+                return TextBlock(
+                    text, read_citations(own.peek_items("annotations"), read_citation), self._text_seal(item, own.rest())
+                )
             case "refusal":
                 return TextBlock(own.carried_text("refusal"), seal=self._text_seal(item, own.rest()))
             case _:
