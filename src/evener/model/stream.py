@@ -344,7 +344,7 @@ class Stream:
             refuse((*self._noted, *prepared.losses, *encoded.losses), self._ask.refuse_losses)
         if encoded.names:
             self._names = dict(encoded.names)
-        self._reader = reader(prepared)
+        self._reader = reader(prepared) if prepared.plan else None
         return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
 
     def _retried(self, retried: Retried) -> None:

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.driver.record import replied
-from evener.encodings.buffer import bare
+from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
-from evener.encodings.json import unwrapped
+from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
 from evener.replay.difference import compared
 from evener.replay.tape import Tape
@@ -130,8 +130,8 @@ class RecordedModel:
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
     """What may be the text of a structured answer."""
     finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
-    text = finals[-1] if finals and form == "tool" else bare(reply.text) if form != "native" else reply.text
-    return text, unwrapped(text)
+    text = finals[-1] if finals and form == "tool" else strip_fence(reply.text) if form != "native" else reply.text
+    return text, unwrap(text)
 
 
 class _RecordedStream:

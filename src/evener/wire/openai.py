@@ -1,9 +1,19 @@
-"""What the two OpenAI wires write alike: sampling, the shape of the answer, the cache key, parallel calls. Pure."""
+"""What the two wires of OpenAI write and read alike: sampling, the shape of the answer, tools, grouped messages. Pure."""
 
-from evener.transcript.ask import Ask
+from collections.abc import Iterable
+
+import msgspec
+
+from evener.errors import WireError
+from evener.transcript.ask import Ask, FreeText, OutputSchema, ToolSpec
+from evener.transcript.blocks import Block, CacheTtl, Origin
+from evener.transcript.delta import Failed
 from evener.transcript.loss import OUTPUT, Loss, loss_of
+from evener.transcript.message import Message, Role
+from evener.wire.faults import complaint_of, make_error
 from evener.wire.quirks import Quirks
-from evener.wire.request import Setting, hold_number, short_id, wire_name, write_settings
+from evener.wire.reading import Fields, message_id
+from evener.wire.request import Setting, hold_number, short_id, wire_name
 from evener.wire.schema import OPENAI_STRICT
 from evener.wire.tool_schema import enforce_schema, report_description
 
@@ -11,8 +21,12 @@ __all__ = [
     "TEMPERATURE",
     "TOP_P",
     "fit_key",
+    "group_messages",
+    "read_custom",
+    "read_failure",
+    "read_function",
+    "read_output_shape",
     "refused_settings",
-    "write_heat",
     "write_output_shape",
     "write_parallel",
 ]
@@ -24,11 +38,6 @@ LONGEST_KEY = 64  # sheet 11 of Responses
 
 TEMPERATURE = Setting("temperature", "temperature", 2, hold_number)
 TOP_P = Setting("top_p", "top_p", 1, hold_number)
-
-
-def write_heat(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Return the fields `temperature` and `top_p`."""
-    return write_settings((TEMPERATURE, TOP_P), ask.settings, losses, refused_settings(ask, quirks))
 
 
 def refused_settings(ask: Ask, quirks: Quirks) -> dict[str, str]:
@@ -47,7 +56,7 @@ def _thinks(ask: Ask, quirks: Quirks) -> bool:
 
 
 def write_output_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Return the format that the answer must have; empty when none is asked for or the endpoint has none."""
+    """Return the format that the answer must have; empty when nothing is asked for, or nothing can be."""
     output = ask.output
     if output is None:
         return {}
@@ -87,3 +96,68 @@ def write_parallel(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
         losses.append(loss_of("dropped", "tool_choice.parallel", "this endpoint has none"))
         return {}
     return {"parallel_tool_calls": ask.choice.parallel}
+
+
+# The other direction. One wire puts the facts of a tool or a shape into an object of their own, the other beside its type: then
+# `inner` is `own`.
+
+
+def read_output_shape(own: Fields, inner: Fields) -> OutputSchema | None:
+    """Take the shape of the answer; None, and nothing taken, when it is of no known form. `inner` holds its schema."""
+    match own.peek("type"):
+        case "json_object":
+            own.take("type")
+            return OutputSchema()
+        case "json_schema" if inner.is_object("schema"):
+            own.take("type")
+            schema = inner.take_object("schema", "{}")
+            return OutputSchema(schema, inner.text("name"), inner.text("description"), inner.flag("strict"))
+        case _:
+            return None
+
+
+def read_function(own: Fields, inner: Fields, maker: Origin, cache: CacheTtl = "") -> ToolSpec:
+    """Return the tool of a declaration; fields that are not known stay with it."""
+    schema = inner.take_object("parameters", '{"type":"object","properties":{}}')
+    name, description, strict = inner.carried_text("name"), inner.said("description"), inner.flag("strict")
+    if inner is not own and inner.rest():
+        own.put("function", inner.rest_text())
+    return ToolSpec(name, description, schema, strict, own.rest_text(), maker.wire, cache, maker.provider)
+
+
+def read_custom(own: Fields, inner: Fields, maker: Origin) -> ToolSpec:
+    """Return a tool that takes free text. A format that is no grammar stays among its fields."""
+    shape = inner.peek_fields("format")
+    nested = inner is not own
+    grammar = shape.peek_fields("grammar") if nested else shape
+    free = FreeText()
+    if shape.peek("type") == "grammar" and grammar.is_text("definition"):
+        free = FreeText(grammar.peek("syntax"), grammar.peek("definition"))
+        if grammar.is_text("syntax") and (len(shape.rest()), len(grammar.rest())) == ((2, 2) if nested else (3, 3)):
+            inner.take("format")
+    name, description = inner.carried_text("name"), inner.said("description")
+    if nested:
+        own.put_rest("custom", inner)
+    return ToolSpec(name, description, extra=own.rest_text(), wire=maker.wire, provider=maker.provider, free=free)
+
+
+def group_messages(items: Iterable[tuple[Role, str, tuple[Block, ...], msgspec.Raw]], maker: Origin) -> list[Message]:
+    """Return the messages of items, each with its role, group and blocks. Consecutive items of one group are one message."""
+    messages: list[Message] = []
+    before = ""
+    for number, (role, group, blocks, raw) in enumerate(items):
+        if group and group == before:
+            messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
+        else:
+            origin = maker if role == "assistant" else None
+            messages.append(Message(role, blocks, id=message_id(number, raw), created_at=None, origin=origin))
+        before = group
+    return messages
+
+
+def read_failure(frame: bytes) -> Failed:
+    """Return the end of a stream in which the provider reports an error."""
+    complaint = complaint_of(frame)
+    return Failed(
+        make_error(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
+    )

@@ -17,6 +17,7 @@ from evener.transcript.blocks import Citation
 from evener.transcript.delta import Delta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, make_error
+from evener.wire.openai import read_failure
 from evener.wire.openai_chat.encode import CLOSING, OPENING
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there, seal_text
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
@@ -26,31 +27,7 @@ from evener.wire.request import make_id
 from evener.wire.sse import SseReader
 from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, assemble, read_frames, settle, unreadable_error
 
-__all__ = [
-    "CARRYING",
-    "NOTHING_SAID",
-    "ChatAnswer",
-    "Chunk",
-    "ReasoningDetails",
-    "Speech",
-    "Tags",
-    "_CallPiece",
-    "_Choice",
-    "_Counts",
-    "_Function",
-    "_Message",
-    "citation",
-    "decode",
-    "decoder",
-    "form_of",
-    "read_chunk",
-    "read_citations",
-    "read_custom",
-    "read_opening",
-    "read_words",
-    "split",
-    "usage_of",
-]
+__all__ = ["decode", "decoder", "read_citations", "split"]
 
 
 class _Cited(msgspec.Struct):
@@ -854,7 +831,7 @@ class _Events(msgspec.Struct, gc=False):
             found.append(d.Notice("logprobs", dumps(choice.logprobs).decode()))
         if not choice.error:
             return False
-        found.append(_failed(dumps({"error": choice.error})))
+        found.append(read_failure(dumps({"error": choice.error})))
         return True
 
     def _keep(self, frame: bytes) -> None:
@@ -867,7 +844,7 @@ class _Events(msgspec.Struct, gc=False):
     def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
         """A chunk without choices: an error, counts only, a sign of life, or something nobody knows."""
         if chunk.error:
-            found.append(_failed(frame))
+            found.append(read_failure(frame))
             return True
         if chunk.usage or chunk.choices is not None:
             self.counted = self.answered  # what comes after all choices comes last
@@ -924,8 +901,3 @@ def _distinct(said: list[_Message]) -> list[_Message]:
     *_, before, after = NOTHING_SAID, *said
     grown = isinstance(before.content, str) and isinstance(after.content, str) and after.content.startswith(before.content)
     return [*said[:-2], after] if grown else said
-
-
-def _failed(frame: bytes) -> d.Failed:
-    complaint = complaint_of(frame)
-    return d.Failed(make_error(complaint, {}) if complaint else WireError("The provider reported an error without a message."))

@@ -1,5 +1,6 @@
 """An Ask as a Chat Completions request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
@@ -21,7 +22,7 @@ from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.openai import fit_key, write_heat, write_output_shape, write_parallel
+from evener.wire.openai import TEMPERATURE, TOP_P, fit_key, refused_settings, write_output_shape, write_parallel
 from evener.wire.openai_chat.parts import (
     FIELD,
     REFUSAL,
@@ -55,6 +56,7 @@ from evener.wire.prefix import (
     word,
 )
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     SCALE,
     Address,
@@ -62,12 +64,14 @@ from evener.wire.request import (
     KeptRequests,
     Marks,
     RequestSource,
+    Setting,
     Wanted,
     add_losses,
     as_function,
     bound_history,
     breakpoint_mark,
     choose_marks,
+    choose_stops,
     control_mark,
     control_value,
     declare_name,
@@ -81,9 +85,11 @@ from evener.wire.request import (
     nearest_effort,
     nine_id,
     output_limit,
+    pass_number,
     path_of,
     plan_automatic_marks,
     plan_marks,
+    read_stops,
     report_choice,
     report_length,
     report_lifetime,
@@ -93,25 +99,12 @@ from evener.wire.request import (
     with_extra,
     without_messages,
     write_hosted_tool,
+    write_settings,
 )
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
 from evener.wire.tool_schema import declare_schema
 
-__all__ = [
-    "CLOSING",
-    "OPENING",
-    "WIRE",
-    "Thoughts",
-    "choice",
-    "encode",
-    "marks_move",
-    "output_format",
-    "reasoning",
-    "render",
-    "sampling",
-    "system_messages",
-    "thinks",
-]
+__all__ = ["CLOSING", "OPENING", "WIRE", "encode", "list_settings"]
 
 
 Body = dict[str, object]
@@ -283,28 +276,18 @@ def _named(ask: Ask, names: list[str], quirks: Quirks, losses: list[Loss]) -> ob
     return _called(ask, quirks, names[0])
 
 
-def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Temperature and its kin, stop sequences and the seed."""
-    settings = ask.settings
-    body = write_heat(ask, quirks, losses)
-    if settings.top_k is not None:
-        _send(body, "top_k" if quirks.top_k else "", "top_k", settings.top_k, losses)
-    if settings.seed is not None:
-        _send(body, quirks.seed_field, "seed", settings.seed, losses)
-    legal = [text for text in settings.stop if text and len(text.encode()) <= (quirks.stop_bytes or len(text.encode()))]
-    if len(legal) < len(settings.stop):
-        losses.append(loss_of("dropped", "setting.stop", "an empty stop sequence, or one that is too long, is rejected"))
-    stops = legal[: quirks.stops]
-    if len(stops) < len(legal):
-        losses.append(loss_of("dropped", "setting.stop", f"{len(settings.stop)} sequences, the endpoint takes {quirks.stops}"))
-    return {**body, **({"stop": stops} if stops else {})}
-
-
-def _send(body: Body, field: str, name: str, value: int, losses: list[Loss]) -> None:
-    if field:
-        body[field] = value
-    else:
-        losses.append(loss_of("dropped", f"setting.{name}", "this endpoint has none"))
+def list_settings(quirks: Quirks) -> tuple[Setting, ...]:
+    """Return how the row spells sampling, stop sequences and the seed."""
+    most = quirks.stop_bytes or math.inf
+    why, illegal = "this endpoint has none", "an empty stop sequence, or one that is too long, is rejected"
+    stops = Setting("stop", "stop", quirks.stops, choose_stops, read_stops, illegal=illegal)
+    return (
+        TEMPERATURE,
+        TOP_P,
+        Setting("top_k", "top_k" if quirks.top_k else "", write=pass_number, read=Fields.whole, why=why),
+        Setting("seed", quirks.seed_field, write=pass_number, read=Fields.whole, why=why),
+        msgspec.structs.replace(stops, is_legal=lambda text: 0 < len(text.encode()) <= most),
+    )
 
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
@@ -867,23 +850,24 @@ def _part(block: TextBlock) -> bytes:
 
 
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """One tool; empty when it does not go out."""
+    """Return one tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
         return write_hosted_tool(tool, WIRE, quirks, losses)
-    if tool.free is not None and quirks.custom_tools:
-        return _custom(tool, quirks, losses)
-    tool = as_function(tool, losses)
+    free = tool.free if quirks.custom_tools else None
+    kind = "function" if free is None else "custom"
+    tool = as_function(tool if free is None else msgspec.structs.replace(tool, free=None), losses)
     own: dict[str, object] = {"name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["parameters"], strict = declare_schema(tool, DIALECTS, quirks, losses)
-    if strict is not None:
-        own["strict"] = strict
+    if free is None:
+        own["parameters"], strict = declare_schema(tool, DIALECTS, quirks, losses)
+        if strict is not None:
+            own["strict"] = strict
+    elif free.grammar:
+        own["format"] = {"type": "grammar", "grammar": {"definition": free.grammar, "syntax": free.syntax}}
     extra = with_tool_extra({}, tool, WIRE, losses)
-    inner = extra.pop("function", None)
-    return dumps(
-        {"type": "function", "function": {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra}
-    )
+    inner = extra.pop(kind, None)
+    return dumps({"type": kind, kind: {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra})
 
 
 def _free_tools(ask: Ask, quirks: Quirks) -> frozenset[str]:
@@ -891,20 +875,6 @@ def _free_tools(ask: Ask, quirks: Quirks) -> frozenset[str]:
     if not quirks.custom_tools:
         return frozenset()
     return frozenset(tool.name for tool in ask.tools if isinstance(tool, ToolSpec) and tool.free is not None)
-
-
-def _custom(tool: ToolSpec, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """A tool that takes free text."""
-    free, tool = tool.free, as_function(msgspec.structs.replace(tool, free=None), losses)
-    own: dict[str, object] = {"name": declare_name(tool, quirks, losses)}
-    if tool.description:
-        own["description"] = tool.description
-    if free and free.grammar:
-        grammar = {"definition": free.grammar, "syntax": free.syntax}
-        own["format"] = {"type": "grammar", "grammar": grammar}
-    extra = with_tool_extra({}, tool, WIRE, losses)
-    inner = extra.pop("custom", None)
-    return dumps({"type": "custom", "custom": {**own, **(fields(inner) if isinstance(inner, msgspec.Raw) else {})}, **extra})
 
 
 def _marked(data: bytes, ttl: str | None) -> bytes:
@@ -920,7 +890,7 @@ def _head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> dict[s
     limit = output_limit(ask, quirks, losses)
     if limit is not None and not _is_spelled(ask):
         body[quirks.output_field] = limit
-    body |= sampling(ask, quirks, losses)
+    body |= write_settings(list_settings(quirks), ask.settings, losses, refused_settings(ask, quirks))
     body |= reasoning(ask, quirks, offered=offered, losses=losses)
     body |= choice(ask, quirks, offered=offered, losses=losses)
     body |= output_format(ask, quirks, losses)

@@ -4,9 +4,10 @@ What has no neutral word is kept, not refused: unknown fields of a message, part
 hosted blocks, unknown fields of the body are `extra`. A message that is nothing else is a hosted block as a whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import WireError
 from evener.transcript.ask import (
@@ -14,11 +15,9 @@ from evener.transcript.ask import (
     Cache,
     Choice,
     Extra,
-    FreeText,
     HostedTool,
     OutputSchema,
     Reasoning,
-    Settings,
     State,
     ToolSpec,
 )
@@ -33,22 +32,18 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
-from evener.transcript.message import Message, Role
+from evener.transcript.message import Role
 from evener.transcript.transcript import Transcript
+from evener.wire.openai import group_messages, read_custom, read_function, read_output_shape
 from evener.wire.openai_chat.decode import read_citations, split
+from evener.wire.openai_chat.encode import list_settings
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, WIRE, hosted_block, read_mark, read_part, seal_text
 from evener.wire.prefix import dumps, fields, free_arguments, text_in
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, message_id, raw_text, read_control, read_fields, reading
-from evener.wire.request import SCALE
+from evener.wire.reading import Fields, Items, raw_text, read_control, read_fields, reading
+from evener.wire.request import SCALE, read_settings
 
-__all__ = [
-    "read_choice",
-    "read_output",
-    "read_reasoning",
-    "read_request",
-    "read_settings",
-]
+__all__ = ["read_request"]
 
 
 CALLED = ("function", "custom")
@@ -101,21 +96,6 @@ def _subset(own: Fields) -> dict[str, object] | None:
     return {"mode": mode or "auto", "names": names}
 
 
-def read_settings(body: Fields, quirks: Quirks) -> Settings:
-    """Sampling and limits."""
-    limit = _limit(body, quirks)
-    seed = body.whole(quirks.seed_field) if quirks.seed_field else None
-    stop = (body.text("stop"),) if body.is_text("stop") else tuple(body.texts("stop"))
-    return Settings(
-        max_output_tokens=limit,
-        temperature=body.number("temperature"),
-        top_p=body.number("top_p"),
-        top_k=body.whole("top_k") if quirks.top_k else None,
-        stop=stop,
-        seed=seed,
-    )
-
-
 def _limit(body: Fields, quirks: Quirks) -> int | None:
     """The output limit, under its new or its old name. Under the one that the row does not write it stays, too, as it was."""
     for name in ("max_completion_tokens", "max_tokens"):
@@ -129,19 +109,14 @@ def _limit(body: Fields, quirks: Quirks) -> int | None:
 
 
 def read_output(body: Fields) -> OutputSchema | None:
-    """The shape of the answer."""
+    """Return the shape of the answer."""
     own = body.peek_fields("response_format")
     inner = own.peek_fields("json_schema")
-    if own.peek("type") == "json_object":
-        found = OutputSchema()
-    elif own.peek("type") == "json_schema" and inner.is_object("schema"):
-        schema = inner.take_object("schema", "{}")
-        found = OutputSchema(schema, inner.text("name"), inner.text("description"), inner.flag("strict"))
-        own.put_rest("json_schema", inner)
-    else:
-        return None
-    own.take("type")
-    body.put_rest("response_format", own)
+    found = read_output_shape(own, inner)
+    if found is not None:
+        if found.schema:
+            own.put_rest("json_schema", inner)
+        body.put_rest("response_format", own)
     return found
 
 
@@ -224,13 +199,13 @@ class _Reader:
         body, quirks = self.body, self.quirks
         raws = body.carried_items("messages")
         opening = self._opening(raws)
-        messages = self._messages(raws[len(opening) :])
+        messages = group_messages(self._messages(raws[len(opening) :]), self.target)
         ask = Ask(
             transcript=Transcript(messages, self._system(opening)),
             target=self.target,
             tools=tuple(self._tool(raw) for raw in (body.carried_items("tools") if _list(body.peek_raw("tools")) else ())),
             choice=read_choice(body, quirks),
-            settings=read_settings(body, quirks),
+            settings=replace(read_settings(list_settings(quirks), body), max_output_tokens=_limit(body, quirks)),
             reasoning=read_reasoning(body, quirks),
             output=read_output(body),
             cache=self._cache(),
@@ -238,7 +213,7 @@ class _Reader:
             stream=self._stream(),
         )
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
     def _stream(self) -> bool:
         stream = self.body.flag("stream") or False
@@ -289,22 +264,12 @@ class _Reader:
 
     # Messages.
 
-    def _messages(self, raws: Sequence[msgspec.Raw]) -> list[Message]:
-        messages: list[Message] = []
-        before = ""
-        for number, raw in enumerate(raws):
+    def _messages(self, raws: Sequence[msgspec.Raw]) -> Iterator[tuple[Role, str, tuple[Block, ...], msgspec.Raw]]:
+        """Yield each message; consecutive results belong together."""
+        for raw in raws:
             own = read_fields(raw)
             role = own.carried_text("role")
-            blocks = self._blocks(role, own, raw)
-            if role == before == "tool":
-                messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
-            else:
-                maker = self.target if role == "assistant" else None
-                messages.append(
-                    Message(ROLES.get(role, "user"), blocks, id=message_id(number, raw), created_at=None, origin=maker)
-                )
-            before = role
-        return messages
+            yield ROLES.get(role, "user"), "result" if role == "tool" else "", self._blocks(role, own, raw), raw
 
     def _blocks(self, role: str, own: Fields, raw: msgspec.Raw) -> tuple[Block, ...]:
         match ROLES.get(role):
@@ -358,13 +323,13 @@ class _Reader:
         blocks: list[Block] = []
         for block, sealed in found:
             if cited and isinstance(block, TextBlock):
-                block, cited = msgspec.structs.replace(block, citations=cited), ()
+                block, cited = replace(block, citations=cited), ()
             if isinstance(block, HostedBlock):
                 blocks.append(block)
                 continue
             seal = self._seal(sealed, message)
             message = {}
-            blocks.append(msgspec.structs.replace(block, seal=seal) if seal else block)
+            blocks.append(replace(block, seal=seal) if seal else block)
         return [self._hosted(raw)] if message else blocks
 
     def _thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
@@ -444,33 +409,14 @@ class _Reader:
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
         if own.peek("type") == "custom" and own.is_object("custom"):
-            return self._custom(own)
+            own.take("type")
+            return read_custom(own, own.peek_fields("custom"), self.target)
         if own.peek("type") not in ("", "function") or not own.has("function"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         if own.peek("type") == "function":
             own.take("type")
-        function = read_fields(own.take("function"))
         cache = read_control(own) if self.quirks.cache_style == "control" else ""
-        schema = function.take_object("parameters", '{"type":"object","properties":{}}')
-        name, description, strict = function.carried_text("name"), function.said("description"), function.flag("strict")
-        if function.rest():
-            own.put("function", function.rest_text())
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
-
-    def _custom(self, own: Fields) -> ToolSpec:
-        """A tool that takes free text. A format that is no grammar stays among its fields."""
-        own.take("type")
-        inner = own.peek_fields("custom")
-        shape = inner.peek_fields("format")
-        grammar = shape.peek_fields("grammar")
-        free = FreeText()
-        if shape.peek("type") == "grammar" and grammar.is_text("definition"):
-            free = FreeText(grammar.peek("syntax"), grammar.peek("definition"))
-            if len(shape.rest()) == len(grammar.rest()) == 2 and grammar.is_text("syntax"):
-                inner.take("format")
-        name, description = inner.carried_text("name"), inner.said("description")
-        own.put_rest("custom", inner)
-        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=self.target.provider, free=free)
+        return read_function(own, read_fields(own.take("function")), self.target, cache)
 
 
 def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:

@@ -17,6 +17,7 @@ from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, make_error
+from evener.wire.openai import read_failure
 from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualified
 from evener.wire.openai_responses.hosted import hosted_block, read_citation
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
@@ -25,41 +26,7 @@ from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some
 from evener.wire.sse import SseReader
 from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
-__all__ = [
-    "CARRYING",
-    "NOTHING",
-    "NULL",
-    "PARTS",
-    "REPEATED",
-    "TERMINAL",
-    "AnyEvent",
-    "Completed",
-    "Created",
-    "PlainCall",
-    "PlainMessage",
-    "Reasoned",
-    "_AnyPart",
-    "_Counts",
-    "_ItemBegun",
-    "_ItemEnded",
-    "_Known",
-    "_MoreArguments",
-    "_MoreRefusal",
-    "_MoreSummary",
-    "_MoreThought",
-    "_MoreWords",
-    "_Response",
-    "decode",
-    "decoder",
-    "form_of",
-    "read_any_event",
-    "read_call",
-    "read_event",
-    "read_message",
-    "read_name",
-    "read_response",
-    "read_usage",
-]
+__all__ = ["PARTS", "decode", "decoder"]
 
 
 class _Cached(msgspec.Struct, gc=False):
@@ -560,7 +527,7 @@ class _Turn(msgspec.Struct, gc=False):
         elif kind == "response.created":
             return self._begin_answer(_response_of(event), found)
         elif kind == "error" or event.error not in NONE:
-            found.append(_failed(frame))
+            found.append(read_failure(frame))
             return True
         elif not is_repeated(kind):
             found.append(d.Notice(kind, frame.decode()))
@@ -580,7 +547,7 @@ class _Turn(msgspec.Struct, gc=False):
 
     def _end(self, response: _Response, frame: bytes, said: str, found: list[d.Delta]) -> None:
         if said == "failed" or _is_failed(response, found):
-            found.append(_failed(bytes(fields(frame)["response"])))
+            found.append(read_failure(bytes(fields(frame)["response"])))
             return
         if not self.started:
             self._start(response, found)
@@ -768,13 +735,6 @@ def _response_of(event: AnyEvent) -> _Response:
 
 def _without(kind: str, what: str) -> msgspec.ValidationError:
     return msgspec.ValidationError(f"a {kind} event without its {what}")
-
-
-def _failed(frame: bytes) -> d.Failed:
-    complaint = complaint_of(frame)
-    return d.Failed(
-        make_error(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
-    )
 
 
 @lru_cache(maxsize=100)

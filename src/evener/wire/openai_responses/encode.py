@@ -32,7 +32,7 @@ from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 from evener.wire.codec import Encoded, Frame
 from evener.wire.media import IMAGES, check_detail, is_base64, is_image_taken, normalize_media
-from evener.wire.openai import fit_key, write_heat, write_output_shape, write_parallel
+from evener.wire.openai import TEMPERATURE, TOP_P, fit_key, refused_settings, write_output_shape, write_parallel
 from evener.wire.prefix import (
     ERROR,
     ExchangeWriter,
@@ -55,11 +55,13 @@ from evener.wire.prefix import (
     word,
 )
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     Address,
     Fixed,
     KeptRequests,
     RequestSource,
+    Setting,
     Wanted,
     add_losses,
     as_function,
@@ -76,6 +78,7 @@ from evener.wire.request import (
     names_of,
     nearest_effort,
     output_limit,
+    pass_number,
     path_of,
     plan_automatic_marks,
     plan_marks,
@@ -86,31 +89,23 @@ from evener.wire.request import (
     with_extra,
     without_messages,
     write_hosted_tool,
+    write_settings,
 )
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
 from evener.wire.tool_schema import declare_schema
 
 __all__ = [
     "ADDS_TOOLS",
+    "ENCRYPTED",
     "FREE_ANSWER",
     "FREE_CALL",
     "PART",
+    "SETTINGS",
     "WIRE",
-    "Outgoing",
     "TextSeal",
-    "cache_key",
-    "choice",
     "continued",
     "encode",
-    "forms_of",
-    "outgoing",
-    "output_format",
     "qualified",
-    "reasoning",
-    "render",
-    "sampling",
-    "state",
-    "system_items",
 ]
 
 
@@ -216,6 +211,14 @@ EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 SHOWN = {"summary": "auto", "concise": "concise", "detailed": "detailed"}
 LEAST_OUTPUT = 16  # sheet 2
 ENCRYPTED = "reasoning.encrypted_content"
+SETTINGS = (
+    Setting("max_output_tokens", "max_output_tokens", read=Fields.limit),
+    TEMPERATURE,
+    TOP_P,
+    Setting("top_k", write=pass_number),
+    Setting("seed", write=pass_number),
+    Setting("stop", write=pass_number),
+)
 
 Body = dict[str, object]
 
@@ -290,16 +293,6 @@ def _called(ask: Ask, name: str, quirks: Quirks) -> Body:
             bare = wire_name(tool.bare_name, quirks.name_length)
             return {"type": "custom" if tool.free else "function", "name": bare}
     return {"type": "function", "name": name}
-
-
-def sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Temperature and its kin."""
-    settings = ask.settings
-    body = write_heat(ask, quirks, losses)
-    for name, given in (("top_k", settings.top_k), ("seed", settings.seed), ("stop", settings.stop or None)):
-        if given is not None:
-            losses.append(loss_of("dropped", f"setting.{name}", "this wire has none"))
-    return body
 
 
 def output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
@@ -988,7 +981,7 @@ def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, loss
         if limit < LEAST_OUTPUT:
             losses.append(loss_of("degraded", "setting.max_output_tokens", f"at least {LEAST_OUTPUT} are needed"))
         body["max_output_tokens"] = max(limit, LEAST_OUTPUT)
-    body |= sampling(ask, quirks, losses)
+    body |= write_settings(SETTINGS, ask.settings, losses, refused_settings(ask, quirks))
     body |= reasoning(ask, quirks, losses)
     body |= choice(ask, quirks, offered=offered, losses=losses)
     body |= output_format(ask, quirks, losses)

@@ -7,6 +7,7 @@ unknown fields of the body are `extra`.
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import WireError
 from evener.transcript.ask import (
@@ -15,12 +16,10 @@ from evener.transcript.ask import (
     Choice,
     ChoiceMode,
     Extra,
-    FreeText,
     HostedTool,
     Namespace,
     OutputSchema,
     Reasoning,
-    Settings,
     State,
     ToolSpec,
 )
@@ -43,12 +42,14 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message, Role
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
+from evener.wire.openai import group_messages, read_custom, read_function, read_output_shape
 from evener.wire.openai_responses.decode import PARTS
 from evener.wire.openai_responses.encode import (
     ADDS_TOOLS,
     ENCRYPTED,
     FREE_ANSWER,
     FREE_CALL,
+    SETTINGS,
     WIRE,
     TextSeal,
     continued,
@@ -61,13 +62,13 @@ from evener.wire.reading import (
     Fields,
     Items,
     keep_beside,
-    message_id,
     raw_text,
     read_breakpoint,
     read_citations,
     read_fields,
     reading,
 )
+from evener.wire.request import read_settings
 
 __all__ = ["read_request"]
 
@@ -108,7 +109,7 @@ class _Reader:
             target=self.target,
             tools=tools,
             choice=self._choice(tools),
-            settings=Settings(body.limit("max_output_tokens"), body.number("temperature"), body.number("top_p")),
+            settings=read_settings(SETTINGS, body),
             reasoning=self._reasoning(),
             output=self._output(),
             cache=cache,
@@ -116,14 +117,14 @@ class _Reader:
             stream=body.flag("stream") or False,
         )
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
     def _opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
         """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools is an empty one."""
         found: list[TextBlock] = []
         for number, block in enumerate(blocks):
             if number and isinstance(block, TextBlock) and block.seal is not None:
-                block = msgspec.structs.replace(block, seal=continued(block.seal))
+                block = replace(block, seal=continued(block.seal))
             if isinstance(block, HostedBlock) and bytes(fields(block.raw).get("type", b"")) == ADDS_TOOLS:
                 block = TextBlock("", seal=self._text_seal(fields(block.raw), {}))
             if not isinstance(block, TextBlock):
@@ -132,23 +133,13 @@ class _Reader:
         return found
 
     def _messages(self) -> list[Message]:
-        """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
+        """Return items as messages: consecutive items of the assistant are one, so are consecutive results."""
         if self.body.is_text("input"):
             return [Message("user", (TextBlock(self.body.carried_text("input")),), id="0", created_at=None)]
-        messages: list[Message] = []
-        before = ""
-        for number, raw in enumerate(self.body.carried_items("input")):
-            role, kind, blocks = self._item(raw)
-            if messages and before == kind and kind in ("said", "result"):
-                messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
-            else:
-                origin = self.target if role == "assistant" else None
-                messages.append(Message(role, blocks, id=message_id(number, raw), created_at=None, origin=origin))
-            before = kind
-        return messages
+        return group_messages(((*self._item(raw), raw) for raw in self.body.carried_items("input")), self.target)
 
     def _item(self, raw: msgspec.Raw) -> tuple[Role, str, tuple[Block, ...]]:
-        """Who says it, how it groups, and its blocks."""
+        """Return the role of an item, the group that it joins and its blocks."""
         own = read_fields(raw)
         match own.peek("type"):
             case "" | "message":
@@ -165,8 +156,8 @@ class _Reader:
                     self.added += (tool for one in own.peek_items("tools") for tool in self._tool(one))
                 hosted = hosted_block(raw, self.target.provider)
                 if own.has("role"):
-                    return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
-                return ("user", "hosted", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
+                    return ROLES.get(own.peek("role"), "system"), "", (hosted,)
+                return ("user", "", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
 
     def _call(self, own: Fields, kind: str) -> ToolCall:
         """A call. One that was made with a text has it as its one argument; its seal says so, and names its namespace."""
@@ -199,14 +190,14 @@ class _Reader:
             blocks = [self._part(part, item) for part in msgspec.json.decode(content, type=Items)]
             if role != "assistant" and own.rest() and not any(isinstance(block, TextBlock) for block in blocks):
                 blocks = self._beside(blocks, own)
-        return ROLES[role], "said" if role == "assistant" else "spoken", tuple(blocks)
+        return ROLES[role], "said" if role == "assistant" else "", tuple(blocks)
 
     def _beside(self, blocks: list[Block], own: Fields) -> list[Block]:
         """Keep the fields of a message that has no text to hold them: another part holds them."""
         first = next(iter(blocks), None)
         if all(isinstance(block, HostedBlock) for block in blocks) and isinstance(first, HostedBlock):
             raw = dumps({**fields(first.raw), MESSAGE: own.rest()}).decode()
-            return [msgspec.structs.replace(first, raw=raw), *blocks[1:]]
+            return [replace(first, raw=raw), *blocks[1:]]
         return list(keep_beside(tuple(blocks), own, self.target))
 
     def _part(self, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> Block:
@@ -292,10 +283,10 @@ class _Reader:
         names = {tool.name for tool in found if isinstance(tool, ToolSpec)}
         for tool in self.added:
             if isinstance(tool, HostedTool):
-                found.append(msgspec.structs.replace(tool, inline=True))
+                found.append(replace(tool, inline=True))
             elif tool.name not in names:
                 names.add(tool.name)
-                found.append(msgspec.structs.replace(tool, inline=True))
+                found.append(replace(tool, inline=True))
         return tuple(found)
 
     def _tool(self, raw: msgspec.Raw) -> list[ToolSpec | HostedTool]:
@@ -304,15 +295,17 @@ class _Reader:
         hosted = HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         match own.peek("type"):
             case "function":
-                return [self._function(own)]
+                own.take("type")
+                return [read_function(own, own, self.target)]
             case "custom":
-                return [self._custom(own)]
+                own.take("type")
+                return [read_custom(own, own, self.target)]
             case "namespace" if own.is_text("name"):
                 return self._namespace(own) or [hosted]
             case "tool_search" if own.peek("execution") == "client":
                 schema = own.take_object("parameters", '{"type":"object","properties":{}}')
                 search = ToolSpec("tool_search", own.text("description"), schema, None, "", WIRE, inline=True)
-                return [hosted, msgspec.structs.replace(search, provider=self.target.provider)]
+                return [hosted, replace(search, provider=self.target.provider)]
             case _:
                 return [hosted]
 
@@ -324,26 +317,11 @@ class _Reader:
         for name in ("type", "tools"):
             own.take(name)
         space = Namespace(own.carried_text("name"), own.text("description"), own.rest_text())
-        specs = [self._function(one) if one.peek("type") == "function" else self._custom(one) for one in inner]
-        return [msgspec.structs.replace(spec, name=space.prefix + spec.name, namespace=space) for spec in specs]
-
-    def _custom(self, own: Fields) -> ToolSpec:
-        """A tool that takes free text. A format that is no grammar stays among its fields."""
-        own.take("type")
-        shape = own.peek_fields("format")
-        free = FreeText()
-        if shape.peek("type") == "grammar" and shape.is_text("definition"):
-            free = FreeText(shape.peek("syntax"), shape.peek("definition"))
-            if len(shape.rest()) == 3 and shape.is_text("syntax"):
-                own.take("format")
-        name, description, provider = own.carried_text("name"), own.said("description"), self.target.provider
-        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=provider, free=free)
-
-    def _function(self, own: Fields) -> ToolSpec:
-        own.take("type")
-        schema = own.take_object("parameters", '{"type":"object","properties":{}}')
-        name, description, strict = own.carried_text("name"), own.said("description"), own.flag("strict")
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
+        specs: list[ToolSpec] = []
+        for one in inner:
+            read = read_function if word(one.take("type")) == "function" else read_custom
+            specs.append(read(one, one, self.target))
+        return [replace(spec, name=space.prefix + spec.name, namespace=space) for spec in specs]
 
     def _choice(self, tools: Sequence[ToolSpec | HostedTool]) -> Choice:
         """Which tools may or must be called. A tool in a namespace is named without it."""
@@ -351,7 +329,7 @@ class _Reader:
         spaced = {tool.bare_name: tool.name for tool in tools if isinstance(tool, ToolSpec)}
         plain = {tool.name for tool in tools}
         names = tuple(name if name in plain else spaced.get(name, name) for name in found.names)
-        return msgspec.structs.replace(found, names=names) if names != found.names else found
+        return replace(found, names=names) if names != found.names else found
 
     def _chosen(self) -> Choice:
         parallel = self.body.flag("parallel_tool_calls")
@@ -398,7 +376,7 @@ class _Reader:
     def _output(self) -> OutputSchema | None:
         own = self.body.peek_fields("text")
         shape = own.peek_fields("format")
-        output = _format(shape)
+        output = read_output_shape(shape, shape)
         if output:
             own.put_rest("format", shape)
         if self.body.is_object("text"):
@@ -419,20 +397,6 @@ class _Reader:
         if body.is_text("previous_response_id"):
             return State("chain", body.text("previous_response_id"), store, sealed)
         return State("replay", "", store, sealed)
-
-
-def _format(own: Fields) -> OutputSchema | None:
-    """The shape of the answer, taken; None, and nothing taken, when it is of no known form."""
-    match own.peek("type"):
-        case "json_object":
-            own.take("type")
-            return OutputSchema()
-        case "json_schema" if own.is_object("schema"):
-            own.take("type")
-            schema = own.take_object("schema", "{}")
-            return OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
-        case _:
-            return None
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
