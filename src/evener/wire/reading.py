@@ -23,31 +23,6 @@ from evener.transcript.blocks import Block, CacheTtl, Citation, HostedBlock, Ori
 from evener.transcript.delta import Delta, Notice
 from evener.wire.prefix import MESSAGE, dumps, fields, text_in
 
-__all__ = [
-    "BROKEN",
-    "Carrying",
-    "Count",
-    "Fields",
-    "Items",
-    "Place",
-    "has_text",
-    "keep_beside",
-    "make_seal",
-    "mend",
-    "message_id",
-    "pair_halves",
-    "parse_some",
-    "raw_text",
-    "read_breakpoint",
-    "read_citations",
-    "read_control",
-    "read_fields",
-    "read_some",
-    "reading",
-    "with_rest",
-]
-
-
 T = TypeVar("T")
 NULL = b"null"
 Items = Annotated[list[msgspec.Raw], msgspec.Meta(max_length=100_000)]
