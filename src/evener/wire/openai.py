@@ -1,4 +1,4 @@
-"""What the two wires of one maker write and read alike: sampling, the shape of the answer, tools, grouped messages. Pure."""
+"""What the two wires of OpenAI write and read alike: sampling, the shape of the answer, tools, grouped messages. Pure."""
 
 from collections.abc import Iterable
 

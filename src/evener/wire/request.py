@@ -1,4 +1,4 @@
-"""What the encoders share: the frame, the caller's own fields, names and headers. Pure."""
+"""What all encoders write around the messages: names, efforts, cache marks, tools, settings, the caller's own fields. Pure."""
 
 import math
 import re
@@ -89,7 +89,7 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 @lru_cache(1024)
 def wire_name(name: str, limit: int) -> str:
-    """The name itself if the wire takes it; else its legal characters and a short hash that keeps different names apart."""
+    """Return the name itself if the wire takes it; else its legal characters and a short hash, so that names stay distinct."""
     if name and len(name) <= limit and not FORBIDDEN.search(name):
         return name
     digest = blake2b(name.encode(), digest_size=4).hexdigest()
@@ -97,26 +97,26 @@ def wire_name(name: str, limit: int) -> str:
 
 
 def lettered_name(name: str, limit: int) -> str:
-    """The same for wires where a name begins with a letter or an underscore."""
+    """Do the same for wires where a name begins with a letter or an underscore."""
     if LETTERED.match(name):
         return wire_name(name, limit)
     return wire_name(f"_{name}_{blake2b(name.encode(), digest_size=4).hexdigest()}", limit)
 
 
 def make_id(source: str, place: int) -> str:
-    """An id for a call that came without one: the same place in the same answer always gives the same."""
+    """Return an id for a call that came without one: the same place in the same answer always gives the same."""
     return "call_" + blake2b(f"{source}/{place}".encode(), digest_size=8).hexdigest()
 
 
 def short_id(id: str, limit: int) -> str:
-    """The id itself if it is short enough, for wires that take any character in it."""
+    """Return the id itself if it is short enough, for wires that take any character in it."""
     if 0 < len(id) <= limit:
         return id
     return f"{id[: limit - 17]}_{blake2b(id.encode(), digest_size=8).hexdigest()}"
 
 
 def nine_id(id: str) -> str:
-    """The id itself if it is nine letters or digits, for wires that take nothing else; else nine that stand for it."""
+    """Return the id itself if it is nine letters or digits, for wires that take nothing else; else nine that stand for it."""
     if NINE.fullmatch(id):
         return id
     number = int.from_bytes(blake2b(id.encode(), digest_size=8).digest())
@@ -137,30 +137,27 @@ BUDGETS = {
 
 
 def effort_for(budget: int) -> Effort:
-    """The least effort whose thinking fits into a budget of tokens."""
+    """Return the least effort whose thinking fits into a budget of tokens."""
     levels: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")
     return next((level for level in levels if BUDGETS[level] >= budget), "max")
 
 
 def nearest_effort(wanted: str, known: Sequence[str], losses: list[Loss]) -> str:
-    """The level the model knows that is nearest to the one wanted; upwards when two are as near, but never past max."""
+    """Return the level of the model that is nearest to the one wanted; the higher one of two, but never above max."""
     if wanted in known:
         return wanted
     place = SCALE.index(wanted)
-    found = min((level for level in known if level in SCALE), key=lambda level: _distance(place, SCALE.index(level)))
+    levels = [SCALE.index(level) for level in known if level in SCALE]
+    found = SCALE[min(levels, key=lambda level: (abs(place - level), -level))]
     losses.append(loss_of("degraded", "reasoning.effort", f"this model has no level {wanted!r}; sent as {found!r}"))
     return found
 
 
 def report_length(ask: Ask, losses: list[Loss]) -> None:
-    """Report a wish for short or long summaries, where thoughts can only be shown or not."""
+    """Report a request for short or long summaries, where thoughts can only be shown or hidden."""
     if ask.reasoning.show in ("concise", "detailed"):
         why = f"thoughts can only be shown or not here, not {ask.reasoning.show}"
         losses.append(loss_of("degraded", "reasoning.show", why))
-
-
-def _distance(wanted: int, level: int) -> tuple[int, int]:
-    return abs(wanted - level), -level
 
 
 Place = tuple[str, int, int, str]
@@ -179,10 +176,10 @@ NO_MARKS = Marks()
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The marks that are wanted, whatever the messages are: those before them in order, and what those in them must heed.
+    """The marks that are wanted, whatever the messages are: those before them in order, and limits for those in them.
 
-    `room` is for how many there is room, `ttls` are the lifetimes, the shortest first. `moving` is the lifetime of the marks
-    that move with the newest messages; empty when none do. `off`: none at all are wanted.
+    `room` is the most marks of a request, `ttls` are the lifetimes, the shortest first. `moving` is the lifetime of the marks
+    that move with the newest messages; empty when none do. `off`: no marks at all are wanted.
     """
 
     room: int
@@ -190,34 +187,41 @@ class Wanted(msgspec.Struct, frozen=True):
     places: tuple[Place, ...] = ()
     moving: str = ""
     off: bool = False
-    why: str = ""  # why there are none, where some may have been asked for
+    why: str = ""  # why no marks are sent, for the report
 
 
 def plan_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
-    """What an ask wants beside the marks on its messages. `ttls` are the wire's lifetimes."""
+    """Return the marks that an ask wants beside those on its messages. `ttls` are the wire's lifetimes."""
     mode, by_provider = ask.cache.mode, ask.cache.mode == "provider" and quirks.cache_provider
     room, ttls = quirks.cache_marks - by_provider, quirks.cache_ttls or ttls
     if mode == "off":
         return Wanted(room, ttls, off=True)
-    system = ask.transcript.system_blocks
-    tools = {number: tool.cache for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache}
-    parts = {number: part.cache for number, part in enumerate(system) if part.cache}
+    system, (tools, parts) = ask.transcript.system_blocks, _list_marked(ask)
     moving = (ask.cache.ttl or "5m") if mode == "moving" or (mode == "provider" and not by_provider) else ""
     if moving and system:
         parts.setdefault(max(parts, default=len(system) - 1), moving)
     elif moving and ask.tools:
         tools.setdefault(len(ask.tools) - 1, moving)
-    places = (*(("tools", number, 0, ttl) for number, ttl in sorted(tools.items())),)
-    places += (*(("system", number, 0, ttl) for number, ttl in sorted(parts.items())),)
-    return Wanted(room, ttls, places, moving)
+    return Wanted(room, ttls, _places_of(tools, parts), moving)
 
 
 def plan_automatic_marks(ask: Ask) -> Wanted:
     """Return what is wanted where the provider places moving marks itself: those on tools and system prompt stay behind."""
-    tools = ((number, tool.cache) for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache)
-    parts = ((number, part.cache) for number, part in enumerate(ask.transcript.system_blocks) if part.cache)
-    places = (*(("tools", number, 0, ttl) for number, ttl in tools), *(("system", number, 0, ttl) for number, ttl in parts))
+    places = _places_of(*_list_marked(ask))
     return Wanted(0, (), places, off=True, why="the provider caches by itself in this mode; no marks are sent")
+
+
+def _list_marked(ask: Ask) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the lifetimes of the marks on tools and on parts of the system prompt, by their numbers."""
+    tools: dict[int, str] = {
+        number: tool.cache for number, tool in enumerate(ask.tools) if isinstance(tool, ToolSpec) and tool.cache
+    }
+    return tools, {number: part.cache for number, part in enumerate(ask.transcript.system_blocks) if part.cache}
+
+
+def _places_of(tools: dict[int, str], parts: dict[int, str]) -> tuple[Place, ...]:
+    before = [("tools", number, 0, ttl) for number, ttl in sorted(tools.items())]
+    return (*before, *(("system", number, 0, ttl) for number, ttl in sorted(parts.items())))
 
 
 def report_lifetime(ask: Ask, losses: list[Loss]) -> None:
@@ -227,7 +231,7 @@ def report_lifetime(ask: Ask, losses: list[Loss]) -> None:
 
 
 def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence[int], losses: list[Loss]) -> Marks:
-    """The marks of this request. `marked` numbers the fragments that ask for some."""
+    """Return the marks of this request. `marked` numbers the fragments that ask for some."""
     if wanted.off and wanted.why and (wanted.places or marked):
         losses.append(loss_of("dropped", "cache.mark", wanted.why))
     if wanted.off or not (wanted.places or marked or wanted.moving):
@@ -251,10 +255,10 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
     if len(places) > room:
         losses.append(loss_of("dropped", "cache.mark", f"{len(places)} were asked for, the endpoint takes {room}"))
         places = [*places[:1], *places[len(places) - room + 1 :]]
-    return _sorted_out(places, wanted.ttls, losses)
+    return _sort_marks(places, wanted.ttls, losses)
 
 
-def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
+def _sort_marks(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:
     marks = Marks()
     longest = len(ttls) - 1  # a longer lifetime may not come after a shorter one
     ttl = ttls[longest]
@@ -275,7 +279,7 @@ def _sorted_out(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
 
 
 def insert_marks(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
-    """The bytes of the fragments that have some, with their marks put in."""
+    """Return the bytes of the fragments that are not empty, with their marks inserted."""
     found: list[bytes] = []
     for fragment in fragments:
         found.append(fragment.data)
@@ -287,18 +291,18 @@ def insert_marks(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[st
 
 
 def control_value(ttl: str) -> dict[str, object]:
-    """A mark of the style `cache_control`; five minutes is what it means when it says nothing."""
+    """Return a mark of the style `cache_control`; without a lifetime it means five minutes."""
     return {"type": "ephemeral"} if ttl in ("", "5m") else {"type": "ephemeral", "ttl": ttl}
 
 
 @lru_cache(8)
 def control_mark(ttl: str) -> bytes:
-    """That mark, to be put before a closing brace."""
+    """Return that mark, to be put before a closing brace."""
     return b',"cache_control":' + dumps(control_value(ttl))
 
 
 def with_control(data: bytes, ttl: str) -> bytes:
-    """An object with that mark; as it is where it has one of its maker's, which says more than ours can."""
+    """Return an object with that mark; unchanged where it has one of its provider's, which says more than ours can."""
     if b'"cache_control"' in data and "cache_control" in fields(data):
         return data
     return data[:-1] + control_mark(ttl) + b"}"
@@ -306,20 +310,20 @@ def with_control(data: bytes, ttl: str) -> bytes:
 
 @lru_cache(8)
 def breakpoint_mark(ttl: str) -> bytes:
-    """A mark of the style `prompt_cache_breakpoint`, to be put before a closing brace."""
+    """Return a mark of the style `prompt_cache_breakpoint`, to be put before a closing brace."""
     value = {"mode": "explicit"} if ttl == "30m" else {"mode": "explicit", "ttl": ttl}
     return b',"prompt_cache_breakpoint":' + dumps(value)
 
 
 RequestSource = tuple[object, ...]
 Address = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-"""Path, headers, and the names of tools that differ on the wire: what stands outside of a request's body."""
+"""Path, headers, and the names of tools that differ on the wire: all of a request but its body."""
 MakeTool = Callable[[ToolSpec | HostedTool, Quirks, list[Loss]], bytes]
 MakePart = Callable[[TextBlock], bytes]
 TYPED = ("response_format", "text.format", "output_config.format", "tool_choice")
-"""Objects that are nothing without their type."""
+"""Objects that mean nothing without their type."""
 READ_TOO = ("conversation", "max_completion_tokens", "max_tokens")
-"""Fields that are kept as they were spelled although they were read: nothing is lost with them."""
+"""Fields that are kept as they were spelled although they were read: dropping them is no loss."""
 CONVERSATION = ("messages", "input", "contents")
 NOTHING_SAID = b'{"role":"user","content":"(nothing was said)"}'
 CONTINUE = b'{"role":"user","content":"Continue."}'
@@ -327,7 +331,7 @@ BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.
 
 
 class Fixed(msgspec.Struct, frozen=True, eq=False):
-    """What a wire makes of all that an ask says besides its messages: of the same `source` always the same."""
+    """What a wire makes of all of an ask but its messages: the same `source` always gives the same."""
 
     source: RequestSource
 
@@ -340,9 +344,9 @@ W = TypeVar("W", bound=str)
 
 
 class KeptRequests(Generic[F]):
-    """What is fixed in the requests of a conversation, or of a hundred with one model: they differ in their messages only.
+    """Caches what is fixed in the requests of a conversation, or of many with one model: they differ in their messages only.
 
-    It is made anew when something else is, else taken from the prior request or from the last that was made here.
+    It is made again when something else has changed, else taken from the prior request or from the last that was made here.
     """
 
     __slots__ = ("_kind", "_last", "_make")
@@ -353,7 +357,7 @@ class KeptRequests(Generic[F]):
         self._last: F | None = None
 
     def of(self, ask: Ask, quirks: Quirks, prior: Encoded | None) -> F:
-        """What is fixed for this ask."""
+        """Return what is fixed for this ask."""
         settings = ask.settings
         written = (type(settings.temperature), type(settings.top_p))  # 1 and 1.0 are equal, but not written alike
         source: RequestSource = (quirks, ask.transcript.system_blocks, written, astuple(ask)[1:])  # all but the transcript
@@ -361,19 +365,19 @@ class KeptRequests(Generic[F]):
             found = prior.fixed
             if isinstance(found, self._kind) and found.source == source:
                 return found
-        last = self._last  # read once: another thread may put its own there
+        last = self._last  # read once: another thread may replace it
         if last is None or last.source != source:
             last = self._last = self._make(ask, quirks, prior, source)
         return last
 
 
 def without_messages(ask: Ask) -> Ask:
-    """The ask as those see it who must not look at its messages, nor keep them."""
+    """Return the ask without its messages, for code that must not depend on them nor keep them."""
     return replace(ask, transcript=Transcript((), ask.transcript.system_blocks))
 
 
 def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, part: MakePart) -> Frame:
-    """Tools and system prompt as bytes; those of `prior` when nothing about them is new."""
+    """Return tools and system prompt as bytes; those of `prior` when nothing about them is new."""
     system = ask.transcript.system_blocks
     source = (ask.tools, system, quirks, tool)
     if prior and prior.frame.target == ask.target and all(map(is_, prior.frame.source, source)):
@@ -383,7 +387,7 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
     if ask.tools and not quirks.tools:
         losses.append(loss_of("dropped", "tool", "this endpoint takes none"))
     else:
-        own = [_own_tool(one, ask.target, quirks, losses) for one in ask.tools]
+        own = [_strip_tool(one, ask.target, quirks, losses) for one in ask.tools]
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
         _refuse_many(len(tools) - tools.count(b""), ask.target, quirks)
     parts = tuple(part(one) for one in system)
@@ -404,8 +408,10 @@ def is_declared_inline(tool: ToolSpec | HostedTool, target: Origin, quirks: Quir
     return tool.inline and quirks.hosted and target.wire == tool.wire and target.owns(tool.wire, tool.provider)
 
 
-def _own_tool(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losses: list[Loss]) -> ToolSpec | HostedTool | None:
-    """The tool without what belongs to another provider on the same wire; None when nothing is left to offer."""
+def _strip_tool(
+    tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losses: list[Loss]
+) -> ToolSpec | HostedTool | None:
+    """Return the tool without what belongs to another provider on the same wire; None when nothing is left to offer."""
     if tool.inline and is_declared_inline(tool, target, quirks):
         return None
     if tool.wire != target.wire or target.owns(tool.wire, tool.provider):
@@ -422,7 +428,7 @@ def _own_tool(tool: ToolSpec | HostedTool, target: Origin, quirks: Quirks, losse
 
 
 def write_hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """The declaration of a tool that the provider runs; empty, with a report, for another provider."""
+    """Return the declaration of a tool that the provider runs; empty, with a report, for another provider."""
     if tool.wire == wire and quirks.hosted:
         return tool.raw.encode()
     losses.append(loss_of("dropped", "tool.hosted", "only its own provider can run it", name=tool.name))
@@ -430,7 +436,7 @@ def write_hosted_tool(tool: HostedTool, wire: str, quirks: Quirks, losses: list[
 
 
 def as_function(tool: ToolSpec, losses: list[Loss]) -> ToolSpec:
-    """The tool as a plain function, for an endpoint that has neither tools that take free text nor namespaces of tools."""
+    """Return the tool as a plain function, for an endpoint without free-text tools and namespaces of tools."""
     if tool.namespace is not None:
         why = f"there are no namespaces here; sent as {tool.name!r}, without what {tool.namespace.name!r} says of itself"
         losses.append(loss_of("degraded", "tool.namespace", why, name=tool.name))
@@ -447,7 +453,7 @@ def as_function(tool: ToolSpec, losses: list[Loss]) -> ToolSpec:
 
 
 def declare_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Callable[[str, int], str] = wire_name) -> str:
-    """A tool's name in its declaration; another name than its own is reported."""
+    """Return a tool's name for its declaration, and report a name other than its own."""
     name = rename(tool.name, quirks.name_length)
     if name != tool.name:
         losses.append(loss_of("renamed", "tool.name", f"sent as {name!r}", name=tool.name))
@@ -457,7 +463,7 @@ def declare_name(tool: ToolSpec, quirks: Quirks, losses: list[Loss], rename: Cal
 def names_of(
     tools: Iterable[ToolSpec | HostedTool], quirks: Quirks, rename: Callable[[str, int], str] = wire_name
 ) -> tuple[tuple[str, str], ...]:
-    """Tool names on the wire and ours, where they differ: `restored` turns them back in a reply."""
+    """Return tool names on the wire and ours, where they differ: `restored` turns them back in a reply."""
     pairs = [(rename(tool.name, quirks.name_length), tool.name) for tool in tools if isinstance(tool, ToolSpec)]
     if len({sent for sent, _ in pairs}) < len(pairs):
         twice = next(ours for number, (sent, ours) in enumerate(pairs) if any(sent == other for other, _ in pairs[:number]))
@@ -466,7 +472,7 @@ def names_of(
 
 
 def restored(reply: Reply, encoded: Encoded) -> Reply:
-    """The reply with its calls under our names, where the request had to use others."""
+    """Return the reply with its calls under our names, where the request had to use others."""
     ours = dict(encoded.names)
     if not ours:
         return reply
@@ -478,13 +484,13 @@ def restored(reply: Reply, encoded: Encoded) -> Reply:
 
 
 def headers_of(ask: Ask, wire: str, *own: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """The wire's headers and the caller's."""
+    """Return the wire's headers and the caller's."""
     given = (header for extra in ask.extra if extra.is_for(wire, ask.target.provider) for header in extra.headers)
     return (("content-type", "application/json"), *own, *given)
 
 
 def path_of(ask: Ask, quirks: Quirks, default: str) -> str:
-    """The path below the base URL."""
+    """Return the path below the base URL."""
     path = (quirks.stream_path if ask.stream and quirks.stream_path else quirks.path) or default
     return path.replace("{model}", quote(ask.target.model, safe=":@")) if "{model}" in path else path
 
@@ -514,7 +520,7 @@ class Setting(msgspec.Struct, frozen=True):
 def write_settings(
     rows: Iterable[Setting], settings: Settings, losses: list[Loss], refused: Mapping[str, str] = NONE_REFUSED
 ) -> dict[str, object]:
-    """Return the fields of these settings, in the order of the rows. `refused` says why the endpoint takes some of them not."""
+    """Return the fields of these settings, in the order of the rows. `refused` holds the reason for each forbidden setting."""
     body: dict[str, object] = {}
     for row in rows:
         value = getattr(settings, row.name)
@@ -619,17 +625,17 @@ def with_extra(
     losses: list[Loss],
     typed: tuple[str, ...] = TYPED,
 ) -> dict[str, object]:
-    """The body with the caller's own fields for this wire; those for others, and those that we write, are reported.
+    """Add the caller's own fields for this wire to the body; those for others, and those that we write, are reported.
 
     Fields in `nested` are objects that we write, too: theirs are added to ours. `a.b` is the field b of a. Those in `typed`
-    are nothing without their type: fields that stood beside it do not go alone.
+    mean nothing without their type: fields that stood beside it do not go alone.
     """
     offered = any(not tool.inline for tool in ask.tools)
     written = {*CONVERSATION, *(["tools"] if offered else ()), *(["system"] if ask.transcript.system_blocks else ())}
     for extra in ask.extra:
         if not extra.is_for(wire, ask.target.provider):
             only = f"only {extra.provider or 'the wire'} on {extra.wire} knows it"
-            losses += _unknown(fields(extra.body), only)
+            losses += _report_unknown(fields(extra.body), only)
             losses += (loss_of("dropped", "extra.header", only, name=name) for name, _ in extra.headers)
             continue
         theirs = fields(extra.body)
@@ -638,8 +644,8 @@ def with_extra(
     return body
 
 
-def _unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
-    """The losses of fields that do not go; of an object, those of its fields."""
+def _report_unknown(theirs: dict[str, msgspec.Raw], why: str) -> Iterator[Loss]:
+    """Yield the losses of fields that do not go; for an object, those of its fields."""
     for name, value in theirs.items():
         if name in READ_TOO:
             continue
@@ -665,13 +671,13 @@ def _add(
             ours[name] = inner = dict(inner)
             _add(inner, own, known, losses, f"{place}{name}.")
         elif own is not None and place + name in typed and "type" not in own:
-            losses += _unknown({place + name: value}, "what it belongs to is not in this request")
+            losses += _report_unknown({place + name: value}, "what it belongs to is not in this request")
         else:
             ours[name] = value
 
 
 def list_fragments(fold: Prefix, quirks: Quirks) -> tuple[list[Fragment], tuple[int, ...]]:
-    """All fragments, the open one included, and the numbers of those that ask for cache marks."""
+    """Return all fragments, the open one included, and the numbers of those that ask for cache marks."""
     marked = fold.marked
     if fold.open is None:
         fragments = [*fold.fragments]
@@ -679,18 +685,18 @@ def list_fragments(fold: Prefix, quirks: Quirks) -> tuple[list[Fragment], tuple[
         fragments = [*fold.fragments, fold.open[1]]
         if "marked" in fold.open[1].traits:
             marked += (len(fold.fragments),)
-    return fragments if quirks.thinking_replay != "latest" else _latest(fragments), marked
+    return fragments if quirks.thinking_replay != "latest" else _keep_latest(fragments), marked
 
 
-def _latest(fragments: list[Fragment]) -> list[Fragment]:
-    """Where only the latest thinking goes back, it stays in the turns since a person last spoke."""
+def _keep_latest(fragments: list[Fragment]) -> list[Fragment]:
+    """Leave thinking only in the turns since the user last spoke, where only the latest goes back."""
     asked = [number for number, fragment in enumerate(fragments) if "asks" in fragment.traits]
     bound = asked[-1] + 1 if asked else 0
     return [(fragment.lean or fragment) if number < bound else fragment for number, fragment in enumerate(fragments)]
 
 
 def add_losses(fold: Prefix, fragments: list[Fragment], losses: list[Loss]) -> None:
-    """Report what the fragments have lost, the open one included."""
+    """Report the losses of the fragments, the open one included."""
     for number in fold.lossy:
         losses += fragments[number].losses
     if fold.open is not None:
@@ -700,7 +706,7 @@ def add_losses(fold: Prefix, fragments: list[Fragment], losses: list[Loss]) -> N
 def bound_history(
     messages: list[bytes], fragments: list[Fragment], quirks: Quirks, losses: list[Loss], *, prefill: bool
 ) -> None:
-    """See that the history begins and ends with whom the endpoint wants."""
+    """Make the history begin and end with the role that the endpoint demands."""
     if not messages:
         messages.append(NOTHING_SAID)
         losses.append(loss_of("added", "message", "an empty conversation is rejected; a note stands for it", name="user"))

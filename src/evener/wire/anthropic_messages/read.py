@@ -1,6 +1,6 @@
-"""An Anthropic Messages request as an Ask: the other direction, for translation, tests and the gateway. Pure.
+"""Reads an Anthropic Messages request as an Ask, for translation, tests and the gateway. Pure.
 
-What has no neutral word is kept, not refused: unknown fields of a block ride in its seal, unknown blocks are hosted blocks,
+What has no neutral word is kept, not refused: unknown fields of a block go into its seal, unknown blocks are hosted blocks,
 unknown fields of the body are `extra`.
 """
 
@@ -49,13 +49,13 @@ from evener.wire.request import find_word, read_settings
 __all__ = ["read_request"]
 
 WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
-"""The field that says where media lie, by the type of their source."""
+"""The field with the place of media, by the type of their source."""
 SWITCHES = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}
 KNOWN_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
-    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    """Return the ask behind a request. `target` is the provider that it was for; its seals then count as that provider's."""
     with reading("an Anthropic Messages request"):
         return _Reader(read_fields(body), quirks, target or Origin()).ask()
 
@@ -217,7 +217,7 @@ class _Reader:
             if show := find_word(SHOWN, own.peek("display")):
                 own.take("display")
                 found["show"] = show
-            if "budget_tokens" not in own.rest():  # else the way to think that it was written for stays with it
+            if "budget_tokens" not in own.rest():  # else the type stays with its null budget
                 own.take("type")
             self.body.put_rest("thinking", own)
         return msgspec.convert(found, Reasoning)
@@ -227,7 +227,7 @@ class _Reader:
         return Cache("provider", ttl) if ttl else Cache()
 
     def _output(self) -> tuple[OutputSchema | None, tuple[Extra, ...]]:
-        """The output schema, and all that is left of the body."""
+        """Take the output schema, and all that is left of the body."""
         output = None
         own = self.body.peek_fields("output_config")
         if own.rest():
@@ -244,7 +244,7 @@ class _Reader:
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
-    """Where media lie, and their type, taken; None, and nothing taken, when that is said in no known form."""
+    """Take the place of media and their type; None, and nothing taken, when it is in no known form."""
     kind = own.peek("type")
     where = WHERE.get(kind, "")
     if not own.is_text(where):
