@@ -244,7 +244,7 @@ def _find_alone(
 
 
 def _find_unpaired(messages: Sequence[Message], awaited: frozenset[str]) -> tuple[set[Place], dict[str, Place | None]]:
-    """Ends without a beginning or begun twice, and beginnings without an end (None for those of earlier exchanges)."""
+    """Return ends without a beginning or begun twice, and beginnings without an end (None for those of earlier exchanges)."""
     begun: dict[str, Place | None] = dict.fromkeys(awaited)
     alone: set[Place] = set()
     for place, block in _place_blocks(messages):
@@ -361,7 +361,7 @@ class Repair(msgspec.Struct, frozen=True, gc=False):
     def advance(
         self, messages: Iterable[Message], known: Exchange | None = None
     ) -> tuple["Repair", list[Exchange], Exchange | None]:
-        """`feed`, and what `finish` would say then: cheaper than one after the other."""
+        """Return what `feed` and then `finish` would return: cheaper than one after the other."""
         fold = _start_fold(self, known)
         for message in messages:
             fold.add(message)
@@ -661,7 +661,7 @@ def _merge(messages: Sequence[Message], losses: list[Loss]) -> Message:
 
 
 def _join(messages: Sequence[Message], made: Message | None, losses: list[Loss]) -> list[Message]:
-    """Consecutive user messages as one. To put results that were gathered (`made`) before words is not worth a report."""
+    """Merge consecutive user messages. To put results that were gathered (`made`) before words is not worth a report."""
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None

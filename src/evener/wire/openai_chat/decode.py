@@ -721,7 +721,7 @@ class _Events(msgspec.Struct, gc=False):
     beside: list[_Message] = []
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Chunks; the end mark and errors are the last."""
+        """Read chunks. True if the answer has ended: with its end mark, or in an error."""
         for frame in frames:
             if self.words >= 0:
                 other = self._read_words(frame, frames, found)
@@ -745,7 +745,7 @@ class _Events(msgspec.Struct, gc=False):
         return False
 
     def _read_words(self, frame: bytes | None, frames: Iterator[bytes], found: list[d.Delta]) -> bytes | None:
-        """This chunk and the next ones, as long as they are words and nothing else; the first that is not."""
+        """Read this chunk and the next ones, as long as they are words and nothing else; return the first that is not."""
         place = self.words
         while frame is not None:
             try:
@@ -835,7 +835,7 @@ class _Events(msgspec.Struct, gc=False):
         return True
 
     def _keep(self, frame: bytes) -> None:
-        """Fields of the message that must go back as they came, if this chunk has some."""
+        """Keep fields of the message that must go back as they came, if this chunk has some."""
         names = self.quirks.answer_fields
         if any(name.encode() in frame for name in names):
             read = _raw_chunks.decode(frame).choices[0]
@@ -890,14 +890,14 @@ def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
 
 
 def _end_in(frame: bytes) -> Chunk | None:
-    """None, where what cannot be read is an end mark with spaces around it."""
+    """Return None if what cannot be read is an end mark with spaces around it; else raise again."""
     if frame.strip() != END:
         raise
     return None
 
 
 def _distinct(said: list[_Message]) -> list[_Message]:
-    """Messages that came one after the other, without the last but one where the last repeats it."""
+    """Return messages in the order they came, without the last but one where the last repeats it."""
     *_, before, after = NOTHING_SAID, *said
     grown = isinstance(before.content, str) and isinstance(after.content, str) and after.content.startswith(before.content)
     return [*said[:-2], after] if grown else said

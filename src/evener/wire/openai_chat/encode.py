@@ -426,7 +426,7 @@ def _write_message(out: ExchangeWriter, turn: MessageDraft) -> None:
 
 
 def _join_texts(out: ExchangeWriter, parts: list[Part]) -> list[Part]:
-    """Texts as one text, where the endpoint wants no lists of them."""
+    """Join texts to one text, where the endpoint wants no lists of them."""
     if len(parts) < 2 or out.quirks.text_parts or not all(is_text(part) for part in parts):
         return parts
     out.degrade("text", "this endpoint takes one; they were joined by newlines")

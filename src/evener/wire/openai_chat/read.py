@@ -333,7 +333,7 @@ class _Reader:
         return [self._hosted(raw)] if message else blocks
 
     def _read_thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
-        """Reasoning in fields of the message. An empty one stays among the fields."""
+        """Take reasoning out of the fields of the message. An empty one stays among them."""
         details = own.peek_raw("reasoning_details")
         field = next((name for name in ("reasoning_content", "reasoning") if own.peek(name)), "")
         if bytes(details)[:1] == b"[" and bytes(details) != b"[]":

@@ -48,7 +48,7 @@ class _Counts(msgspec.Struct, gc=False):
 
 
 def read_usage(read: _Counts) -> Usage:
-    """input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
+    """Return the counts: input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
     cached = written = thought = 0
     if (taken := read.input_tokens_details) is not None:
         cached, written = int(taken.cached_tokens or 0), int(taken.cache_write_tokens or 0)
@@ -121,7 +121,7 @@ class _OpenedMessage(msgspec.Struct, tag="message", gc=False):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """What every event may have, used or not: who bears a known name and has these in another form is not the event we know."""
+    """The fields that every event may have, used or not. An event with a known name and other forms of these is unknown."""
 
     output_index: int = 0
     content_index: int = 0
@@ -191,33 +191,15 @@ class Repeated(_Event, gc=False):
 REPEATED: frozenset[type[msgspec.Struct]] = frozenset(
     msgspec.defstruct("Repeated", (), bases=(Repeated,), tag=f"response.{name}", gc=False)
     for name in (
-        "in_progress",
-        "queued",
-        "content_part.added",
-        "content_part.done",
-        "output_text.done",
-        "output_text.annotation.added",
-        "refusal.done",
-        "function_call_arguments.done",
-        "reasoning_summary_part.added",
-        "reasoning_summary_part.done",
-        "reasoning_summary_text.done",
-        "reasoning_text.done",
-        "web_search_call.in_progress",
-        "web_search_call.searching",
-        "web_search_call.completed",
-        "file_search_call.in_progress",
-        "file_search_call.searching",
-        "file_search_call.completed",
-        "code_interpreter_call.in_progress",
-        "code_interpreter_call.interpreting",
-        "code_interpreter_call.completed",
-        "code_interpreter_call_code.delta",
-        "code_interpreter_call_code.done",
-        "mcp_call_arguments.delta",
-        "mcp_call_arguments.done",
-        "custom_tool_call_input.delta",
-        "custom_tool_call_input.done",
+        *("in_progress", "queued", "content_part.added", "content_part.done", "refusal.done"),
+        *("output_text.done", "output_text.annotation.added", "function_call_arguments.done"),
+        *("reasoning_summary_part.added", "reasoning_summary_part.done", "reasoning_summary_text.done", "reasoning_text.done"),
+        *("web_search_call.in_progress", "web_search_call.searching", "web_search_call.completed"),
+        *("file_search_call.in_progress", "file_search_call.searching", "file_search_call.completed"),
+        *("code_interpreter_call.in_progress", "code_interpreter_call.interpreting", "code_interpreter_call.completed"),
+        *("code_interpreter_call_code.delta", "code_interpreter_call_code.done"),
+        *("mcp_call_arguments.delta", "mcp_call_arguments.done"),
+        *("custom_tool_call_input.delta", "custom_tool_call_input.done"),
     )
 )
 """A form for each of those that come often enough to be known by their whole name."""
@@ -352,26 +334,12 @@ PARTS = "\n\n"
 TWO_ANSWERS = "A second answer began in one stream. Expected one; nothing of them counts. Ask again."
 # Events whose content stands again, whole, in `output_item.done`.
 SAID_AGAIN = (
-    "response.content_part.",
-    "response.output_text.done",
-    "response.refusal.done",
-    "response.function_call_arguments.done",
-    "response.reasoning_summary_part.",
-    "response.reasoning_summary_text.done",
-    "response.reasoning_text.done",
-    "response.web_search_call.",
-    "response.file_search_call.",
-    "response.code_interpreter_call",
-    "response.image_generation_call.in_progress",
-    "response.image_generation_call.generating",
-    "response.image_generation_call.completed",
-    "response.mcp_",
-    "response.custom_tool_call_input.",
-    "response.shell_call",
-    "response.in_progress",
-    "response.output_text.annotation.added",
-    "response.queued",
-    "response.compaction.",
+    *("response.content_part.", "response.output_text.done", "response.output_text.annotation.added", "response.refusal.done"),
+    *("response.function_call_arguments.done", "response.custom_tool_call_input.", "response.mcp_", "response.shell_call"),
+    *("response.reasoning_summary_part.", "response.reasoning_summary_text.done", "response.reasoning_text.done"),
+    *("response.web_search_call.", "response.file_search_call.", "response.code_interpreter_call"),
+    *("response.image_generation_call.in_progress", "response.image_generation_call.generating"),
+    *("response.image_generation_call.completed", "response.in_progress", "response.queued", "response.compaction."),
     "keepalive",
 )
 
@@ -396,7 +364,7 @@ class _Turn(msgspec.Struct, gc=False):
     compacted: bool = False
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Events; a terminal event and errors are the last."""
+        """Read events. True if the answer has ended: with a terminal event, or in an error."""
         for frame in frames:
             try:
                 event = read_event(frame)
@@ -434,7 +402,7 @@ class _Turn(msgspec.Struct, gc=False):
         return OPEN_CALL if self.open else ""
 
     def end(self) -> None:
-        """Without a terminal event a turn is never complete."""
+        """Return None: without a terminal event a turn is never complete."""
 
     def complete(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         """Complete an item: add what was not streamed of it."""
@@ -580,7 +548,7 @@ class _Turn(msgspec.Struct, gc=False):
         found.append(d.CallEnded(slot, arguments))
 
     def _add_thought(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
-        """More of a reasoning item. A new part is set apart from what was shown before it, be it announced or not."""
+        """Return more of a reasoning item. A blank line sets a new part apart, announced or not."""
         if self.parts.get(slot, part) != part:
             text = PARTS + text
         self.parts[slot] = part

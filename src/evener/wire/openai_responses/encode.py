@@ -499,7 +499,7 @@ def _write_assistant(out: ExchangeWriter, message: Message, forms: Forms) -> Non
 
 
 def _split_bonds(blocks: Sequence[Block]) -> Iterator[tuple[list[ReasoningBlock], list[Block]]]:
-    """Reasoning, and the items that were made with it: one goes back only with the other (sheet 7)."""
+    """Yield reasoning, and the items that were made with it: one goes back only with the other (sheet 7)."""
     thoughts: list[ReasoningBlock] = []
     made: list[Block] = []
     for block in blocks:
@@ -556,7 +556,7 @@ def _report_marks(out: ExchangeWriter, blocks: Sequence[Block]) -> None:
 
 
 def _item_key(number: int, block: Block) -> object:
-    """Texts of one item belong together; everything else stands alone."""
+    """Return what a block is grouped by: texts of one item belong together, everything else stands alone."""
     own = _text_seal(block.seal).item.get("id") if isinstance(block, TextBlock) else None
     return bytes(own) if own is not None else number
 
@@ -694,7 +694,7 @@ def _write_hosted(out: ExchangeWriter, block: HostedBlock, role: str) -> None:
 
 
 def _write_back(out: ExchangeWriter, message: Message) -> None:
-    """Results and hosted blocks are items of their own; what stands between them is one message."""
+    """Write what came back. Results and hosted blocks are items of their own, what stands between them is one message."""
     spoken: list[Block] = []
     for block in message.blocks:
         if type(block) is not ToolResult and (type(block) is not HostedBlock or _is_part(block)):
