@@ -166,7 +166,7 @@ def test_a_stale_document_is_caught_and_mended(
 
 def test_a_name_that_is_gone_is_named(page: Path) -> None:
     page.write_text("`src/evener/wire/stream.py:? NoSuchThing`", encoding="utf-8")
-    with pytest.raises(SystemExit, match="'NoSuchThing' of src/evener/wire/stream.py"):
+    with pytest.raises(SystemExit, match=r"'NoSuchThing' of src/evener/wire/stream\.py"):
         protocol.main(["--check", str(page)])
 
 
