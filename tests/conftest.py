@@ -1,12 +1,19 @@
-"""How properties are tried: the same examples every time in CI, fresh ones elsewhere. And bytecode is kept."""
+"""What holds for every test: how properties are tried, kept bytecode, and marks that are true.
+
+Properties are tried on the same examples every time in CI, on fresh ones elsewhere.
+"""
 
 import gc
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.marks import WATCH, marks_of
 
 # Hundreds of tests start a process, and one that must compile what it imports takes three times as long to start
 # (`from evener import Harness`: 0.45 s of CPU instead of 0.15). So bytecode is kept, even if the environment says otherwise.
@@ -20,6 +27,33 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("here", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests as `tests/marks.py` says, before `-m` chooses among them."""
+    marks: dict[str, list[pytest.MarkDecorator]] = {}
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name not in marks:
+            marks[name] = [getattr(pytest.mark, mark) for mark in marks_of(name)]
+        for mark in marks[name]:
+            item.add_marker(mark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that opened a socket or started a process, itself or in its set-up, without the mark for it."""
+    yield
+    wrong = WATCH.unmarked(mark.name for mark in item.iter_markers())
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Forget what a test did after its end, so that it does not count for the next."""
+    yield
+    WATCH.seen = set()
 
 
 def pytest_collection_finish() -> None:

@@ -1,0 +1,59 @@
+"""Which tests open a socket, start a process or take long: `make quick` leaves these out.
+
+A place is a folder, a file or a test, below `tests/`. A test that opens a socket or starts a process without being listed
+fails, and says so; `tests/shape/test_marks.py` finds places that are gone.
+"""
+
+import sys
+from collections.abc import Iterable
+
+__all__ = ["MARKS", "WATCH", "marks_of"]
+
+EVENTS = {
+    "socket.bind": "socket",
+    "socket.connect": "socket",
+    "socket.getaddrinfo": "socket",
+    "os.exec": "process",
+    "os.fork": "process",
+    "os.forkpty": "process",
+    "os.posix_spawn": "process",
+    "os.system": "process",
+    "subprocess.Popen": "process",
+}
+"""Events of the interpreter (PEP 578) and the mark that a test needs in which they happen."""
+
+MARKS: dict[str, tuple[str, ...]] = {
+    "socket": (),
+    "process": (),
+    "slow": (),
+}
+
+
+def marks_of(node: str) -> list[str]:
+    """Return the marks of a test, given its id from the root of the tree."""
+    file, _, test = node.removeprefix("tests/").partition("::")
+    name = test.partition("[")[0]
+    folders = [file[: place + 1] for place, letter in enumerate(file) if letter == "/"]
+    own = {*folders, file, f"{file}::{name}"}
+    return [mark for mark, places in MARKS.items() if not own.isdisjoint(places)]
+
+
+class Watch:
+    """Notes what this process opens and starts. It cannot be undone: the interpreter keeps such a hook to its end."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, _: object) -> None:
+        if event in EVENTS:
+            self.seen.add(EVENTS[event])
+
+    def unmarked(self, marks: Iterable[str]) -> str:
+        """Return what to say about a test that did more since the last time than its marks tell, if it did."""
+        more, self.seen = sorted(self.seen.difference(marks)), set()
+        return f"It needs the mark {' and '.join(more)}: list it in tests/marks.py." if more else ""
+
+
+WATCH = Watch()
+"""The one of this process."""
