@@ -40,6 +40,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
 
 
+def pytest_runtest_logstart() -> None:
+    """Forget what was opened and started before the next test."""
+    WATCH.seen = set()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test that opened a socket or started a process, itself or in its set-up, without the mark for it."""
@@ -47,13 +52,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     wrong = WATCH.unmarked(mark.name for mark in item.iter_markers())
     if wrong:
         pytest.fail(wrong, pytrace=False)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Iterator[None]:
-    """Forget what a test did after its end, so that it does not count for the next."""
-    yield
-    WATCH.seen = set()
 
 
 def pytest_collection_finish() -> None:

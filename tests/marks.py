@@ -23,10 +23,56 @@ EVENTS = {
 """Events of the interpreter (PEP 578) and the mark that a test needs in which they happen."""
 
 MARKS: dict[str, tuple[str, ...]] = {
-    "socket": (),
-    "process": (),
-    "slow": (),
+    "socket": (
+        "bench/",
+        "cli/",
+        "driver/",
+        "harness/",
+        "laws/test_thousand_keys.py",
+        "local/",
+        "model/",
+        "outputs/test_wires.py",
+        "replay/",
+        "requirements/",
+        "shape/test_marks.py",
+        "store/test_folds.py",
+        "store/test_lockout.py",
+        "testing/",
+        "transport/",
+        "wire/test_hard_shapes.py",
+    ),
+    "process": (
+        "bench/",
+        "cli/",
+        "docs/",
+        "driver/",
+        "harness/",
+        "laws/test_thousand_keys.py",
+        "local/",
+        "model/",
+        "observe/test_cost.py",
+        "outputs/test_shape.py",
+        "providers/test_keys.py",
+        "providers/test_rows.py",
+        "shape/test_docs.py",
+        "shape/test_loading.py",
+        "shape/test_marks.py",
+        "shape/test_wheel.py",
+        "store/",
+        "tools/test_context.py",
+        "tools/test_spill.py",
+        "transport/",
+    ),
+    "slow": (
+        "encodings/test_laws.py",
+        "laws/",
+        "shape/",
+        "wire/test_client_requests.py::test_whatever_field_of_a_recorded_request_is_odd_the_rest_is_read",
+        "wire/test_hops.py",
+        "wire/test_recorded.py::test_line_ends_of_any_kind_cut_at_every_byte_give_the_same_deltas",
+    ),
 }
+"""The layers that do I/O are listed as folders, whole: `make quick` is about the pure ones."""
 
 
 def marks_of(node: str) -> list[str]:

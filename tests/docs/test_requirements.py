@@ -55,10 +55,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setattr(req, "claims", lambda folder: found() if folder == req.TESTS else read(folder))
 
     def run(*arguments: str) -> tuple[int | str, str]:
+        code: int | str
         try:
             code = req.main(arguments)
         except SystemExit as end:
-            code = end.code
+            code = str(end.code)
         return code, capsys.readouterr().out
 
     return run
