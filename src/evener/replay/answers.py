@@ -26,8 +26,8 @@ from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
 
 __all__ = [
-    "ReplayedAnswer",
     "RecordedModel",
+    "ReplayedAnswer",
     "failure_of",
 ]
 
