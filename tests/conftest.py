@@ -29,6 +29,12 @@ settings.register_profile("here", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Use one process more than there are cores, for `-n auto`: many tests wait for a deadline or for a child process."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests as `tests/marks.py` says, before `-m` chooses among them."""
     marks: dict[str, list[pytest.MarkDecorator]] = {}
