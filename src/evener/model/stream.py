@@ -30,13 +30,6 @@ from evener.wire import Assembler, Decoder, Encoded, restored
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
 
-__all__ = [
-    "Answer",
-    "Sent",
-    "Stream",
-    "Timing",
-]
-
 
 class Sent(msgspec.Struct, frozen=True, gc=False):
     """The request as it was sent. Given back with the next ask of the same conversation, it saves work."""
@@ -339,8 +332,7 @@ class Stream:
             refuse((*self._noted, *prepared.losses, *encoded.losses), self._ask.refuse_losses)
         if encoded.names:
             self._names = dict(encoded.names)
-        if prepared.plan is not None:
-            self._reader = reader(prepared)
+        self._reader = reader(prepared) if prepared.plan else None
         return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
 
     def _note_retry(self, retried: Retried) -> None:
