@@ -19,7 +19,7 @@ from evener.context.scratchpad import Scratchpad
 from evener.driver import Agent
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import UsageError
-from evener.events import Effect, Interrupt
+from evener.events import Effect, Interrupt, Limits, ToolFacts
 from evener.harness.approvals import Bench, Decision
 from evener.harness.opening import Given, Opener, Prompt, System
 from evener.harness.preview import Chosen, open_offline
@@ -28,8 +28,7 @@ from evener.harness.stream import RunStream
 from evener.harness.subagents import subagent_tool
 from evener.harness.thread import Thread
 from evener.hooks import Hook, HookAnswer, HookEvent, Hooks, Moment
-from evener.loop.plan import ApprovalGate, Judge, Judgement, Setup, ToolFacts
-from evener.loop.state import Limits
+from evener.loop.plan import ApprovalGate, Judge, Judgement, Setup
 from evener.model.open import open_model
 from evener.model.seam import Askable
 from evener.model.server_state import bearings_of
@@ -470,9 +469,10 @@ class Harness:
     ) -> Thread:
         store = store or self._store
         caller = self._caller(store)
+        facts = {name: _facts(tool) for name, tool in self._toolbox.items()}
         setup = Setup(
             models=tuple(model.name for model in self._models),
-            tools={name: _facts(tool) for name, tool in self._toolbox.items()},
+            tools=facts,
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
             gate=ApprovalGate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
@@ -491,7 +491,15 @@ class Harness:
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
         )
-        config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)
+        recorded = ev.RunSetup(
+            limits=setup.limits,
+            tools=facts,
+            fallbacks=setup.models[1:],
+            fetches=setup.fetches,
+            interrupts=tuple(sorted(self._interrupts)),
+            decide_within=self._decide_within,
+        )
+        config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded)
         return Thread(
             id,
             agent=agent,
@@ -627,4 +635,4 @@ def _unheard(text: str) -> None:
 
 
 def _facts(tool: Tool) -> ToolFacts:
-    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None)
+    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None, tool.approval, tool.timeout)

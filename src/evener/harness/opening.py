@@ -147,7 +147,7 @@ class Opener:
     def _configured(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
         known = state.config
         ours = msgspec.structs.replace(self._config, system=system)
-        if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
+        if known and msgspec.structs.replace(ours, at=known.at) == known:
             return ()
         return (msgspec.structs.replace(ours, at=time()),)
 

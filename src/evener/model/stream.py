@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import sha256
 from time import perf_counter, time
 from traceback import clear_frames
 from types import TracebackType
@@ -188,6 +189,11 @@ class Stream:
     def sent(self) -> Sent | None:
         """The request, once it was made."""
         return self._sent
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the request's body, in hex, once it was sent; empty before."""
+        return sha256(self._sent.encoded.body).hexdigest() if self._sent is not None and self._began else ""
 
     @property
     def form(self) -> OutputForm:
