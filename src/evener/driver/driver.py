@@ -144,19 +144,18 @@ REFUSED = "A hook cancelled the prompt."
 
 
 class Hooking:
-    """`warnings` is what went wrong with hooks that are not fatal."""
+    """Calls the hooks of a run. `warnings` is what went wrong with hooks that are not fatal."""
 
-    def __init__(self, hooks: Hooks, teller: Teller) -> None:
+    def __init__(self, hooks: Hooks | None, teller: Teller) -> None:
         self._hooks = hooks
-        self._any = bool(hooks)
         self._teller = teller
         self._failed: list[HookFailed] = []
         self._broken: set[str] = set()  # calls inside which a fatal hook failed
         self.warnings: list[str] = []
 
     def told(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
-        """What the hooks for this event answer."""
-        if not self._any:
+        """Tell the hooks for this event, and return their answers."""
+        if self._hooks is None:
             return ()
         place = self._teller.place
         moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
@@ -189,7 +188,7 @@ class Hooking:
     def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
         """The calls that hooks cancel, and why. They see what would run."""
         found: dict[str, str] = {}
-        for step in steps if self._any else ():
+        for step in steps if self._hooks is not None else ():
             answers = self.told("before_tool_call", call=step.runs)
             stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
             if stop is not None:
@@ -198,7 +197,7 @@ class Hooking:
 
     def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
         """The result as the model shall see it; as it is, if a fatal hook fails."""
-        if not self._any:
+        if self._hooks is None:
             return done
         try:
             return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))
@@ -250,7 +249,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputSchema | None = None
     shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
-    hooks: Hooks = Hooks()
+    hooks: Hooks | None = None  # None where there are none
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
     bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too

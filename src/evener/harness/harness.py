@@ -31,7 +31,7 @@ from evener.hooks import Hook, HookAnswer, HookEvent, Hooks, Moment
 from evener.loop.plan import ApprovalGate, Judge, Judgement, Setup
 from evener.model.open import open_model
 from evener.model.seam import Askable
-from evener.model.server_state import bearings_of
+from evener.model.server_state import Bearings, bearings_of
 from evener.policy.rules import OPEN, Policy, check_arguments, decide
 from evener.result import RunResult
 from evener.resume_state import ResumeState
@@ -328,7 +328,7 @@ class Harness:
         self._limits = limits or Limits()
         self._deps = deps
         self._store = store_of(store)
-        self._hooks = Hooks(hooks)
+        self._hooks = Hooks(hooks) if hooks else None
         self._agents = _by_name(agents)
         given = Toolbox((*tools, *(self._agent_tool(agent) for agent in self._agents.values())))
         paged = with_reader(given) if page_output else given
@@ -342,10 +342,10 @@ class Harness:
         self._decide_within = decide_within
         self._shape = None if output in (None, str) else OutputShape.of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
-        self._refuse_losses = refused_codes(refuse_losses)
+        self._refuse_losses = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
         self._state = state
         self._media_from = media_from
-        bearings_of(state)  # what is wrong with it is said now
+        self._bearings()  # what is wrong with it is said now
 
     @property
     def name(self) -> str:
@@ -487,7 +487,7 @@ class Harness:
             decide_within=self._decide_within,
             hooks=self._hooks,
             refuse_losses=self._refuse_losses,
-            bearings=bearings_of(self._state),
+            bearings=self._bearings(),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
         )
@@ -516,6 +516,9 @@ class Harness:
             begin=begin,
             source=source,
         )
+
+    def _bearings(self) -> Bearings | None:
+        return None if self._state == "replay" else bearings_of(self._state)
 
     def _caller(self, store: Store) -> Caller:
         return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
@@ -555,7 +558,7 @@ class Harness:
         if site is not None and site.hooked is not None:
             return site.hooked(event, subagent=agent, stop=stop, detail=detail)
         about = Moment(event=event, run="", thread="", agent=self._name, subagent=agent, stop=stop, detail=detail)
-        return self._hooks.call(about, _unheard)
+        return () if self._hooks is None else self._hooks.call(about, _unheard)
 
     def _heir(self, agent: "Subagent") -> "Harness":
         """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
