@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.driver.record import replied
-from evener.encodings.buffer import bare
+from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
-from evener.encodings.json import unwrapped
+from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
 from evener.replay.difference import compared
 from evener.replay.moments import hit_of
@@ -26,8 +26,8 @@ from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
 
 __all__ = [
-    "RecordedAnswer",
     "RecordedModel",
+    "ReplayedAnswer",
     "failure_of",
 ]
 
@@ -40,7 +40,7 @@ class _Price(msgspec.Struct, frozen=True):
     exact: bool
 
 
-class RecordedAnswer(msgspec.Struct, frozen=True):
+class ReplayedAnswer(msgspec.Struct, frozen=True):
     """A reply of the recording, as a model gave it."""
 
     reply: Reply
@@ -99,16 +99,16 @@ class RecordedModel:
         del ask, after
         return _RecordedStream(self._tape, self._answer)
 
-    def _answer(self, event: ev.Replied) -> RecordedAnswer:
+    def _answer(self, event: ev.Replied) -> ReplayedAnswer:
         message = event.message
         notices = () if self._shape else tuple(("malformed_call", problem) for problem in event.problems)
         reply = Reply(message.blocks, event.stop, message.usage or Usage(), event.reply, "", notices)
-        answer = RecordedAnswer(
+        answer = ReplayedAnswer(
             reply, message, event.losses, _Price(event.cost, event.exact), event.seconds, event.first, event.tries
         )
         return answer if self._shape is None else self._shaped(event, answer, self._shape)
 
-    def _shaped(self, event: ev.Replied, answer: RecordedAnswer, shape: OutputShape) -> RecordedAnswer:
+    def _shaped(self, event: ev.Replied, answer: ReplayedAnswer, shape: OutputShape) -> ReplayedAnswer:
         """In the form that it was asked for: the one in which it means what the recording says."""
         tried = [
             replace(answer, form=form, output=text)
@@ -132,25 +132,25 @@ def _is_same(told: ev.Replied, recorded: ev.Replied) -> bool:
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
     """What may be the text of a structured answer."""
     finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
-    text = finals[-1] if finals and form == "tool" else bare(reply.text) if form != "native" else reply.text
-    return text, unwrapped(text)
+    text = finals[-1] if finals and form == "tool" else strip_fence(reply.text) if form != "native" else reply.text
+    return text, unwrap(text)
 
 
 class _RecordedStream:
     """One answer of the recording, coming."""
 
-    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], RecordedAnswer]) -> None:
+    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], ReplayedAnswer]) -> None:
         self._tape = tape
         self._answer_of = answer_of
         self._shown = False
-        self._answer: RecordedAnswer | None = None
+        self._answer: ReplayedAnswer | None = None
 
     @property
     def form(self) -> OutputForm:
         return ""
 
     @property
-    def answer(self) -> RecordedAnswer:
+    def answer(self) -> ReplayedAnswer:
         if self._answer is None:
             raise EvenerError("Nothing was read of the recorded answer yet. Read it to its end first.")
         return self._answer
