@@ -53,8 +53,8 @@ from evener.loop.plan import (
     plan,
 )
 from evener.loop.state import NoRoom, RunState, apply
-from evener.model.media import asking_for
-from evener.model.seam import Answered, Askable, AtHand
+from evener.model.media import find_blocks
+from evener.model.seam import Answered, Askable, MediaAccess
 from evener.model.server_state import Rest, Resting
 from evener.model.stream import Stream
 from evener.policy.rules import OPEN, Policy
@@ -274,7 +274,7 @@ class Driver:
         *,
         agent: Agent,
         place: st.Place,
-        media: AtHand,
+        media: MediaAccess,
         answers: dict[str, Answered],
         budget: Budget,
         home: Home = ALONE,
@@ -537,7 +537,9 @@ class Driver:
 
     async def _asked(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
         self._request = ""
-        transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
+        transcript = self.state.transcript
+        if transcript.has_far_media:
+            transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
@@ -659,6 +661,6 @@ class Driver:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)
 
     async def _fetch(self, url: str) -> None:
-        blocks = asking_for((*self.state.transcript, *self.state.steering), url)
+        blocks = find_blocks((*self.state.transcript, *self.state.steering), url)
         digest, media_type, size = await self._media.fetch(url, *blocks)
         await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))

@@ -130,7 +130,7 @@ async def compiled(
         notes.append("Hooks are told of a prompt when it is run, and may add to it.")
     rest = agent.bearings.before(state, model.name, model.origin) if agent.bearings else None
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
-    transcript = await media.at_hand(state.transcript, dict(state.media), remote=model.fetches)
+    transcript = await media.inline(state.transcript, dict(state.media), remote=model.fetches)
     ask = _affordable(model, model.ask(transcript, agent.specs, output=agent.output), setup, state, notes)
     made = _written(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
     try:

@@ -108,7 +108,7 @@ class RecordedMedia:
         found = await self._tape.turn(mine, others, wanted=f"the media behind {url}")
         return (found.digest, found.media_type, found.size) if isinstance(found, ev.MediaFetched) else ("", "", 0)
 
-    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+    async def inline(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
         del have, remote
         return transcript
 
