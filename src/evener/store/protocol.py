@@ -27,6 +27,7 @@ __all__ = [
     "Log",
     "NoLog",
     "Note",
+    "Staging",
     "Store",
     "Summary",
     "already_there",
@@ -183,6 +184,23 @@ class Log(Protocol):
 
     async def aclose(self, *, left: bool = False) -> None:
         """Give the lease back. `left`: something that was begun under it goes on, and the next holder is told."""
+        ...
+
+
+@runtime_checkable
+class Staging(Protocol):
+    """A log that writes events together with those that follow at once, in one commit. Another one is appended to each time."""
+
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        """Keep events for the next write to the log, which puts them first, and give them as they will be stored.
+
+        They are durable when that write returns, and lost if there is none. None when a write is under way, which they would
+        overtake: append them instead.
+        """
+        ...
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        """As `append`, unless a note waits to be settled: then only what was staged is written, and None is given."""
         ...
 
 

@@ -39,7 +39,6 @@ __all__ = [
     "notes",
     "post",
     "release",
-    "renew",
     "row_of",
     "rows_of",
     "settle",
@@ -49,7 +48,11 @@ __all__ = [
 
 
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
-COLUMNS = "log, seq, version, rule, at, kind, digest, chain, payload"
+INSERT = "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+END = (
+    "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
+    " FROM logs WHERE number = ?"
+)
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -80,10 +83,11 @@ class HeldLog(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """How long a log is now, and the checkpoint that was due, if one was."""
+    """How long a log is now, and the checkpoint that was due, if one was. `noted`: rows were left out because of a note."""
 
     length: int
     mark: Checkpoint | None = None
+    noted: bool = False
 
 
 def row_of(event: Event, guard: Redaction) -> EventRow:
@@ -158,34 +162,38 @@ def release(connection: "sqlite3.Connection", log: str, mark: str, *, left: bool
 
 
 def append(
-    connection: "sqlite3.Connection", held: HeldLog, rows: Sequence[EventRow], until: float, guard: Redaction
+    connection: "sqlite3.Connection",
+    held: HeldLog,
+    rows: Sequence[EventRow],
+    until: float,
+    guard: Redaction,
+    certain: int | None = None,
 ) -> Appended:
-    """Add rows and renew the lease. Writes nothing when the epoch is not the holder's."""
+    """Add rows, if there are any, and renew the lease. Writes nothing when the epoch is not the holder's.
+
+    With `certain`, only so many of the rows are added when a note waits to be settled.
+    """
+    before, head, noted = end_of(connection, held)
+    noted = noted and certain is not None
+    if noted:
+        rows = rows[:certain]
     if not rows:
-        return renew(connection, held, until)
-    before, head = end_of(connection, held)
+        connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
+        return Appended(before, noted=noted)
     links = []
     for seq, row in enumerate(rows, before + 1):
         payload = guard.seal("event", held.log, row.payload, number=seq)
         digest = digest_of(payload)
         head = link(head, digest, seq=seq, version=VERSION, at=row.at, kind=row.kind)
         links.append((held.number, seq, VERSION, RULE, row.at, row.kind, digest, head, payload))
-    connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", links)
+    connection.executemany(INSERT, links)
     length = before + len(links)
     connection.execute(
         "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?",
         (length, head, rows[-1].at, until, held.mark, held.number, held.epoch),
     )
-    if not digests.due(before, length):
-        return Appended(length)
-    return Appended(length, digests.put(connection, held.number, seq=length, chain=head))
-
-
-def renew(connection: "sqlite3.Connection", held: HeldLog, until: float) -> Appended:
-    """Keep the lease."""
-    length, _ = end_of(connection, held)
-    connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
-    return Appended(length)
+    due = digests.due(before, length)
+    return Appended(length, digests.put(connection, held.number, seq=length, chain=head) if due else None, noted)
 
 
 def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[Any, ...]:
@@ -211,12 +219,12 @@ def _parent(connection: "sqlite3.Connection", opened: Opened) -> tuple[int, str 
     return opened.parent_seq, title
 
 
-def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes]:
-    """Length and head of the log. LeaseLost when the epoch is not the holder's any more."""
-    found = connection.execute("SELECT epoch, length, head, holder, log FROM logs WHERE number = ?", (held.number,)).fetchone()
-    if found is None or found[0] != held.epoch or found[4] != held.log:
-        raise protocol.lost(held.log, found[3] if found else "")
-    return found[1], found[2]
+def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes, bool]:
+    """Length and head of the log, and whether a note waits. LeaseLost when the epoch is not the holder's any more."""
+    found = connection.execute(END, (held.number,)).fetchone()
+    if found is None or found[0] != held.epoch or found[5] != held.log:
+        raise protocol.lost(held.log, found[4] if found else "")
+    return found[1], found[2], bool(found[3])
 
 
 def post(connection: "sqlite3.Connection", log: str, note: Note, guard: Redaction) -> bool:
@@ -252,7 +260,7 @@ def notes(connection: "sqlite3.Connection", held: HeldLog, guard: Redaction) -> 
 
 
 def settle(
-    connection: "sqlite3.Connection", held: HeldLog, number: int, added: Sequence[EventRow], until: float, guard: Redaction
+    connection: "sqlite3.Connection", held: HeldLog, number: int, rows: Sequence[EventRow], until: float, guard: Redaction
 ) -> Appended:
     """Append what a note led to, and mark the note with the length of the log from then on."""
     end_of(connection, held)
@@ -261,7 +269,7 @@ def settle(
     ).fetchone()
     if found is None:
         raise protocol.no_note(held.log, number)
-    grown = append(connection, held, added, until, guard)
+    grown = append(connection, held, rows, until, guard)
     connection.execute("UPDATE inbox SET settled = ? WHERE log = ? AND number = ?", (grown.length, held.number, number))
     return grown
 

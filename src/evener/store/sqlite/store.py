@@ -15,6 +15,7 @@ from weakref import WeakSet, finalize
 
 import msgspec
 
+from evener.errors import StoreError
 from evener.events import Event
 from evener.loop.state import RunState, fold
 from evener.store import protocol
@@ -29,10 +30,10 @@ from evener.store.sqlite.erase import WalScrubber
 from evener.store.sqlite.file import StoreBusy, StoreFull, connect, default_path, only_read
 from evener.store.sqlite.identity import FileIdentity
 from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
-from evener.store.sqlite.rows import Appended, BlobTable, Claim, HeldLog, rows_of
+from evener.store.sqlite.rows import Appended, BlobTable, Claim, EventRow, HeldLog, rows_of
 from evener.store.sqlite.search_index import SearchIndex, part_of
 from evener.store.sqlite.snapshots import Folder
-from evener.store.sqlite.writer import Interlock, Perform, WriterThread, freely, in_turn, read_alone, reads
+from evener.store.sqlite.writer import Interlock, Perform, WriterThread, freely, in_turn, read_alone, read_present, reads
 from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class SqliteLog:
         self._until = claim.until
         self._closed = False
         self._folded = length
+        self._staged: list[EventRow] = []
+        self._writing = 0  # writes under way
 
     @property
     def lease(self) -> Lease:
@@ -76,11 +79,23 @@ class SqliteLog:
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
-        store = self._store
-        kept, added = rows_of(events, store._guard)
-        until = store._expiry()
-        await self._write(partial(rows.append, held=self._held, rows=added, until=until, guard=store._guard), until)
+        kept, added = rows_of(events, self._store._guard)
+        await self._write(partial(rows.append, guard=self._store._guard), added)
         return kept
+
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        """Keep events for the next write, which puts them first. None when a write is under way."""
+        if self._writing:
+            return None
+        kept, added = rows_of(events, self._store._guard)
+        self._staged += added
+        return kept
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        """As `append`, unless a note waits to be settled: then only what was staged is written, and None is given."""
+        kept, added = rows_of(events, self._store._guard)
+        written = partial(rows.append, guard=self._store._guard, certain=len(self._staged))
+        return None if (await self._write(written, added)).noted else kept
 
     async def notes(self) -> Sequence[Note]:
         """What is not settled yet, in order."""
@@ -88,11 +103,8 @@ class SqliteLog:
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
-        store = self._store
-        kept, added = rows_of(events, store._guard)
-        until = store._expiry()
-        settled = partial(rows.settle, held=self._held, number=number, added=added, until=until, guard=store._guard)
-        await self._write(settled, until)
+        kept, added = rows_of(events, self._store._guard)
+        await self._write(partial(rows.settle, number=number, guard=self._store._guard), added)
         return kept
 
     def keep(self) -> None:
@@ -105,12 +117,12 @@ class SqliteLog:
         if self._closed or self._until - store._clock() >= when_less_than:
             return
         until = store._expiry()
-        store._writer.send(partial(rows.renew, held=self._held, until=until), partial(self._grown, until=until))
+        renewed = partial(rows.append, held=self._held, rows=(), until=until, guard=store._guard)
+        store._writer.send(renewed, partial(self._grown, until=until))
 
     async def renew(self) -> None:
         """Keep the lease."""
-        until = self._store._expiry()
-        await self._write(partial(rows.renew, held=self._held, until=until), until)
+        await self._write(partial(rows.append, guard=self._store._guard), [])
 
     async def aclose(self, *, left: bool = False) -> None:
         """Give the lease back. `left`: something that was begun under it goes on."""
@@ -131,10 +143,21 @@ class SqliteLog:
             self._closed = True
             self._dropped()
 
-    async def _write(self, job: "Callable[[sqlite3.Connection], Appended]", until: float) -> None:
+    async def _write(self, job: "Callable[..., Appended]", added: list[EventRow]) -> Appended:
+        """Have the rows written by the job, those that were staged before them. If it fails, those stay staged."""
         if self._closed:
             raise protocol.given_back(self._held.log)
-        await self._store._writer.run(job, partial(self._grown, until=until))
+        staged, self._staged = self._staged, []
+        until = self._store._expiry()
+        self._writing += 1
+        try:
+            written = partial(job, held=self._held, rows=staged + added if staged else added, until=until)
+            return await self._store._writer.run(written, partial(self._grown, until=until))
+        except StoreError:
+            self._staged = staged + self._staged
+            raise
+        finally:
+            self._writing -= 1
 
     def _grown(self, grown: Appended, until: float) -> None:
         self._length = grown.length
@@ -178,8 +201,8 @@ class SqliteStore:
         interlock = Interlock(place, busy)
         writes = in_turn(interlock, self._presence, self._remains.again, None if cipher is None else SameKey(place))
         self._writer = WriterThread(place, self._opener, writes, self._presence, interlock.close)
-        self._reader = WriterThread(place, self._opener, reads, self._presence)
-        self._indexer = WriterThread(place, self._opener, reads, self._presence)
+        self._reader = WriterThread(place, self._opener, read_present(self._presence), self._presence)
+        self._indexer = WriterThread(place, self._opener, read_present(self._presence), self._presence)
         self._index = None if cipher is not None or only_read(place) else SearchIndex(place)
         self._growing = SearchIndex(place)
         self._seconds = lease

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event as Signal
 from threading import Lock, RLock, Thread, current_thread
 from time import monotonic
@@ -36,6 +36,7 @@ __all__ = [
     "freely",
     "in_turn",
     "read_alone",
+    "read_present",
     "reads",
     "writes",
 ]
@@ -337,16 +338,14 @@ class WriterThread:
 
     def _next(self) -> tuple[Group, bool]:
         """All that waits, at least one; and whether that was the last."""
-        found = self._queue.get()
+        queue, found = self._queue, self._queue.get()
         group, self._left = self._left, []
-        with suppress(Empty):
-            while found is not None:
-                group.append(found)
-                if len(group) >= MOST_IN_A_GROUP:
-                    return group, False
-                found = self._queue.get_nowait()
-            return group, True
-        return group, False
+        while found is not None:
+            group.append(found)
+            if len(group) >= MOST_IN_A_GROUP or queue.empty():
+                return group, False
+            found = queue.get()
+        return group, True
 
     def _do(self, connection: "sqlite3.Connection | None", group: Group) -> "sqlite3.Connection | None":
         try:
@@ -362,10 +361,7 @@ class WriterThread:
 
     def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
         """A connection to the file that was there at first, or StoreGone."""
-        if connection is not None:
-            self._presence.check_beside(files_of(connection))
-            return connection
-        return _connection(self._connect, self._presence)
+        return connection if connection is not None else _connection(self._connect, self._presence)
 
 
 def _connection(connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity) -> "sqlite3.Connection":
@@ -471,6 +467,16 @@ def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return sound
 
 
+def read_present(presence: FileIdentity) -> Perform:
+    """As `reads`, when the files are those that the connection works on."""
+
+    def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+        presence.check_beside(files_of(connection))
+        return reads(connection, group, path)
+
+    return perform
+
+
 def _let_go(error: BaseException | None) -> None:
     """Drop what the frames of a refusal hold: a cursor that stays open there would keep the connection at a past moment."""
     while error is not None:
@@ -501,7 +507,7 @@ def _fail(group: Group, error: Exception, path: Path) -> None:
 
 
 def _answer(group: Group) -> None:
-    """Wake each loop once. A loop that is gone has nobody who waits."""
+    """Wake each loop once. In a loop that is gone no caller waits."""
     waiting: dict[asyncio.AbstractEventLoop, Group] = {}
     for request in group:
         if request.loop is not None:
