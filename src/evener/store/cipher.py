@@ -63,11 +63,10 @@ def opened(cipher: Cipher, content: bytes, about: str) -> bytes:
 def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *, writable: bool = True) -> None:
     """Refuse a store that was made with another cipher. A new one notes whose it is, in a transaction that may write."""
     noted = dict(connection.execute("SELECT key, value FROM meta WHERE key LIKE 'cipher%'").fetchall())
-    if not noted:
-        used = connection.execute("SELECT EXISTS (SELECT 1 FROM logs) OR EXISTS (SELECT 1 FROM blobs)").fetchone()[0]
-        if cipher is None:
-            return
-        if used:
+    if not noted and cipher is None:
+        return
+    if not noted and cipher is not None:
+        if connection.execute("SELECT EXISTS (SELECT 1 FROM logs) OR EXISTS (SELECT 1 FROM blobs)").fetchone()[0]:
             raise WrongCipher(
                 f"The store {path} is not encrypted, and a cipher was given. Nothing was changed. Open it without one, or "
                 "export its threads and import them into a new store with the cipher."

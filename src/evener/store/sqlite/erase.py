@@ -6,8 +6,7 @@ up (`survey`), then, in the transaction that erases, only what came since.
 
 import re
 from collections.abc import Collection, Iterable
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +15,6 @@ from evener.errors import EvenerError
 from evener.events import Opened, decode_event, encode_event
 from evener.store import protocol
 from evener.store.integrity.digests import MISFITS, Stone, digest_of, stone_of, store_id
-from evener.store.protocol import Finding
 from evener.store.redaction import Redaction
 from evener.store.sqlite import catalog, reading, snapshots
 from evener.store.sqlite.leases import deserted
@@ -30,49 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Done",
     "Survey",
-    "WalScrubber",
     "erase",
     "named_in",
     "survey",
 ]
-
-
-class WalScrubber:
-    """Whether something is left there, as far as this store knows."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.left = False
-
-    def forget(self, connection: "sqlite3.Connection") -> None:
-        """Empty SQLite's log; waits for readers as long as the connection does. Outside of any transaction."""
-        self.left = True
-        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self.left = bool(busy)
-
-    def again(self, connection: "sqlite3.Connection") -> None:
-        """The same after a write, if it has not been done yet, without waiting. When it fails, the next write tries again."""
-        if not self.left:
-            return
-        import sqlite3
-
-        with suppress(sqlite3.Error):
-            (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
-            connection.execute("PRAGMA busy_timeout = 0")
-            try:
-                self.forget(connection)
-            finally:
-                connection.execute(f"PRAGMA busy_timeout = {patience}")
-
-    def told(self) -> list[Finding]:
-        """What `verify` says of it."""
-        if not self.left:
-            return []
-        what = (
-            f"What was erased still lies in {self._store.name}-wal, because somebody read the store meanwhile. It goes with "
-            "one of the next writes, or when everybody has closed the store."
-        )
-        return [Finding("", 0, what, damage=False)]
 
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")

@@ -490,7 +490,8 @@ def _agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) 
     """The store and whoever opens it have the same cipher, or none. With one there may be something to write."""
     connection.execute("BEGIN" if cipher is None else "BEGIN IMMEDIATE")
     try:
-        agree(connection, path, cipher)
+        if cipher is not None or connection.execute("SELECT 1 FROM meta WHERE key LIKE 'cipher%'").fetchone():
+            agree(connection, path, cipher)
     finally:
         connection.execute("COMMIT")
 

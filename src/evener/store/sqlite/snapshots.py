@@ -65,9 +65,8 @@ TABLE = (
     "CREATE UNIQUE INDEX IF NOT EXISTS folds_in_order ON folds (log, seq)",
 )
 CODE = (
-    "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.loop.state", "evener.loop.state",
-    "evener.store.sqlite.snapshots", "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript",
-    "evener.transcript.reply",
+    "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.store.sqlite.snapshots",
+    "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript", "evener.transcript.reply",
 )  # fmt: skip
 
 

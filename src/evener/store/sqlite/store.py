@@ -6,7 +6,7 @@ several tasks, event loops and threads of a process, and from several processes 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from time import monotonic, time
@@ -26,14 +26,23 @@ from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Link
 from evener.store.redaction import Funnel, Redaction
 from evener.store.sqlite import catalog, erase, reading, rows, snapshots, transfer
 from evener.store.sqlite.backup import write_copy
-from evener.store.sqlite.erase import WalScrubber
 from evener.store.sqlite.file import StoreBusy, StoreFull, connect, default_path, only_read
 from evener.store.sqlite.identity import FileIdentity
 from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
 from evener.store.sqlite.rows import Appended, BlobTable, Claim, EventRow, HeldLog, rows_of
 from evener.store.sqlite.search_index import SearchIndex, part_of
 from evener.store.sqlite.snapshots import Folder
-from evener.store.sqlite.writer import Interlock, Perform, WriterThread, freely, in_turn, read_alone, read_present, reads
+from evener.store.sqlite.writer import (
+    Interlock,
+    Perform,
+    WalScrubber,
+    WriterThread,
+    freely,
+    in_turn,
+    read_alone,
+    read_present,
+    reads,
+)
 from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
 
 if TYPE_CHECKING:
@@ -197,23 +206,31 @@ class SqliteStore:
         self._opener = partial(connect, place, busy, cipher)
         self._presence = FileIdentity(place, given)
         self._sidecar = Sidecar(place)
-        self._remains = WalScrubber(place)
+        self._scrubber = WalScrubber(place)
         interlock = Interlock(place, busy)
-        writes = in_turn(interlock, self._presence, self._remains.again, None if cipher is None else SameKey(place))
+        writes = in_turn(interlock, self._presence, self._scrubber.scrub_again, None if cipher is None else SameKey(place))
         self._writer = WriterThread(place, self._opener, writes, self._presence, interlock.close)
         self._reader = WriterThread(place, self._opener, read_present(self._presence), self._presence)
         self._indexer = WriterThread(place, self._opener, read_present(self._presence), self._presence)
-        self._index = None if cipher is not None or only_read(place) else SearchIndex(place)
-        self._growing = SearchIndex(place)
         self._seconds = lease
         self._clock = clock
         self._guard = Redaction(funnel or Funnel(), cipher)
-        alone = partial(read_alone, connect=self._opener, presence=self._presence, path=place)
-        self._pager = snapshots.Pager(alone, self._guard)
-        self._folder = Folder(self._indexer, self._writer, partial(snapshots.folded, guard=self._guard, pager=self._pager))
         self._open: WeakSet[SqliteLog] = WeakSet()
         self._renewer = Renewer(lease)
         finalize(self, _end, self._renewer, self._indexer, self._writer, self._reader)
+
+    @cached_property
+    def _folder(self) -> Folder:
+        """Folds long logs. Made when there is one."""
+        alone = partial(read_alone, connect=self._opener, presence=self._presence, path=self._writer.path)
+        pager = snapshots.Pager(alone, self._guard)
+        return Folder(self._indexer, self._writer, partial(snapshots.folded, guard=self._guard, pager=pager))
+
+    @cached_property
+    def _indexes(self) -> tuple[SearchIndex, SearchIndex] | None:
+        """The index that answers searches and the one that grows, of the same file. None where there is no index."""
+        path = self._writer.path
+        return None if self.encrypted or only_read(path) else (SearchIndex(path), SearchIndex(path))
 
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
         """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
@@ -312,9 +329,9 @@ class SqliteStore:
         surveyed = await self._apart(partial(erase.survey, log=log, seqs=wanted, guard=self._guard), reads)
         job = partial(erase.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
         done = await self._writer.run(job, lambda done: self._sidecar.add(done.stones))
-        if self._index is not None and done.rows:
-            await self._apart(partial(self._growing.purge, parts={part_of(row) for row in done.rows}), reads)
-        await self._apart(self._remains.forget, freely)
+        if self._indexes is not None and done.rows:
+            await self._apart(partial(self._indexes[1].purge, parts={part_of(row) for row in done.rows}), reads)
+        await self._apart(self._scrubber.scrub, freely)
         return len(done.stones)
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
@@ -325,7 +342,7 @@ class SqliteStore:
             return verify(connection, log, known, self._guard)
 
         try:
-            return [*await self._apart(job, reads), *self._remains.told()]
+            return [*await self._apart(job, reads), *self._scrubber.findings()]
         except Damaged as error:
             return [Finding("", 0, str(error))]
 
@@ -340,10 +357,10 @@ class SqliteStore:
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Where all words of the text occur: in titles and tags, then in events, the newest first."""
-        index = self._index
+        index, growing = self._indexes or (None, None)
         hits = await catalog.search(self._reader.run, text, limit, self._clock(), self._guard, index)
-        if index is not None and await self._reader.run(index.wants):
-            await self._grow_index(self._growing)
+        if index is not None and growing is not None and await self._reader.run(index.wants):
+            await self._grow_index(growing)
         return hits
 
     async def index(self) -> None:
@@ -351,7 +368,7 @@ class SqliteStore:
 
         An encrypted store has none.
         """
-        while self._index is not None and await self._indexer.run(self._growing.grow):
+        while self._indexes is not None and await self._indexer.run(self._indexes[1].grow):
             pass
 
     async def backup(self, path: str | PathLike[str]) -> None:
@@ -387,13 +404,13 @@ class SqliteStore:
         self._renewer.stop()
         for log in list(self._open):
             log._drop()
-        await self._folder.finish()
+        if "_folder" in vars(self):
+            await self._folder.finish()
         await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
-        if self._index is not None:
-            self._index.close()
-            self._growing.close()
+        for index in vars(self).get("_indexes") or ():
+            index.close()
 
     async def _grow_index(self, index: SearchIndex) -> None:
         """Let the index grow: for a moment now, then beside whatever else is done."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evener.errors import StoreError
 from evener.store import protocol
+from evener.store.protocol import Finding
 from evener.store.sqlite.file import StoreBusy, disconnect, files_of, told
 from evener.store.sqlite.identity import FileIdentity
 
@@ -31,6 +32,7 @@ __all__ = [
     "Interlock",
     "Job",
     "Perform",
+    "WalScrubber",
     "WriterJob",
     "WriterThread",
     "freely",
@@ -475,6 +477,44 @@ def read_present(presence: FileIdentity) -> Perform:
         return reads(connection, group, path)
 
     return perform
+
+
+class WalScrubber:
+    """Empties SQLite's log after an erasure: what was erased still lies there. `left`: something does, as far as we know."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.left = False
+
+    def scrub(self, connection: "sqlite3.Connection") -> None:
+        """Empty SQLite's log; waits for readers as long as the connection does. Outside of any transaction."""
+        self.left = True
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.left = bool(busy)
+
+    def scrub_again(self, connection: "sqlite3.Connection") -> None:
+        """The same after a write, if it has not been done yet, without waiting. When it fails, the next write tries again."""
+        if not self.left:
+            return
+        import sqlite3
+
+        with suppress(sqlite3.Error):
+            (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                self.scrub(connection)
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+    def findings(self) -> list[Finding]:
+        """Return what `verify` says of it."""
+        if not self.left:
+            return []
+        what = (
+            f"What was erased still lies in {self._store.name}-wal, because another process read the store meanwhile. It goes "
+            "with one of the next writes, or when every process has closed the store."
+        )
+        return [Finding("", 0, what, damage=False)]
 
 
 def _let_go(error: BaseException | None) -> None:
