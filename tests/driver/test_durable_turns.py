@@ -182,10 +182,10 @@ def test_a_turn_that_could_not_be_written_is_not_shown(tmp_path: Path, monkeypat
 
         monkeypatch.setattr(SqliteLog, "append_unless_noted", full)
         shown: list[st.StreamEvent] = []
-        with pytest.raises(StoreError) as caught:
-            async with harness_on(store).stream("go") as stream:
-                async for event in stream:
-                    shown.append(event)
+        async with harness_on(store).stream("go") as stream:
+            async for event in stream:
+                shown.append(event)
+            with pytest.raises(StoreError) as caught:
                 await stream.result()
         assert caught.value is failing
         assert not any(isinstance(event, st.TurnFinished | st.ToolStarted) for event in shown)

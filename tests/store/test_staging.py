@@ -127,7 +127,7 @@ def test_secrets_are_taken_out_before_an_event_is_staged(tmp_path: Path) -> None
         kept = log.stage(said("it is hunter2hunter2"))
         assert kept is not None
         await log.append()
-        assert texts(kept) == texts(await store.read("a")) == ["it is [secret]"]
+        assert texts(list(kept)) == texts(await store.read("a")) == ["it is [secret]"]
         await store.aclose()
 
     run(scenario())

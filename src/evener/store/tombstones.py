@@ -1,4 +1,4 @@
-"""What is left of an event that was erased: its kind, ids, times, counts and structure, without what anybody said. Pure.
+"""What is left of an event that was erased: its kind, ids, times, counts and structure, without what was said. Pure.
 
 The blank of a blank is the same blank. A log with blanks in it can still be folded and continued.
 """
@@ -42,7 +42,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def blanked(event: ev.Event) -> ev.Event:
-    """The event without its content."""
+    """Return the event without its content."""
     match event:
         case ev.Opened() | ev.Continued() | ev.CallStarted():
             return event
@@ -66,7 +66,7 @@ def blanked(event: ev.Event) -> ev.Event:
 
 
 def least(kind: str, at: float) -> ev.Event:
-    """What is left of an event that was erased unread, because it was damaged: its kind and its time."""
+    """Return what is left of an event that was erased unread, because it was damaged: its kind and its time."""
     known = _least_events()
     return replace(known.get(kind, known["cancelled"]), at=at)
 
@@ -170,5 +170,5 @@ def _content(block: ResultContent) -> ResultContent:
 
 
 def _without(value: S, field: str) -> S:
-    """The value with this text replaced, if there was one."""
+    """Return the value with this text replaced, if there was one."""
     return replace(value, **{field: ERASED}) if msgspec.structs.asdict(value)[field] else value

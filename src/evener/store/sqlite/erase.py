@@ -1,7 +1,7 @@
 """Erasing, as SQL: what events say is replaced by blanks, for good. Numbers, kinds, digests and the chain stay as they are.
 
-The blobs that only erased events name go with them. To know that, every other event is looked at: first without holding anybody
-up (`survey`), then, in the transaction that erases, only what came since.
+The blobs that only erased events name go with them. To know that, every other event is looked at: first while others write
+(`survey`), then, in the transaction that erases, only what came since.
 """
 
 import re
@@ -77,7 +77,7 @@ class StoredLine(msgspec.Struct, frozen=True):
 
 
 def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, guard: Redaction) -> Survey:
-    """Which blobs may go. Changes nothing."""
+    """Find the blobs that may go. Changes nothing."""
     target = _target(connection, log, seqs, guard)
     named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
     stored = frozenset(BlobTable(connection, guard).among(named))
@@ -112,7 +112,7 @@ def erase(
 
 
 def named_in(payload: bytes) -> Iterable[str]:
-    """What may be the name of a blob in a payload."""
+    """Return what may be the name of a blob in a payload."""
     return [found.decode() for found in DIGEST.findall(payload)]
 
 
@@ -131,7 +131,7 @@ def _target(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | 
 
 
 def _whole(connection: "sqlite3.Connection", log: str, guard: Redaction) -> EraseTarget:
-    """A thread, or one log, with the agents inside its calls."""
+    """Return a thread, or one log, with the agents inside its calls."""
     if connection.execute("SELECT 1 FROM logs WHERE thread = ?", (log,)).fetchone():
         threads = (log, *catalog.threads_inside(connection, log, guard))
         found = [connection.execute("SELECT number FROM logs WHERE thread = ?", (one,)).fetchall() for one in threads]
@@ -141,7 +141,7 @@ def _whole(connection: "sqlite3.Connection", log: str, guard: Redaction) -> Eras
 
 
 def _events(connection: "sqlite3.Connection", target: EraseTarget) -> Iterable[StoredLine]:
-    """Those of the target."""
+    """Yield the events of the target."""
     for number, seqs in target.seqs.items():
         query = f"SELECT {EVENT} WHERE e.log = ? AND e.erased IS NULL ORDER BY e.seq"
         for line in [StoredLine(*row) for row in connection.execute(query, (number,))]:
@@ -150,14 +150,14 @@ def _events(connection: "sqlite3.Connection", target: EraseTarget) -> Iterable[S
 
 
 def _blank(line: StoredLine, guard: Redaction) -> bytes:
-    """What the payload becomes. Only what is as it was written is touched."""
+    """Return the blank that replaces the payload. Damaged for a payload that is not as it was written."""
     if line.payload is None or digest_of(line.payload) != line.digest:
         raise protocol.damaged(line.log, line.seq)
     return encode_event(blanked(decode_event(guard.open("event", line.log, line.payload, number=line.seq), line.version)))
 
 
 def _blank_anyway(connection: "sqlite3.Connection", line: StoredLine, guard: Redaction) -> bytes:
-    """The same where a whole log goes: of an event that cannot be read, its kind and time stay. What it is linked by stays."""
+    """As `_blank`, where a whole log goes: of an event that cannot be read, its kind, time and links stay."""
     try:
         return _blank(line, guard)
     except (EvenerError, *MISFITS):
@@ -169,7 +169,7 @@ def _blank_anyway(connection: "sqlite3.Connection", line: StoredLine, guard: Red
 
 
 def _names(line: StoredLine, guard: Redaction) -> Iterable[str]:
-    """What may be the names of blobs in an event. A damaged one that does not open names none that anybody could use."""
+    """Return what may be the names of blobs in an event. A damaged one that does not open names none that can be used."""
     try:
         return named_in(guard.open("event", line.log, line.payload, number=line.seq)) if line.payload else ()
     except (EvenerError, *MISFITS):
@@ -181,7 +181,7 @@ def _names(line: StoredLine, guard: Redaction) -> Iterable[str]:
 def _named_elsewhere(
     connection: "sqlite3.Connection", target: EraseTarget, blobs: frozenset[str], after: int, guard: Redaction
 ) -> frozenset[str]:
-    """Those of the blobs that other events after that row name."""
+    """Return those of the blobs that other events after that row name."""
     if not blobs:
         return frozenset()
     found: set[str] = set()
@@ -203,7 +203,7 @@ def _check_leases(connection: "sqlite3.Connection", target: EraseTarget, now: fl
 
 
 def _close(connection: "sqlite3.Connection", target: EraseTarget, now: float) -> None:
-    """Nobody writes to these logs any more, and nothing waits at them."""
+    """End the leases of these logs and empty their inboxes, titles and tags."""
     numbers = [(number,) for number in target.seqs]
     connection.executemany("DELETE FROM inbox WHERE log = ?", numbers)
     connection.executemany(

@@ -118,7 +118,7 @@ class OpenNote:
         self.files = Files()
 
     def note(self) -> None:
-        """The connection was opened: note the files, for others to compare."""
+        """Note the files of a connection that was opened, for others to compare."""
         self.files = _files(self._path)
         if self._descriptor is not None:
             _write(self._descriptor, self.files)
@@ -140,7 +140,7 @@ class OpenNote:
             _write(self._descriptor, Files())
 
     def leave(self) -> None:
-        """The connection is closed. Called once SQLite has let go of its files."""
+        """Free the lock of a connection that is closed. Called once SQLite has let go of its files."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -196,7 +196,7 @@ def refuse_links(path: Path | str) -> Identity | None:
 
 
 def _strange(known: Files, found: Files) -> str:
-    """The ending of the file that is not the one that others work on; empty when there is none."""
+    """Return the ending of the file that is not the one that others work on; empty when there is none."""
     if known.main is None:
         return ""
     if known.main != found.main:  # another store has been put there: it must not get the log of the old one

@@ -37,11 +37,11 @@ from evener.store.sqlite.writer import (
     Perform,
     WalScrubber,
     WriterThread,
-    freely,
-    in_turn,
+    make_checked_reads,
+    make_writes_in_turn,
+    perform_freely,
+    perform_reads,
     read_alone,
-    read_present,
-    reads,
 )
 from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
 
@@ -78,12 +78,12 @@ class SqliteLog:
 
     @property
     def lease(self) -> Lease:
-        """Ours, even after it was lost."""
+        """Return our lease, even after it was lost."""
         return self._lease
 
     @property
     def length(self) -> int:
-        """How many events it has, as far as we wrote or read them."""
+        """Return how many events it has, as far as we wrote or read them."""
         return self._length
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
@@ -107,7 +107,7 @@ class SqliteLog:
         return None if (await self._write(written, added)).noted else kept
 
     async def notes(self) -> Sequence[Note]:
-        """What is not settled yet, in order."""
+        """Return the notes that are not settled yet, in order."""
         return await self._store._reader.run(partial(rows.notes, held=self._held, guard=self._store._guard))
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
@@ -208,10 +208,12 @@ class SqliteStore:
         self._sidecar = Sidecar(place)
         self._scrubber = WalScrubber(place)
         interlock = Interlock(place, busy)
-        writes = in_turn(interlock, self._presence, self._scrubber.scrub_again, None if cipher is None else SameKey(place))
+        writes = make_writes_in_turn(
+            interlock, self._presence, self._scrubber.scrub_again, None if cipher is None else SameKey(place)
+        )
         self._writer = WriterThread(place, self._opener, writes, self._presence, interlock.close)
-        self._reader = WriterThread(place, self._opener, read_present(self._presence), self._presence)
-        self._indexer = WriterThread(place, self._opener, read_present(self._presence), self._presence)
+        self._reader = WriterThread(place, self._opener, make_checked_reads(self._presence), self._presence)
+        self._indexer = WriterThread(place, self._opener, make_checked_reads(self._presence), self._presence)
         self._seconds = lease
         self._clock = clock
         self._guard = Redaction(funnel or Funnel(), cipher)
@@ -221,19 +223,19 @@ class SqliteStore:
 
     @cached_property
     def _folder(self) -> Folder:
-        """Folds long logs. Made when there is one."""
+        """Return what folds long logs. Made when there is one."""
         alone = partial(read_alone, connect=self._opener, presence=self._presence, path=self._writer.path)
         pager = snapshots.Pager(alone, self._guard)
-        return Folder(self._indexer, self._writer, partial(snapshots.folded, guard=self._guard, pager=pager))
+        return Folder(self._indexer, self._writer, partial(snapshots.fold_log, guard=self._guard, pager=pager))
 
     @cached_property
     def _indexes(self) -> tuple[SearchIndex, SearchIndex] | None:
-        """The index that answers searches and the one that grows, of the same file. None where there is no index."""
+        """Return the index that answers searches and the one that grows, of the same file. None where there is no index."""
         path = self._writer.path
         return None if self.encrypted or only_read(path) else (SearchIndex(path), SearchIndex(path))
 
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
-        """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
+        """Return a new log with its first event, held by us. A fork names its parent there; nothing is copied."""
         claim = self._claim(holder)
         try:
             held, grown = await self._writer.run(
@@ -280,19 +282,19 @@ class SqliteStore:
         return self._hold(held, claim, length), state
 
     async def state(self, log: str, *, until: int | None = None) -> RunState:
-        """What the log says now, or said after the event of that number; without a lease, and read as by `open_folded`."""
+        """Return the state of the log now, or after the event of that number; without a lease, and read as by `open_folded`."""
         return (await self._folded(log, self._reader.run, until)).state
 
     async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """The events of its path after number `after` up to `until`, without a lease."""
+        """Return the events of its path after number `after` up to `until`, without a lease."""
         return await self._reader.run(partial(reading.read, log=log, after=after, until=until, guard=self._guard))
 
     async def link(self, log: str, seq: int | None = None) -> Link:
-        """The event of that number on the log's path, or the last, with its hash."""
+        """Return the event of that number on the log's path, or the last, with its hash."""
         return await self._reader.run(partial(reading.link_at, log=log, seq=seq))
 
     async def head(self, thread: str) -> str:
-        """The log that the thread stands on."""
+        """Return the log that the thread stands on."""
         return await self._reader.run(partial(rows.head, thread=thread))
 
     async def move_head(self, thread: str, log: str) -> None:
@@ -304,11 +306,11 @@ class SqliteStore:
         return await self._writer.run(partial(rows.post, log=log, note=note, guard=self._guard))
 
     async def has_note(self, log: str, key: str) -> bool:
-        """Whether a note of that key was ever said to the log, settled or not."""
+        """True if a note of that key was ever said to the log, settled or not."""
         return await self._reader.run(partial(rows.has_note, log=log, key=key))
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]:
-        """Every log, or those of one thread, the one that changed last first."""
+        """List every log, or those of one thread, the one that changed last first."""
         return await self._reader.run(partial(rows.summaries, thread=thread, now=self._clock(), guard=self._guard))
 
     async def put_blob(self, content: bytes) -> str:
@@ -320,34 +322,34 @@ class SqliteStore:
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
-        """The bytes of that name."""
+        """Return the bytes of that name."""
         return await self._reader.run(lambda connection: BlobTable(connection, self._guard).get(digest))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
         wanted = None if seqs is None else frozenset(seqs)
-        surveyed = await self._apart(partial(erase.survey, log=log, seqs=wanted, guard=self._guard), reads)
+        surveyed = await self._apart(partial(erase.survey, log=log, seqs=wanted, guard=self._guard))
         job = partial(erase.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
         done = await self._writer.run(job, lambda done: self._sidecar.add(done.stones))
         if self._indexes is not None and done.rows:
-            await self._apart(partial(self._indexes[1].purge, parts={part_of(row) for row in done.rows}), reads)
-        await self._apart(self._scrubber.scrub, freely)
+            await self._apart(partial(self._indexes[1].purge, parts={part_of(row) for row in done.rows}))
+        await self._apart(self._scrubber.scrub, perform_freely)
         return len(done.stones)
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
-        """What is not as it was written: in a log and those before it, in a thread, or in the whole store."""
+        """Find what is not as it was written: in a log and those before it, in a thread, or in the whole store."""
 
         def job(connection: "sqlite3.Connection") -> list[Finding]:
             known = self._sidecar.read()  # before the store is looked at: it must not know more than we see
             return verify(connection, log, known, self._guard)
 
         try:
-            return [*await self._apart(job, reads), *self._scrubber.findings()]
+            return [*await self._apart(job), *self._scrubber.findings()]
         except Damaged as error:
             return [Finding("", 0, str(error))]
 
     async def inside(self, thread: str) -> Sequence[str]:
-        """The threads of agents inside the calls of this one, and inside theirs."""
+        """Return the threads of agents inside the calls of this one, and inside theirs."""
         return await self._reader.run(partial(catalog.threads_inside, thread=thread, guard=self._guard))
 
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
@@ -356,7 +358,7 @@ class SqliteStore:
         await self._writer.run(partial(catalog.describe, thread=thread, label=label, guard=self._guard))
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
-        """Where all words of the text occur: in titles and tags, then in events, the newest first."""
+        """Find all words of the text: in titles and tags, then in events, the newest first."""
         index, growing = self._indexes or (None, None)
         hits = await catalog.search(self._reader.run, text, limit, self._clock(), self._guard, index)
         if index is not None and growing is not None and await self._reader.run(index.wants):
@@ -378,19 +380,19 @@ class SqliteStore:
 
     @property
     def encrypted(self) -> bool:
-        """Whether there is a cipher."""
+        """True if there is a cipher."""
         return self._guard.cipher is not None
 
     async def outline(self, thread: str) -> CargoThread:
-        """A thread but for its events, for an export."""
+        """Return a thread but for its events, for an export."""
         return await self._reader.run(partial(transfer.outline, thread=thread, guard=self._guard))
 
     async def records(self, log: str, *, after: int, until: int) -> list[CargoEvent]:
-        """Some of the log's own events, for an export."""
+        """Return some of the log's own events, for an export."""
         return await self._reader.run(partial(transfer.page, log=log, after=after, until=until, guard=self._guard))
 
     async def blobs_among(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that a blob has."""
+        """Return those of the names that a blob has."""
         wanted = list(names)
         return await self._reader.run(lambda connection: sorted(BlobTable(connection, self._guard).among(wanted)))
 
@@ -420,8 +422,8 @@ class SqliteStore:
                 return
         _grow_on(self._indexer, index)
 
-    async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform) -> T:
-        """Have a long job done on a connection of its own, so that it holds nobody up."""
+    async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform = perform_reads) -> T:
+        """Have a long job done on a connection of its own, so that no other job waits for it."""
         if self._writer.stopped:
             raise protocol.closed()
         lane = WriterThread(self._writer.path, self._opener, perform, self._presence)
@@ -438,20 +440,22 @@ class SqliteStore:
         return taken
 
     async def _read_up_to(self, length: int, log: str, after: int) -> list[Event]:
-        """The events of a log that we hold: as many as the writer knows of. Whoever goes on from fewer does things twice."""
+        """Return the events of a log that we hold: as many as the writer knows of. A run from fewer would repeat."""
         wanted = max(length - max(after, 0), 0)
         events = await self.read(log, after=after)
         if len(events) < wanted:  # the reader is behind
-            events = await self._apart(partial(reading.read, log=log, after=after, until=None, guard=self._guard), reads)
+            events = await self._apart(
+                partial(reading.read, log=log, after=after, until=None, guard=self._guard), perform_reads
+            )
         if len(events) != wanted:
             raise protocol.lost(log, "") if len(events) > wanted else protocol.damaged(log, length)
         return events
 
     async def _fold_up_to(self, length: int, log: str) -> RunState:
-        """The state of a log that we hold, at the end that the writer knows of."""
+        """Return the state of a log that we hold, at the end that the writer knows of."""
         found = await self._folded(log, self._reader.run)
         if found.seq < length:  # the reader is behind
-            found = await self._folded(log, partial(self._apart, perform=reads))
+            found = await self._folded(log, self._apart)
         if found.seq != length:
             raise protocol.lost(log, "") if found.seq > length else protocol.damaged(log, length)
         return found.state
@@ -505,7 +509,7 @@ def _give_back(writer: WriterThread, sidecar: Sidecar, log: str, mark: str, *, l
 
 
 def _end(renewer: Renewer, *lanes: WriterThread) -> None:
-    """When the store is dropped without being closed, and when the interpreter ends."""
+    """Stop the threads, when the store is dropped without being closed and when the interpreter ends."""
     renewer.stop()
     for lane in lanes:
         lane.stop()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from evener.errors import StoreError
 from evener.store import protocol
 from evener.store.protocol import Finding
-from evener.store.sqlite.file import StoreBusy, disconnect, files_of, told
+from evener.store.sqlite.file import StoreBusy, disconnect, files_of, store_error
 from evener.store.sqlite.identity import FileIdentity
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ __all__ = [
     "WalScrubber",
     "WriterJob",
     "WriterThread",
-    "freely",
-    "in_turn",
+    "make_checked_reads",
+    "make_writes_in_turn",
+    "perform_freely",
+    "perform_reads",
+    "perform_writes",
     "read_alone",
-    "read_present",
-    "reads",
-    "writes",
 ]
 
 
@@ -53,7 +53,7 @@ except ImportError:  # not on this system
 PRIVATE = 0o600
 LONGEST_NUMBER = 20
 DOUBT = 60.0
-"""Seconds in which we do not queue again after a wait in vain: somebody who is next may have been stopped."""
+"""Seconds in which we do not queue again after a wait in vain: the process that is next may have been stopped."""
 
 
 class Turnstile:
@@ -68,7 +68,7 @@ class Turnstile:
             raise
 
     def try_now(self) -> bool:
-        """Take the turn if nobody has it and nobody waits. If only the first is so, we are next."""
+        """Take the turn if no process has it and none waits. If only the first is so, we are next."""
         try:
             fcntl.flock(self._next, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +108,7 @@ class Wait:
         Thread(target=self._stand, name="evener store queue", daemon=True).start()
 
     def succeeds(self, seconds: float) -> bool:
-        """Whether the turn came in time. If not, the lock files are closed when it comes."""
+        """True if the turn came in time. If not, the lock files are closed when it comes."""
         self._signal.wait(seconds)
         with self._guard:
             self._given_up = not self._signal.is_set()
@@ -151,7 +151,7 @@ class Interlock:
             self._turnstile.free()
 
     def last(self) -> str:
-        """The number of the process that had its turn last, if that is known."""
+        """Return the number of the process that had its turn last, if that is known."""
         try:
             return self._path.with_name(self._path.name + ".lock").read_text("ascii", "replace").strip()
         except OSError:
@@ -190,7 +190,7 @@ Job = Callable[["sqlite3.Connection"], T]
 
 
 class WriterJob(Generic[T]):
-    """A job, whom to answer (nobody without a loop), and how it went. `after` runs in the lane when it is done for good."""
+    """A job, the loop to answer in (none: no answer), and how it went. `after` runs in the thread when it is done for good."""
 
     __slots__ = ("after", "error", "future", "job", "loop", "result")
 
@@ -212,7 +212,7 @@ class WriterJob(Generic[T]):
             self.error = error
 
     def keep(self) -> None:
-        """It is done for good."""
+        """Run `after`: the job is done for good."""
         if self.error is None and self.after is not None:
             self.after(self.result)  # type: ignore[arg-type]  # a job that was done has its result
 
@@ -221,7 +221,7 @@ class WriterJob(Generic[T]):
         return self.loop is None and self.error is not None and self.error.retryable
 
     def deliver(self) -> None:
-        """In the loop of whoever asked, who may have left."""
+        """Give the caller its answer, in its own loop. The caller may have left."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -238,7 +238,7 @@ Perform = Callable[["sqlite3.Connection", Group, Path], bool]
 
 
 class WriterThread:
-    """The thread and its queue. It starts with the first job. Whoever made it stops it."""
+    """The thread and its queue. It starts with the first job. Its maker stops it."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class WriterThread:
 
     @property
     def stopped(self) -> bool:
-        """Whether it takes no more jobs."""
+        """True if it takes no more jobs."""
         return self._stopped
 
     async def run(self, job: Job[T], after: Callable[[T], None] | None = None) -> T:
@@ -293,7 +293,7 @@ class WriterThread:
             await farewell.future
 
     def stop(self) -> None:
-        """The same for the end of the interpreter: waits a bounded time, whatever the thread does."""
+        """As `end`, for the end of the interpreter: wait a bounded time, whatever the thread does."""
         if self._process != os.getpid():
             return  # a forked child: neither the thread nor the connection is its own
         with self._lock:
@@ -339,7 +339,7 @@ class WriterThread:
             _answer(self._farewells)
 
     def _next(self) -> tuple[Group, bool]:
-        """All that waits, at least one; and whether that was the last."""
+        """Return all that waits, at least one; and whether that was the last."""
         queue, found = self._queue, self._queue.get()
         group, self._left = self._left, []
         while found is not None:
@@ -362,7 +362,7 @@ class WriterThread:
         return connection
 
     def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
-        """A connection to the file that was there at first, or StoreGone."""
+        """Return a connection to the file that was there at first, or StoreGone."""
         return connection if connection is not None else _connection(self._connect, self._presence)
 
 
@@ -383,18 +383,18 @@ def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], pres
         connection = _connection(connect, presence)
         try:
             request = WriterJob(job, None, None)
-            reads(connection, [request], path)
+            perform_reads(connection, [request], path)
         finally:
             disconnect(connection)
     except Exception as error:
-        raise told(error, path) from None
+        raise store_error(error, path) from None
     if request.error is not None:
         raise request.error
     return request.result  # type: ignore[return-value]  # a job that was done has its result
 
 
-def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-    """Each request by itself, without a transaction: for what cannot be done within one."""
+def perform_freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Perform each job by itself, without a transaction: for what cannot be done within one."""
     for request in group:
         try:
             request.perform(connection)
@@ -404,8 +404,8 @@ def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return True
 
 
-def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
-    """The group in one transaction; when that fails, each in its own. The files are looked at before and after it."""
+def perform_writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
+    """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
     check = check or _nothing
     check(connection)
     connection.execute("BEGIN IMMEDIATE")
@@ -426,10 +426,10 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Ch
     return True
 
 
-def in_turn(
+def make_writes_in_turn(
     interlock: Interlock, presence: FileIdentity, then: Callable[["sqlite3.Connection"], None], key: Check | None = None
 ) -> Perform:
-    """The same, when it is this process's turn to write, and `then` what is to be done after it.
+    """Return `perform_writes` for when it is this process's turn to write, with `then` to be called after it.
 
     `key` raises when the cipher is not that of the store any more.
     """
@@ -442,9 +442,9 @@ def in_turn(
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         with interlock:
             try:
-                sound = writes(connection, group, path, check)
+                sound = perform_writes(connection, group, path, check)
             except Exception as error:
-                raise _named(told(error, path), interlock.last()) from None
+                raise _named(store_error(error, path), interlock.last()) from None
             if sound:
                 then(connection)
             return sound
@@ -452,8 +452,8 @@ def in_turn(
     return perform
 
 
-def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-    """Each request sees the store as it is at one moment."""
+def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Perform each job in a transaction of its own that reads: it sees the store as it is at one moment."""
     sound = True
     for request in group:
         try:
@@ -469,12 +469,12 @@ def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return sound
 
 
-def read_present(presence: FileIdentity) -> Perform:
-    """As `reads`, when the files are those that the connection works on."""
+def make_checked_reads(presence: FileIdentity) -> Perform:
+    """As `perform_reads`, when the files are those that the connection works on."""
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         presence.check_beside(files_of(connection))
-        return reads(connection, group, path)
+        return perform_reads(connection, group, path)
 
     return perform
 
@@ -493,7 +493,7 @@ class WalScrubber:
         self.left = bool(busy)
 
     def scrub_again(self, connection: "sqlite3.Connection") -> None:
-        """The same after a write, if it has not been done yet, without waiting. When it fails, the next write tries again."""
+        """As `scrub`, after a write, if it is still due, without waiting. When it fails, the next write tries again."""
         if not self.left:
             return
         import sqlite3
@@ -529,13 +529,13 @@ def _nothing(connection: "sqlite3.Connection") -> None:
 
 
 def _named(error: StoreError, process: str) -> StoreError:
-    """A store that is busy says who had it last."""
+    """Return the error of a busy store with the process that wrote last."""
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
 def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check) -> bool:
     try:
-        return writes(connection, [request], path, check)
+        return perform_writes(connection, [request], path, check)
     except Exception as error:
         _fail([request], error, path)
         return False
@@ -543,7 +543,7 @@ def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path
 
 def _fail(group: Group, error: Exception, path: Path) -> None:
     for request in group:
-        request.error = told(error, path)
+        request.error = store_error(error, path)
 
 
 def _answer(group: Group) -> None:
