@@ -327,8 +327,8 @@ class WriterThread:
             group, last = self._next()
             if group:
                 connection = self._do(connection, group)
-                _answer(group)
                 self._left = [request for request in group if request.must_wait()][:MOST_LEFT]
+                _answer(group)  # the last thing: the loop that it wakes wants to run
             del group  # it holds on to the store, which may be dropped while we wait
         if connection is not None:
             disconnect(connection)
@@ -548,6 +548,10 @@ def _fail(group: Group, error: Exception, path: Path) -> None:
 
 def _answer(group: Group) -> None:
     """Wake each loop once. In a loop that is gone no caller waits."""
+    if len(group) == 1 and group[0].loop is not None:  # nearly always
+        with suppress(RuntimeError):
+            group[0].loop.call_soon_threadsafe(group[0].deliver)
+        return
     waiting: dict[asyncio.AbstractEventLoop, Group] = {}
     for request in group:
         if request.loop is not None:
