@@ -103,6 +103,12 @@ class Budget:
                 budget._usage = budget._usage + usage
                 budget._cost += cost
 
+    def return_request(self) -> None:
+        """Count one request less: a call that was reserved is not made. What it holds is settled as ever."""
+        for budget in self._around:
+            with budget._lock:
+                budget._requests -= 1
+
     def claim_calls(self, count: int) -> NoRoom | None:
         """Room for so many tool calls; None when there is."""
         return self._claim(count, OWN)

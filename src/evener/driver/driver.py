@@ -58,7 +58,7 @@ from evener.model.seam import Answered, Askable, MediaAccess
 from evener.model.server_state import Rest, Resting
 from evener.model.stream import Stream
 from evener.policy.rules import OPEN, Policy
-from evener.store.protocol import Log
+from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, OutputSchema, Settings, ToolSpec
@@ -230,6 +230,16 @@ def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
     return replace(message, blocks=(*message.blocks, *added)) if added else message
 
 
+def _writes_first(steps: tuple[Step, ...]) -> bool:
+    """True if performing the steps begins with an append: what is staged is written with that."""
+    match steps:
+        case () | (Extend(), *_):
+            return False
+        case (CallModel(wait=wait), *_):
+            return not wait
+    return True
+
+
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
 STALE = 0.5
@@ -307,6 +317,10 @@ class Driver:
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
         self._recorded = 0.0  # when the last append was begun
+        # Hooks see what is on disk: with hooks nothing is staged.
+        self._staging = log if isinstance(log, Staging) and not agent.hooks else None
+        self._staged = False  # what was folded last is not on disk yet
+        self._under_way = 0  # calls and downloads of this step that go on
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
@@ -331,20 +345,62 @@ class Driver:
     async def drive(self) -> RunState:
         """Go on until there is nothing to do: the run has finished."""
         try:
-            await self.heed()
-            while steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full):
-                await self._perform(steps)
+            if not self._staged:
                 await self.heed()
+            while (steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full)) or self._staged:
+                if not self._staged or _writes_first(steps):
+                    await self._perform(steps)
+                else:
+                    await self.record()
+                if not self._staged:
+                    await self.heed()
         finally:
             self._listener.close()
+            if self._staged:
+                await surely(self.record())
         return self.state
 
     async def record(self, *events: ev.Event) -> None:
-        """Append events, and know them only then."""
+        """Append events, after those that are staged, and know them only then."""
+        await self._append(self._log.append, events)
+
+    async def record_soon(self, *events: ev.Event) -> None:
+        """Know events at once where the log can write them with the next ones; else append them. Those must follow at once."""
+        staged = None if self._staging is None else self._staging.stage(*self._clock.dated(events))
+        if staged is None:
+            await self.record(*events)
+        else:
+            self._staged = True
+            self._teller.hold()
+            self._fold(events, staged)
+
+    async def _record_step(self, *events: ev.Event) -> bool:
+        """Append what a step begins with. False: a note came meanwhile, only what was staged is on disk, and a new plan is due.
+
+        Without anything staged the inbox was read just before.
+        """
+        if self._staging is None or not self._staged:
+            await self.record(*events)
+            return True
+        return await self._append(self._staging.append_unless_noted, events)
+
+    async def _append(
+        self, append: Callable[..., Awaitable[tuple[ev.Event, ...] | None]], events: tuple[ev.Event, ...]
+    ) -> bool:
         events = self._clock.dated(events)
         began = monotonic()
-        self._fold(events, await self._log.append(*events))
+        self._staged = False  # also when this fails: the run then ends, and the log is read anew
+        try:
+            kept = await append(*events)
+        except BaseException:
+            self._teller.drop()
+            raise
+        self._teller.release()
+        if kept is None:
+            return False
+        self._fold(events, kept)
         self._recorded = began
+        return True
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
         """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
@@ -370,8 +426,8 @@ class Driver:
                 await self.record(ev.Continued(at=time(), run=self.state.run))
 
     async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
-        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
-        if cause == "limit":
+        ended = await self._record_step(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
+        if ended and cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
 
     # The inbox.
@@ -379,8 +435,8 @@ class Driver:
     async def heed(self) -> None:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
-            events = self._clock.dated(tuple(self._hooking.heard(event) for event in events_of(note)))
-            self._fold(events, await self._log.settle(note.number, *events))
+            events = tuple(self._hooking.heard(event) for event in events_of(note))
+            await self._append(partial(self._log.settle, note.number), events)
 
     async def _ask_approval(self, step: AskApproval) -> None:
         """Write down what must be decided. The plan then has nothing to do, and the run ends here until it is."""
@@ -389,8 +445,8 @@ class Driver:
             at=time(), id=new_id(), interrupt=step.interrupt, questions=step.questions,
             expires=time() + seconds if seconds else 0.0,
         )  # fmt: skip
-        await self.record(asked)
-        self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
+        if await self._record_step(asked):
+            self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
 
     async def _look(self) -> None:
         await self._log.renew()
@@ -434,6 +490,8 @@ class Driver:
             return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
 
         async def wait() -> bool:
+            if self._staged:
+                await self.record()
             await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
             return not self._is_cancelled()
 
@@ -453,7 +511,9 @@ class Driver:
         rest = self._resting(model)
         rests, most = rest.rests if rest else None, room.held.cost
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
-        await self.record(called)
+        if not await self._record_step(called):
+            self._budget.return_request()
+            return None
         if self._watched:
             for key, text in step.notices:
                 self.tell(st.NoticeGiven, key=key, text=text)
@@ -468,9 +528,7 @@ class Driver:
             await self._failed(error, most, rest, shown=self._teller.told > shown)
             return None
         if answer is None:
-            if self._teller.told > shown:
-                why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
-                self.tell(st.Retracted, why=why, wished=True)
+            self._retract(shown)
             return None
         self.answers = {model.name: answer}
         told, *more = replied(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
@@ -478,11 +536,17 @@ class Driver:
             told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
         if not told.exact and self._budget.counts_money:
             told = self._reckoned(told, most, model)
-        await self.record(told, *more)
+        await self.record_soon(told, *more)
         self._claim_calls()
         if self._watched:
             self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
         return answer
+
+    def _retract(self, shown: int) -> None:
+        """Take back what was shown of an answer that the user interrupted."""
+        if self._teller.told > shown:
+            why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
+            self.tell(st.Retracted, why=why, wished=True)
 
     async def _failed(self, error: EvenerError, most: Decimal, rest: Rest | None, *, shown: bool) -> None:
         self.error = error
@@ -580,14 +644,18 @@ class Driver:
         if stopped := self._hooking.stopped(runs):
             done += [self._cancelled(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
-        await self.record(*done, *map(self._started, runs))
+        if await self._record_step(*done, *map(self._started, runs)):
+            await self._work(runs, urls)
+
+    async def _work(self, runs: list[RunTool], urls: list[str]) -> None:
+        """Run calls whose starts are on disk and fetch media, all at the same time."""
         work = [*map(self._run, runs), *map(self._fetch, urls)]
+        self._under_way = len(work)
         if work:
             await self._listener.during(together(work), until=self._is_cancelled)
         self._hooking.check()
         if self.state.cancelled is not None:
-            left = [one.call for one in self.state.calls if one.status == "started"]
-            await self.record(*(self._given_up(call) for call in left))
+            await self.record(*(self._given_up(one.call) for one in self.state.calls if one.status == "started"))
 
     def _cancelled(self, step: RunTool, why: str) -> ev.CallFinished:
         facts = self._agent.setup.tools.get(step.call.name)
@@ -620,7 +688,8 @@ class Driver:
                 done = replace(done, content=(told, *done.content))
             done = with_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
-            await surely(self.record(done))
+            self._under_way -= 1
+            await surely(self.record(done) if self._under_way else self.record_soon(done))
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)

@@ -240,12 +240,31 @@ class Teller:
         self.show = show
         self.told = 0
         """How many there were."""
+        self._held: list[st.StreamEvent] | None = None
 
     def tell(self, kind: Callable[..., st.StreamEvent], **fields: object) -> None:
-        """Show something, if somebody looks."""
+        """Show something, if a caller watches: at once, or when what is held is released."""
         if self.show is not None:
             self.told += 1
-            self.show(kind(place=self.place, sequence=self.told, **fields))
+            show = self.show if self._held is None else self._held.append
+            show(kind(place=self.place, sequence=self.told, **fields))
+
+    def hold(self) -> None:
+        """Show nothing from now on: it is about events that are not on disk yet."""
+        if self.show is not None and self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Show what is held."""
+        held, self._held = self._held, None
+        if held and self.show is not None:
+            for event in held:
+                self.show(event)
+
+    def drop(self) -> None:
+        """Forget what is held: the events were not written."""
+        self.told -= len(self._held or ())
+        self._held = None
 
 
 class AnswerProgress:

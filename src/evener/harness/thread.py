@@ -592,7 +592,7 @@ class Thread:
     async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
         hooks = self._agent.hooks
         try:
-            await driver.record(*with_hooks(driver, beginning))
+            await driver.record_soon(*with_hooks(driver, beginning))
             state = await driver.drive()
         except BaseException as error:
             tell_broken_off(driver, hooks, error)
