@@ -229,7 +229,8 @@ class _Reader:
             found |= {"mode": SWITCHES[kind], "budget": own.whole("budget_tokens", 0)}
             if own.peek("display") in SHOWN:
                 found["show"] = SHOWN[own.text("display")]
-            if "budget_tokens" not in own.rest():  # else the way to think that it was written for stays with it
+            needs_type = kind == "enabled" and found["budget"] is None  # without it we would write adaptive, or a budget
+            if "budget_tokens" not in own.rest() and not needs_type:  # else the kind of thinking stays with its budget
                 own.take("type")
             self.body.put_rest("thinking", own)
         return msgspec.convert(found, Reasoning)
