@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from evener.errors import StoreError, UsageError
 from evener.events import CallFinished, CallPaused
 from evener.tools.arguments import ReadArguments, unchanged
-from evener.tools.context import Cancellation, Progress, ToolContext, call_on
+from evener.tools.context import Cancellation, Progress, ToolContext, call_on, settle
 from evener.tools.result import Envelope, Scrub, envelope_of, report_error, report_failure, scrub_envelope
 from evener.tools.schema import explain_refusal
 from evener.tools.signature import Callee
@@ -73,6 +73,9 @@ class Raised(msgspec.Struct, frozen=True):
     error: BaseException
 
 
+Ended = Returned | Raised
+
+
 class NoThread(Exception):
     """No thread is free for a call, and none will be."""
 
@@ -89,19 +92,15 @@ class ThreadJob:
         self.context = contextvars.copy_context()
         self.function: Callable[[], object] | None = function
         self.abandoned = False
-        self.outcome: Returned | Raised | None = None
-        self.ended: asyncio.Future[Returned | Raised | None] = self._loop.create_future()
+        self.outcome: Ended | None = None
+        self.ended: asyncio.Future[Ended | None] = self._loop.create_future()
 
-    def finish(self, outcome: Returned | Raised) -> None:
+    def finish(self, outcome: Ended) -> None:
         """Pass the outcome to the caller's loop."""
-        call_on(self._loop, lambda: self._settle(outcome))
-
-    def _settle(self, outcome: Returned | Raised) -> None:
-        if not self.ended.done():
-            self.ended.set_result(outcome)
+        call_on(self._loop, partial(settle, self.ended, outcome))
 
 
-def _drop(outcome: Returned | Raised) -> None:
+def _drop(outcome: Ended) -> None:
     """Close a coroutine that no caller will await."""
     if isinstance(outcome, Returned) and inspect.iscoroutine(outcome.value):
         outcome.value.close()
@@ -201,7 +200,7 @@ class Threads:
             del job  # an idle thread keeps no result alive
             job = onward or self._next_job()
 
-    def _perform(self, job: ThreadJob) -> Returned | Raised:
+    def _perform(self, job: ThreadJob) -> Ended:
         with self._lock:
             function, job.function = job.function, None
         if function is None:
@@ -211,7 +210,7 @@ class Threads:
         except BaseException as error:  # nothing above a thread catches it: SystemExit and KeyboardInterrupt end the tool only
             return Raised(error)
 
-    def _release(self, job: ThreadJob, outcome: Returned | Raised) -> ThreadJob | None:
+    def _release(self, job: ThreadJob, outcome: Ended) -> ThreadJob | None:
         """Record the outcome and free the thread. Return the next job that waits, if any."""
         with self._lock:
             job.outcome = outcome
@@ -316,8 +315,6 @@ def _follow(node: object, root: Mapping[str, object]) -> object:
 
 GRACE = 2.0
 """Seconds that a cancelled coroutine has to clean up."""
-
-Ended = Returned | Raised
 
 
 class _TimeOver(Exception):
@@ -486,16 +483,11 @@ async def _wait_for(ended: "asyncio.Future[Ended | None]", bounds: _Bounds) -> E
     left = bounds.seconds_left()
     if left is None:
         return await ended
-    timer = asyncio.get_running_loop().call_later(left, _settle, ended)
+    timer = asyncio.get_running_loop().call_later(left, settle, ended, None)
     try:
         return await ended
     finally:
         timer.cancel()
-
-
-def _settle(ended: "asyncio.Future[Ended | None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
 
 
 async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
@@ -506,7 +498,7 @@ async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bo
     """
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[Ended | None]] = []
-    task: asyncio.Task[object] = loop.create_task(_await_tool(invoke, waiting))
+    task: asyncio.Task[Ended] = loop.create_task(_await_tool(invoke, waiting))
     try:
         if not reports:
             await asyncio.sleep(0)
@@ -519,10 +511,10 @@ async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bo
     if not task.done():
         await _stop(task, bounds)
         raise _TimeOver(begun=True)
-    return _outcome(task)
+    return Raised(RuntimeError("it cancelled itself")) if task.cancelled() else task.result()
 
 
-async def _await_tool(invoke: Callable[[], object], waiting: "list[asyncio.Future[Ended | None]]") -> object:
+async def _await_tool(invoke: Callable[[], object], waiting: "list[asyncio.Future[Ended | None]]") -> Ended:
     """Await the coroutine of a tool, then wake the waiter. What would make asyncio end the program ends the tool only."""
     try:
         made = invoke()
@@ -533,17 +525,10 @@ async def _await_tool(invoke: Callable[[], object], waiting: "list[asyncio.Futur
         return Raised(error)
     finally:
         for ended in waiting:
-            _settle(ended)
+            settle(ended, None)
 
 
-def _outcome(task: "asyncio.Task[object]") -> Ended:
-    if task.cancelled():
-        return Raised(RuntimeError("it cancelled itself"))
-    ended = task.result()
-    return ended if isinstance(ended, (Returned, Raised)) else Returned(ended)
-
-
-async def _stop(task: "asyncio.Task[object]", bounds: _Bounds) -> None:
+async def _stop(task: "asyncio.Task[Ended]", bounds: _Bounds) -> None:
     """Cancel a coroutine and give it time to clean up; count one that goes on."""
     bounds.cancelled.set()
     task.cancel()

@@ -14,9 +14,10 @@ import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["Cancellation", "Progress", "ToolContext", "call_on"]
+__all__ = ["Cancellation", "Progress", "ToolContext", "call_on", "settle"]
 
 Deps = TypeVar("Deps")
+T = TypeVar("T")
 MOST_TEXT = 2_000
 
 
@@ -47,7 +48,7 @@ class Cancellation:
                 self._event.set()
             waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
-            call_on(loop, partial(_wake, future))
+            call_on(loop, partial(settle, future, None))
 
     def is_set(self) -> bool:
         """True if a stop was requested."""
@@ -76,9 +77,10 @@ class Cancellation:
                 self._waiting = [entry for entry in self._waiting if entry[1] is not future]
 
 
-def _wake(future: "asyncio.Future[None]") -> None:
+def settle(future: "asyncio.Future[T]", value: T) -> None:
+    """Set the result of a future, unless it is done."""
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

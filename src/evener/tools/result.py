@@ -7,7 +7,6 @@ import inspect
 import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from math import isfinite
 from operator import is_
 from typing import Literal, get_args
 
@@ -28,6 +27,7 @@ from evener.transcript.blocks import (
     check_choice,
     check_object,
     check_type,
+    holds_infinity,
     json_object,
     json_text,
 )
@@ -237,7 +237,7 @@ def _json(value: object) -> str:
         text = msgspec.json.encode(value, enc_hook=_encodable).decode()
     except OverflowError:
         text = json.dumps(msgspec.to_builtins(value, enc_hook=_encodable), separators=(",", ":"), ensure_ascii=False)
-    if "null" in text and _holds_no_number(msgspec.to_builtins(value, enc_hook=_encodable)):
+    if "null" in text and holds_infinity(msgspec.to_builtins(value, enc_hook=_encodable)):
         raise BadValue("it holds NaN or an infinity, which JSON cannot express")
     return text
 
@@ -246,16 +246,3 @@ def _encodable(value: object) -> object:
     if is_model_value(value):
         return model_dump(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _holds_no_number(value: object) -> bool:
-    left = [value]
-    while left:
-        match left.pop():
-            case float() as number if not isfinite(number):
-                return True
-            case dict() as fields:
-                left += fields.values()
-            case list() | tuple() | set() as items:
-                left += items
-    return False

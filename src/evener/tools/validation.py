@@ -7,7 +7,7 @@ and patterns run on an engine that takes linear time. `Validator.unenforced` nam
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from re import compile as compile_own_pattern
 from typing import TYPE_CHECKING
@@ -200,19 +200,16 @@ def _compile(schema: Schema, where: str) -> "jsonschema_rs.Validator":
 
 
 def _formats() -> dict[str, Callable[[str], bool]]:
-    def reads_as(kind: type) -> Callable[[str], bool]:
-        def fits(text: str) -> bool:
-            try:
-                msgspec.convert(text, kind)
-            except msgspec.ValidationError:
-                return False
-            return True
+    known: dict[str, Callable[[str], bool]] = {name: partial(_reads_as, kind) for name, (kind, _) in FORMATS.items()}
+    return {**known, "decimal": lambda text: DECIMAL.fullmatch(text) is not None}
 
-        return fits
 
-    return {name: reads_as(kind) for name, (kind, _) in FORMATS.items()} | {
-        "decimal": lambda text: DECIMAL.fullmatch(text) is not None
-    }
+def _reads_as(kind: type, text: str) -> bool:
+    try:
+        msgspec.convert(text, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _rank(found: Found) -> int:
