@@ -695,7 +695,7 @@ class Driver:
         self._tallies.pop(step.call.id, None)
 
     def _given_up(self, call: ToolCall) -> ev.CallFinished:
-        done, tally = self._agent.caller.given_up(call), self._tallies.pop(call.id, None)
+        done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
         return with_nested(done, tally.total) if tally and tally.is_used else done
 
     async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:

@@ -55,7 +55,7 @@ class RecordedCaller:
         found = await self._tape.turn(mine, self._is_under_way, wanted=f"what became of call {call.id}")
         return None if isinstance(found, ev.CallStarted) else self._result(found, call)
 
-    def given_up(self, call: ToolCall) -> ev.CallFinished:
+    def give_up(self, call: ToolCall) -> ev.CallFinished:
         """The result of a call that was cancelled while it ran."""
         for event in self._tape.ahead():
             if isinstance(event, ev.CallFinished) and event.call == call.id:
