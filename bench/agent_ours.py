@@ -22,7 +22,7 @@ from evener.loop.state import Limits
 from evener.model import Model, open_model
 from evener.store import MemoryStore, SqliteStore, Store
 from evener.store.sqlite import rows
-from evener.store.sqlite.rows import Appended, EventRow, HeldLog
+from evener.store.sqlite.rows import AppendedRows, EventRow, HeldLog
 from evener.tools import tool
 from evener.transcript import Message, Transcript
 from evener.transcript.delta import ArgumentsDelta, TextDelta
@@ -201,7 +201,7 @@ async def _batches(folder: Path, wire: str, base: str) -> list[Batch]:
     found: list[Batch] = []
     append = rows.append
 
-    def counted(connection: sqlite3.Connection, held: HeldLog, rows: Sequence[EventRow], *more: Any, **named: Any) -> Appended:
+    def counted(connection: sqlite3.Connection, held: HeldLog, rows: Sequence[EventRow], *more: Any, **named: Any) -> AppendedRows:
         found.append(tuple((row.at, row.kind, row.payload) for row in rows))
         return append(connection, held, rows, *more, **named)
 
