@@ -76,8 +76,8 @@ def left_over(http: HttpTransport) -> list[str]:
     found += [f"slots {free}"] if (free, waiting) != (1, 0) else []
     found += [f"connection {connection}" for connection in pool._open - kept]
     timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
-    ours = [timer for timer in timers if "_check_deadlines" in repr(timer) or "timeout" in repr(timer).lower()]
-    return found + [f"timer {timer}" for timer in ours]
+    due = [timer for timer in timers if "_check_deadlines" in repr(timer) or "timeout" in repr(timer).lower()]
+    return found + [f"timer {timer}" for timer in due]
 
 
 @asynccontextmanager

@@ -280,7 +280,9 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
         terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
-        if request.deadlines.total <= 0 or pool.slots.locked():
+        if request.deadlines.total <= 0:
+            raise timed_out("total", request.deadlines.total, place)
+        if pool.slots.locked():
             await _wait_for_slot(pool, terms)
         else:
             await pool.slots.acquire()
@@ -297,7 +299,7 @@ class HttpTransport:
             if len(request.body) <= LARGE:
                 connection.write(head.reveal() + request.body)
             else:
-                await _send_in_split_url(connection, head, request.body)
+                await _send_in_parts(connection, head, request.body)
             answer = await connection.head()
             if answer.status == SWITCHING:
                 raise WireError(f"{place} wants to speak another protocol than HTTP. Check the address.")
@@ -350,7 +352,7 @@ async def _wait_for_slot(pool: Pool, terms: Terms) -> None:
     raise failure  # outside the handler: its cause would add nothing
 
 
-async def _send_in_split_url(connection: Connection, head: Secret[bytes], body: bytes) -> None:
+async def _send_in_parts(connection: Connection, head: Secret[bytes], body: bytes) -> None:
     """Send a large body part by part. A server that refuses it meanwhile gets no more of it."""
     connection.write(head.reveal())
     for start in range(0, len(body), LARGE):
