@@ -23,7 +23,7 @@ from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, ReasoningDelta, Stopped, TextDelta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.repair import with_unique_ids
+from evener.transcript.repair import rename_used_ids
 
 __all__ = [
     "CANCELLED",
@@ -156,7 +156,7 @@ def replied(
     cost = answer.cost
     reply = answer.reply
     renamed: list[Loss] = []
-    message = with_unique_ids(answer.message, set(), [], renamed)  # a call is known by its id from here on
+    message = rename_used_ids(answer.message, set(), [], renamed)  # a call is known by its id from here on
     problems: tuple[str, ...] = ()
     if reply.notices:
         problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))

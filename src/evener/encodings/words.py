@@ -59,7 +59,7 @@ def _line(tool: ToolSpec) -> str:
 
 
 def _arguments(schema: str) -> str:
-    """The properties alone where that says it all; else the whole schema."""
+    """Return the properties alone where that says it all; else the whole schema."""
     root = msgspec.json.decode(schema, type=dict[str, object])
     properties = root.get("properties", {})
     free = root.get("additionalProperties", False) is not False
@@ -71,12 +71,12 @@ def _arguments(schema: str) -> str:
 
 
 def format_words(encoding: EncodingName, choice: Choice) -> str:
-    """How to call them, in the encodings that are text; then what the choice demands."""
+    """Return how to call them, in the encodings that are text; then what the choice demands."""
     return "\n".join([XML if encoding == "xml" else REACT, *choice_words(choice, alone=encoding == "react")])
 
 
 def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
-    """What a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
+    """Return what a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
     said: list[str] = []
     match choice.mode:
         case "required":
