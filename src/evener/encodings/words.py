@@ -19,7 +19,6 @@ from evener.wire.quirks import Quirks
 from evener.wire.schema import ANTHROPIC_STRICT, Dialect, transform
 
 __all__ = [
-    "choice_words",
     "choose_encoding",
     "choose_form",
     "format_words",
