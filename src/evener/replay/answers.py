@@ -26,8 +26,8 @@ from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
 
 __all__ = [
-    "RecordedAnswer",
     "RecordedModel",
+    "ReplayedAnswer",
     "failure_of",
 ]
 
@@ -42,7 +42,7 @@ class _Price(msgspec.Struct, frozen=True):
     exact: bool
 
 
-class RecordedAnswer(msgspec.Struct, frozen=True):
+class ReplayedAnswer(msgspec.Struct, frozen=True):
     """A reply of the recording, as a model gave it."""
 
     reply: Reply
@@ -101,16 +101,16 @@ class RecordedModel:
         del ask, after
         return _RecordedStream(self._tape, self._answer)
 
-    def _answer(self, event: ev.Replied) -> RecordedAnswer:
+    def _answer(self, event: ev.Replied) -> ReplayedAnswer:
         message = event.message
         notices = () if self._shape else tuple(("malformed_call", problem) for problem in event.problems)
         reply = Reply(message.blocks, event.stop, message.usage or Usage(), event.reply, "", notices)
-        answer = RecordedAnswer(
+        answer = ReplayedAnswer(
             reply, message, event.losses, _Price(event.cost, event.exact), event.seconds, event.first, event.tries
         )
         return answer if self._shape is None else self._shaped(event, answer, self._shape)
 
-    def _shaped(self, event: ev.Replied, answer: RecordedAnswer, shape: OutputShape) -> RecordedAnswer:
+    def _shaped(self, event: ev.Replied, answer: ReplayedAnswer, shape: OutputShape) -> ReplayedAnswer:
         """In the form that it was asked for: the one in which it means what the recording says."""
         tried = [
             replace(answer, form=form, output=text)
@@ -137,18 +137,18 @@ def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
 class _RecordedStream:
     """One answer of the recording, coming."""
 
-    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], RecordedAnswer]) -> None:
+    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], ReplayedAnswer]) -> None:
         self._tape = tape
         self._answer_of = answer_of
         self._shown = False
-        self._answer: RecordedAnswer | None = None
+        self._answer: ReplayedAnswer | None = None
 
     @property
     def form(self) -> OutputForm:
         return ""
 
     @property
-    def answer(self) -> RecordedAnswer:
+    def answer(self) -> ReplayedAnswer:
         if self._answer is None:
             raise EvenerError("Nothing was read of the recorded answer yet. Read it to its end first.")
         return self._answer

@@ -7,8 +7,9 @@ from contextlib import suppress
 import msgspec
 
 from evener import errors as e
+from evener.transcript.delta import Failed
 
-__all__ = ["complaint_of", "fault", "make_error"]
+__all__ = ["complaint_of", "fault", "make_error", "read_failure"]
 
 BY_STATUS: dict[int, type[e.ProviderError]] = {
     400: e.InvalidRequest,
@@ -252,6 +253,13 @@ def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderErr
         text = _explain_redirect(status, headers) or body[:500].decode(errors="replace").strip()
         complaint = Complaint(text or "The provider gave no explanation.", status=status)
     return make_error(complaint, headers)
+
+
+def read_failure(frame: bytes) -> Failed:
+    """Return the end of a stream in which the provider reports an error."""
+    complaint = complaint_of(frame)
+    said = e.WireError("The stream reported an error without a message. Ask again.")
+    return Failed(make_error(complaint, {}) if complaint else said)
 
 
 def _explain_redirect(status: int, headers: Mapping[str, str]) -> str:

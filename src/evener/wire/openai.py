@@ -4,13 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from evener.errors import WireError
 from evener.transcript.ask import Ask, FreeText, OutputSchema, ToolSpec
 from evener.transcript.blocks import Block, CacheTtl, Origin
-from evener.transcript.delta import Failed
 from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.transcript.message import Message, Role
-from evener.wire.faults import complaint_of, make_error
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, message_id
 from evener.wire.request import Setting, hold_number, short_id, wire_name
@@ -23,7 +20,6 @@ __all__ = [
     "fit_key",
     "group_messages",
     "read_custom",
-    "read_failure",
     "read_function",
     "read_output_shape",
     "refused_settings",
@@ -153,11 +149,3 @@ def group_messages(items: Iterable[tuple[Role, str, tuple[Block, ...], msgspec.R
             messages.append(Message(role, blocks, id=message_id(number, raw), created_at=None, origin=origin))
         before = group
     return messages
-
-
-def read_failure(frame: bytes) -> Failed:
-    """Return the end of a stream in which the provider reports an error."""
-    complaint = complaint_of(frame)
-    return Failed(
-        make_error(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
-    )

@@ -31,40 +31,6 @@ from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 from evener.wire.quirks import Quirks
 
-__all__ = [
-    "ERROR",
-    "MESSAGE",
-    "OPERATOR",
-    "OWN_MARKS",
-    "UNREADABLE",
-    "ExchangeWriter",
-    "Fragment",
-    "Prefix",
-    "Render",
-    "as_object",
-    "dict_of",
-    "dumps",
-    "extend_chain",
-    "extend_prefix",
-    "fields",
-    "free_arguments",
-    "free_text",
-    "is_plain",
-    "join_body",
-    "line_of",
-    "list_telling",
-    "list_telling_fields",
-    "must_fetch",
-    "placeholder",
-    "start_prefix",
-    "text_in",
-    "why_not_own",
-    "why_shut",
-    "with_tool_extra",
-    "word",
-]
-
-
 UNREADABLE = "_unreadable_arguments"
 """The key for arguments of a call that are not a JSON object."""
 

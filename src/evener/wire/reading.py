@@ -15,34 +15,13 @@ from types import UnionType
 from typing import Annotated, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import UsageError, WireError
+from evener.transcript.ask import Ask, Extra
 from evener.transcript.blocks import Block, CacheTtl, Citation, HostedBlock, Origin, ReasoningBlock, Seal, TextBlock
 from evener.transcript.delta import Delta, Notice
 from evener.wire.prefix import MESSAGE, dumps, fields, text_in
-
-__all__ = [
-    "BROKEN",
-    "Carrying",
-    "Count",
-    "Fields",
-    "Items",
-    "Place",
-    "has_text",
-    "keep_beside",
-    "mend",
-    "message_id",
-    "pair_halves",
-    "parse_some",
-    "raw_text",
-    "read_breakpoint",
-    "read_citations",
-    "read_control",
-    "read_fields",
-    "read_some",
-    "reading",
-]
-
 
 T = TypeVar("T")
 NULL = b"null"
@@ -228,8 +207,19 @@ def keep_beside(blocks: tuple[Block, ...], own: Fields, maker: Origin) -> tuple[
         if not isinstance(block, HostedBlock | ReasoningBlock):
             before = fields(block.seal.data) if block.seal else {}
             seal = Seal(dumps({**before, MESSAGE: own.rest()}).decode(), maker, id=block.seal.id if block.seal else "")
-            return (*blocks[:number], msgspec.structs.replace(block, seal=seal), *blocks[number + 1 :])
+            return (*blocks[:number], replace(block, seal=seal), *blocks[number + 1 :])
     return (*blocks, TextBlock("", seal=Seal(dumps({MESSAGE: own.rest()}).decode(), maker)))
+
+
+def make_seal(data: str, maker: Origin, id: str = "") -> Seal | None:
+    """Return a seal with these fields; None when there are none."""
+    return Seal(data, maker, id=id) if data else None
+
+
+def with_rest(ask: Ask, body: Fields) -> Ask:
+    """Return the ask with the fields of the body that were not taken as `extra`."""
+    rest = body.rest_text()
+    return replace(ask, extra=(Extra(ask.target.wire, rest, provider=ask.target.provider),)) if rest else ask
 
 
 def message_id(number: int, raw: msgspec.Raw) -> str:

@@ -26,25 +26,6 @@ import msgspec
 from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.wire.prefix import dict_of, dumps
 
-__all__ = [
-    "ANTHROPIC_PLAIN",
-    "ANTHROPIC_STRICT",
-    "DEFINITIONS",
-    "GEMINI_JSON",
-    "GEMINI_SUBSET",
-    "NOTES",
-    "OPENAI_PLAIN",
-    "OPENAI_STRICT",
-    "Dialect",
-    "Node",
-    "Unfit",
-    "as_list",
-    "list_references",
-    "resolve_reference",
-    "transform",
-]
-
-
 Node = dict[str, object]
 DEFINITIONS = ("$defs", "definitions")
 NOTES = ("description", "title", "default", "examples", "deprecated")

@@ -44,22 +44,6 @@ from evener.wire.eventstream import EventStreamReader
 from evener.wire.reading import BROKEN, has_text, pair_halves
 from evener.wire.sse import SseReader
 
-__all__ = [
-    "FRAMINGS",
-    "NO_ANSWER",
-    "NO_REASON",
-    "OPEN_CALL",
-    "Assembler",
-    "EventReading",
-    "StreamDecoder",
-    "assemble",
-    "deltas_of",
-    "read_frames",
-    "settle",
-    "unreadable_error",
-]
-
-
 NONE_YET = Usage()
 UNNAMED = Started("", "")
 PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}

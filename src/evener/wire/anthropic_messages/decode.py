@@ -15,7 +15,7 @@ from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.anthropic_messages.hosted import citations_in, hosted_block, read_citation, seal_name
-from evener.wire.faults import complaint_of, make_error
+from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.prefix import dumps, fields, text_in
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
@@ -495,9 +495,7 @@ class _Turn(msgspec.Struct, gc=False):
         elif event.type == PIECE and (event.delta or not event.error):
             self._read_unknown(event, frame, found)
         elif event.type == "error" or event.error:
-            complaint = complaint_of(frame)
-            unread = WireError("The stream reported an error that is not of Anthropic's shape.")
-            found.append(d.Failed(make_error(complaint, {}) if complaint else unread))
+            found.append(read_failure(frame))
             return True
         else:
             found.append(d.Notice(event.type, frame.decode()))

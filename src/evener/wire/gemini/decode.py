@@ -14,19 +14,27 @@ from typing import Literal
 
 import msgspec
 
-from evener.errors import EvenerError, WireError
+from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import CitationAdded, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, make_error
+from evener.wire.faults import read_failure
 from evener.wire.gemini.parts import HOSTED, KNOWN, NULL, SIGNATURE, Raws, as_list, hosted_block, sealed_text
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend
 from evener.wire.request import make_id
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, read_frames, settle, unreadable_error
+from evener.wire.stream import (
+    NO_REASON,
+    OPEN_CALL,
+    StreamDecoder,
+    assemble,
+    read_frames,
+    settle,
+    unreadable_error,
+)
 
 __all__ = ["decode", "decoder"]
 
@@ -435,17 +443,17 @@ class _Turn(msgspec.Struct, gc=False):
         """Read a chunk that holds more than text and calls."""
         chunk = _chunks.decode(frame)
         if chunk.error and chunk.error != NULL:
-            found.append(d.Failed(_error(frame)))
+            found.append(read_failure(frame))
             return True
         stated = (chunk.candidates, chunk.usageMetadata, chunk.promptFeedback, chunk.responseId, chunk.modelVersion)
         if not self.begun and stated.count(None) < len(stated):
             self._begin(chunk.responseId, chunk.modelVersion, chunk.usageMetadata, found)
         feedback = chunk.promptFeedback
         if chunk.candidates:
-            others = _others(frame) if any(candidate.index for candidate in chunk.candidates) else ()
             for number, candidate in enumerate(chunk.candidates):
-                if candidate.index:
-                    found.append(d.Notice("candidate", bytes(others[number]).decode()))
+                if candidate.index:  # a reply is the first one, the others are handed on as they came
+                    raws = msgspec.json.decode(fields(frame)["candidates"], type=Items)
+                    found.append(d.Notice("candidate", bytes(raws[number]).decode()))
                 else:
                     self._candidate(candidate, found)
         elif feedback and feedback.blockReason:
@@ -493,17 +501,11 @@ class _Turn(msgspec.Struct, gc=False):
             self.any_part(raw, found)
         if candidate.finishReason:
             self._finish = (candidate.finishReason, candidate.finishMessage or "")
-        found += self._notices(candidate)
-
-    def _notices(self, candidate: _Candidate) -> Sequence[d.Delta]:
-        """Return what stands beside the content: citations for its text, and all of it as it came."""
-        found: list[d.Delta] = []
-        for name in BESIDE:
+        for name in BESIDE:  # citations for the text, and all of it as it came
             raw = getattr(candidate, name)
             if raw and bytes(raw) not in (b"null", b"{}", b"[]"):
                 found += read_citations(name, raw, self.said)
                 found.append(d.Notice(name, bytes(raw).decode()))
-        return found
 
     def part(self, part: _Part, found: list[d.Delta]) -> None:
         """Read a part that is text or a call."""
@@ -664,13 +666,3 @@ def _whole(body: bytes) -> list[d.Delta]:
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
     """Return the decoder of a streamed answer."""
     return StreamDecoder(_Turn(), SseReader())
-
-
-def _others(frame: bytes) -> list[msgspec.Raw]:
-    """Return all candidates as they came: a reply is the first one, the others are handed on."""
-    return msgspec.json.decode(fields(frame)["candidates"], type=Items)
-
-
-def _error(frame: bytes) -> EvenerError:
-    complaint = complaint_of(frame)
-    return make_error(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")

@@ -54,6 +54,7 @@ from evener.wire.prefix import (
     Prefix,
     Render,
     as_object,
+    dict_of,
     dumps,
     extend_prefix,
     fields,
@@ -98,7 +99,7 @@ from evener.wire.tool_schema import report_description
 __all__ = ["JSON", "LEVELS", "SETTINGS", "WIRE", "encode", "read_whole"]
 
 
-JSON = "application/json"
+JSON, PDF = "application/json", "application/pdf"
 LEVELS = ("minimal", "low", "medium", "high")
 BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # for higher efforts, the most of the model
 MODES = {"auto": "AUTO", "required": "ANY", "named": "ANY", "none": "NONE"}
@@ -295,7 +296,8 @@ def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragme
     parts: list[Part] = []
     before = None
     for message in exchange.back:
-        if before is not None and not _share_content(before, message, quirks):
+        # The two halves of one message share a content, and all messages do where turns must alternate.
+        if before is not None and not quirks.merge_turns and before.id != f"{message.id}/results":
             _content(out, USER, parts)
             parts = []
         _back(out, message, calls, parts)
@@ -303,11 +305,6 @@ def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragme
     if before is not None:
         _content(out, USER, parts)
     return out.fragment(exchange, None)
-
-
-def _share_content(before: Message, message: Message, quirks: Quirks) -> bool:
-    """True if two messages stand in one content: the two halves of one do, and all do where turns must alternate."""
-    return quirks.merge_turns or before.id == f"{message.id}/results"
 
 
 def _content(out: ExchangeWriter, opening: bytes, parts: Sequence[Part]) -> None:
@@ -479,7 +476,7 @@ def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCal
         value = _hosted_fields(out, block) if isinstance(block, HostedBlock) else _media(out, block)
         if value is None:
             texts.append(str(_line(out, block)["text"]))
-        elif isinstance(block, HostedBlock) or _media_type(value) in out.quirks.result_parts:
+        elif isinstance(block, HostedBlock) or _type_of(value) in out.quirks.result_parts:
             media.append(value)
         else:
             out.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)
@@ -494,9 +491,8 @@ def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCal
     return _response_part({**value, "parts": media} if media else value, own)
 
 
-def _media_type(part: Value) -> str:
-    data = part.get("inlineData", part.get("fileData"))
-    return str(data.get("mimeType", "")) if isinstance(data, dict) else ""
+def _type_of(part: Value) -> object:
+    return dict_of(part.get("inlineData", part.get("fileData"))).get("mimeType", "")
 
 
 def _response_part(value: Value, own: Raws) -> Value:
@@ -545,8 +541,11 @@ def _media(out: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | No
         block, image = normalize_media(out, block), True
         taken = out.quirks.images and is_image_taken(block, out.quirks.image_types or IMAGES)
     else:
-        block, image = _textual(normalize_media(out, block)), False
-        taken = out.quirks.documents and (not isinstance(block.source, Inline) or _is_taken(block.media_type))
+        block, image = normalize_media(out, block), False
+        if isinstance(block.source, Inline) and is_textual(block.media_type) and not block.media_type.startswith("text/"):
+            block = replace(block, media_type="text/plain")
+        known = block.media_type in ("", PDF) or block.media_type.startswith(("text/", "audio/", "video/"))
+        taken = out.quirks.documents and (known or not isinstance(block.source, Inline))
     if not taken:
         return None
     kind = {"mimeType": block.media_type} if block.media_type else {}
@@ -554,7 +553,7 @@ def _media(out: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | No
         case Inline(data):
             if not is_base64(data):
                 return None
-            name, value = "inlineData", {"mimeType": "image/png" if image else "application/pdf", **kind, "data": data}
+            name, value = "inlineData", {"mimeType": "image/png" if image else PDF, **kind, "data": data}
         case Remote(url):
             name, value = "fileData", {**kind, "fileUri": url}
         case Uploaded(file_id):
@@ -568,16 +567,6 @@ def _media(out: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | No
     own = _open_seal(out, block)
     sealed = fields(own[name]) if name in own else {}
     return part_of(name, {**value, **_labels(out, block, sealed)}, own)
-
-
-def _textual(block: DocumentBlock) -> DocumentBlock:
-    """Return a document as plain text, if it is text of another type."""
-    plain = is_textual(block.media_type) and not block.media_type.startswith("text/") and isinstance(block.source, Inline)
-    return replace(block, media_type="text/plain") if plain else block
-
-
-def _is_taken(kind: str) -> bool:
-    return not kind or kind == "application/pdf" or kind.startswith(("text/", "audio/", "video/"))
 
 
 def _labels(out: ExchangeWriter, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:
@@ -711,21 +700,14 @@ def _report_system(ask: Ask, losses: list[Loss]) -> None:
 
 def _contents(fragments: Sequence[Fragment], quirks: Quirks, losses: list[Loss]) -> list[bytes]:
     """Return the contents: there is at least one, and the first is the user's (sheet 2)."""
-    contents = [fragment.data for fragment in fragments if fragment.data]
-    if not contents or _is_begun_by_model(fragments):
+    written = [fragment for fragment in fragments if fragment.data]
+    contents = [fragment.data for fragment in written]
+    if not written or "assistant_first" in written[0].traits:
         losses.append(
             loss_of("added", "message", "a conversation must begin with the user; an empty text stands for it", name="user")
         )
         contents.insert(0, NOTHING_SAID)
-    last = next((fragment for fragment in reversed(fragments) if fragment.data), None)
-    if not quirks.prefill and last is not None and "assistant_last" in last.traits:
+    if not quirks.prefill and written and "assistant_last" in written[-1].traits:
         losses.append(loss_of("added", "message", "the history may not end with the model", name="user"))
         contents.append(CONTINUE)
     return contents
-
-
-def _is_begun_by_model(fragments: Sequence[Fragment]) -> bool:
-    for fragment in fragments:
-        if fragment.data:
-            return "assistant_first" in fragment.traits
-    return False

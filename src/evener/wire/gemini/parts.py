@@ -17,33 +17,6 @@ from evener.wire.prefix import dumps, fields, word
 from evener.wire.reading import Fields, Items
 from evener.wire.request import lettered_name
 
-__all__ = [
-    "CIRCULATED",
-    "HOSTED",
-    "KNOWN",
-    "NULL",
-    "SIGNATURE",
-    "UNCITED",
-    "WIRE",
-    "Raws",
-    "ResultShape",
-    "as_list",
-    "camel",
-    "camel_fields",
-    "camel_object",
-    "function_name",
-    "hosted_block",
-    "is_bare",
-    "named_fields",
-    "ours",
-    "own_fields",
-    "part_of",
-    "sealed_text",
-    "shape_of",
-    "source_of",
-]
-
-
 LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", re.ASCII)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from evener.errors import WireError
-from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputSchema, Reasoning, State, ToolSpec
+from evener.transcript.ask import Ask, Choice, HostedTool, OutputSchema, Reasoning, State, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -47,7 +47,7 @@ from evener.wire.gemini.parts import (
 from evener.wire.gemini.tools import older_schema, read_tools
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, keep_beside, message_id, raw_text, reading
+from evener.wire.reading import Fields, keep_beside, make_seal, message_id, raw_text, reading, with_rest
 from evener.wire.request import make_id, read_settings
 from evener.wire.schema import GEMINI_JSON, transform
 
@@ -114,8 +114,7 @@ class ContentReader:
         return HostedBlock(bytes(raw).decode(), WIRE, text, role, provider=self.target.provider)
 
     def _seal(self, beside: Raws, name: str = "", inner: Raws | None = None) -> Seal | None:
-        text = sealed_text(beside, name, inner)
-        return Seal(text, self.target) if text else None
+        return make_seal(sealed_text(beside, name, inner), self.target)
 
     def _text(self, own: Fields) -> TextBlock | ReasoningBlock:
         text = own.text("text")
@@ -218,7 +217,9 @@ class _Reader:
         choice = camel_object(body, CHOICE)
         config = camel_object(body, CONFIG)
         calling = camel_object(choice, CALLING)
-        tools = self._tools(strict=True if calling.peek("mode") == "VALIDATED" else None)
+        strict = True if calling.peek("mode") == "VALIDATED" else None
+        entries = as_list(body.take("tools")) if body.has("tools") else []
+        tools = tuple(tool for entry in entries for tool in read_tools(entry, self.quirks, self.target.provider, strict=strict))
         ask = Ask(
             transcript=Transcript(messages, self._system()),
             target=self.target,
@@ -233,8 +234,7 @@ class _Reader:
         _put(choice, CALLING, calling)
         _put(body, CHOICE, choice)
         _put(body, CONFIG, config)
-        rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return with_rest(ask, body)
 
     def _system(self) -> list[TextBlock]:
         """Take the system prompt; what is not plain text stays in `extra`."""
@@ -246,17 +246,7 @@ class _Reader:
         if not parts or len(parts) < len(raws) or not all(part.is_text("text") for part in parts):
             return []
         self.body.put_rest(SYSTEM, own)
-        return [self._system_part(part) for part in parts]
-
-    def _system_part(self, own: Fields) -> TextBlock:
-        text = own.text("text")
-        return TextBlock(text, seal=Seal(own.rest_text(), self.target) if own.rest() else None)
-
-    def _tools(self, *, strict: bool | None) -> tuple[ToolSpec | HostedTool, ...]:
-        if not self.body.has("tools"):
-            return ()
-        entries = as_list(self.body.take("tools"))
-        return tuple(tool for entry in entries for tool in read_tools(entry, self.quirks, self.target.provider, strict=strict))
+        return [TextBlock(part.text("text"), seal=make_seal(part.rest_text(), self.target)) for part in parts]
 
     def _reasoning(self, config: Fields) -> Reasoning:
         found: dict[str, object] = {"mode": "default"}

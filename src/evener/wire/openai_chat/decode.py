@@ -16,8 +16,7 @@ from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import Delta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, make_error
-from evener.wire.openai import read_failure
+from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_chat.encode import CLOSING, OPENING
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there, seal_text
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
@@ -25,7 +24,15 @@ from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, Place, mend, read_some
 from evener.wire.request import make_id
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, assemble, read_frames, settle, unreadable_error
+from evener.wire.stream import (
+    NO_ANSWER,
+    NO_REASON,
+    StreamDecoder,
+    assemble,
+    read_frames,
+    settle,
+    unreadable_error,
+)
 
 __all__ = ["decode", "decoder", "read_citations", "split"]
 

@@ -16,8 +16,7 @@ from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, make_error
-from evener.wire.openai import read_failure
+from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualify_name
 from evener.wire.openai_responses.hosted import hosted_block, read_citation
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
