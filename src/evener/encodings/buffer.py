@@ -15,23 +15,6 @@ import msgspec
 from evener.transcript.delta import ArgumentsDelta, CallBegun, CallEnded, Delta, Notice, ReasoningDelta, TextDelta
 from evener.wire.prefix import dumps
 
-__all__ = [
-    "BLANK",
-    "FENCE",
-    "FENCE_END",
-    "LINE",
-    "MOST",
-    "AnswerBuffer",
-    "Either",
-    "Kind",
-    "Marker",
-    "Run",
-    "Span",
-    "Wait",
-    "strip_fence",
-    "unescape",
-]
-
 T = TypeVar("T")
 Wait = Generator[None, None, T]
 """Yields while more text is needed, and returns what was read."""

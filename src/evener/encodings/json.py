@@ -15,19 +15,6 @@ import msgspec
 from evener.encodings.buffer import BLANK, FENCE, FENCE_END, LINE, AnswerBuffer, Either, Marker, Run, Wait, unescape
 from evener.wire.prefix import dumps, text_in
 
-__all__ = [
-    "ANSWER",
-    "ARGUMENTS",
-    "CALLS",
-    "TOOL",
-    "VALUE",
-    "drop_nulls",
-    "named_arguments",
-    "read_json",
-    "unwrap",
-]
-
-
 TOOL, ARGUMENTS, CALLS, ANSWER, VALUE = "tool", "arguments", "calls", "answer", "value"
 NAMES = ("name", TOOL, "function")
 INPUTS = (ARGUMENTS, "parameters", "input")
