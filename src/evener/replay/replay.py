@@ -18,7 +18,7 @@ from evener.hooks import Hooks
 from evener.loop.plan import Setup
 from evener.loop.state import Limits, RunState, apply
 from evener.replay.answers import RecordedModel
-from evener.replay.difference import Difference, compared, kind_of
+from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, RecordedMoment, begins, moments
 from evener.replay.old_logs import infer_setup
 from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, recorded_hooks
@@ -99,7 +99,7 @@ class _Replay:
         while (event := tape.next) is not None and begins(event):
             if isinstance(event, ev.Continued) and self._state.finished is None:
                 break  # the plan itself goes on beyond a limit
-            differences = compared(event, _due(event, self._state), number=tape.at + 1)
+            differences = compare_events(event, _due(event, self._state), number=tape.at + 1)
             if differences:
                 raise Strayed(*differences)
             self._state = apply(self._state, event)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.replay.difference import Difference, compared, kind_of
+from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, begins, hit_of
 from evener.replay.old_logs import add_facts, write_as_old
 
@@ -103,7 +103,7 @@ class Tape:
             made = self._stamped(event, recorded)
             stored = self.stored[number]
             as_stored = made if self._has_facts else write_as_old(made, stored)
-            differences = compared(stored, as_stored, number=number + 1)
+            differences = compare_events(stored, as_stored, number=number + 1)
             if differences:
                 raise Strayed(*differences)
             found.append(made)
