@@ -162,7 +162,7 @@ class Hooking:
         return self._hooks.call(moment, self.warn)
 
     def warn(self, text: str) -> None:
-        """Say it to whoever watches, and with the result."""
+        """Warn the caller, in the stream and with the result."""
         self.warnings.append(text)
         self._teller.tell(st.Warned, text=text)
 
@@ -251,7 +251,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     decide_within: float = 0.0  # seconds; 0 is for ever
     hooks: Hooks | None = None  # None where there are none
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
-    bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
+    bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
 
@@ -347,7 +347,7 @@ class Driver:
         self._recorded = began
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
-        """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
+        """Fold what is kept, as a process that takes over would; the caller is told the events as they were."""
         for event in kept:
             self.state = apply(self.state, event)
         self.events.extend(events)

@@ -1,7 +1,7 @@
 """Listening while something takes its time: what is said to a run is heard at once, and may end what is under way.
 
 The work goes on in the task of the run. Who listens is a timer, and a task only when there may be something to hear: a step
-that nobody disturbs costs no task. One listener belongs to one run.
+that is not disturbed costs no task. One listener belongs to one run.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Listener:
         self._nudged = False
 
     async def during(self, work: Coroutine[object, object, T], *, until: Callable[[], bool]) -> T | None:
-        """Do it, and listen meanwhile. None: it was given up because of what somebody said, as `until` tells."""
+        """Do it, and listen meanwhile. None: it was given up because of what a user said, as `until` tells."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
             self._worker = asyncio.current_task()
@@ -90,7 +90,7 @@ class Listener:
                 watch.give_up(error)
 
     async def _heard(self, task: asyncio.Task[None]) -> None:
-        """Nobody listens any more: what was said must not be settled twice."""
+        """Wait until the listener has ended: what was said must not be settled twice."""
         self._task = None
         try:
             await asyncio.shield(task)
@@ -119,7 +119,7 @@ class _Watch:
             self._task.cancel()
 
     def leave(self) -> None:
-        """Take our cancelling back. Raises why the work was given up, if it is an error; somebody else's cancelling stays."""
+        """Take our cancelling back. Raises why the work was given up, if it is an error; the caller's cancelling stays."""
         if self._task is None:
             return
         if self._task.uncancel() > self._cancels:

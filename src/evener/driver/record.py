@@ -1,4 +1,4 @@
-"""What a caller sees of a run: events with their place and number. Costs nothing when nobody looks."""
+"""The events that a driver writes, and what a caller sees of a run meanwhile. Showing costs nothing without a watcher."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
@@ -118,7 +118,7 @@ Said = TextBlock | ImageBlock | DocumentBlock
 
 
 def events_of(note: Note) -> tuple[ev.Event, ...]:
-    """What a note means; nothing for one that nobody understands: it would keep the log from ever going on."""
+    """Return the events of a note; none for a note that cannot be read, as it would keep the log from ever going on."""
     try:
         return _understood(note.kind, msgspec.json.decode(note.body, type=dict[str, object]))
     except (msgspec.MsgspecError, BadValue):
@@ -220,7 +220,7 @@ def settled_result(step: SettleCall) -> ev.CallFinished:
 
 
 def add_nested(done: ev.CallFinished, nested: ev.Nested) -> ev.CallFinished:
-    """With what runs inside the call used. If it failed after they had acted, nobody can say what has been done."""
+    """Add what runs inside the call used. If it failed after they had acted, its outcome is unknown."""
     if nested.acted and done.outcome == "failed":
         done = msgspec.structs.replace(done, outcome="unknown", content=(*done.content, TextBlock(ACTED)))
     return msgspec.structs.replace(done, nested=nested)
@@ -233,7 +233,7 @@ Show = Callable[[st.StreamEvent], None]
 
 
 class Teller:
-    """Numbers events and hands them on. `show` is None when nobody looks."""
+    """Numbers events and hands them on. `show` is None when no caller watches."""
 
     def __init__(self, place: st.Place, show: Show | None) -> None:
         self.place = place
@@ -242,7 +242,7 @@ class Teller:
         """How many there were."""
 
     def tell(self, kind: Callable[..., st.StreamEvent], **fields: object) -> None:
-        """Show something, if somebody looks."""
+        """Show something, if a caller watches."""
         if self.show is not None:
             self.told += 1
             self.show(kind(place=self.place, sequence=self.told, **fields))

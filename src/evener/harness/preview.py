@@ -223,7 +223,7 @@ def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
         return [f"Media would be fetched first, and their bytes are not here: {', '.join(urls)}."]
     match steps:
         case (AskApproval(interrupt), *_):
-            return [f"Somebody would be asked first ({interrupt}), and no request is made before the decision."]
+            return [f"A user would be asked first ({interrupt}), and no request is made before the decision."]
         case (Finish(cause, detail), *_) if not state.finished:
             return [f"The run would end without a request ({cause}). {detail}".strip()]
         case (ContinueTurn(), *_):

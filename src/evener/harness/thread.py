@@ -348,7 +348,7 @@ class Thread:
     async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
         """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
 
-        For whoever may be called again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
+        For callers that may run again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
         """
         try:
             state = await self.state()

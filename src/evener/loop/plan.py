@@ -85,14 +85,14 @@ class RunTool(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> ToolCall:
-        """The call as it runs: the model's own, but for arguments that somebody put in place of its."""
+        """The call as it runs: the model's own, but for arguments that a user put in place of its."""
         return msgspec.structs.replace(self.call, raw=self.arguments) if self.arguments else self.call
 
 
 class SettleCall(msgspec.Struct, frozen=True):
-    """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again.
+    """Give an interrupted call its honest result: it is unknown whether it took effect, and it is not run again.
 
-    `result`: what it gave, if somebody knows that it happened. `why`: what somebody has to say about it otherwise.
+    `result`: what it gave, if a user knows that it happened. `why`: what the user has to say about it otherwise.
     """
 
     call: ToolCall
@@ -101,7 +101,7 @@ class SettleCall(msgspec.Struct, frozen=True):
 
 
 class AskApproval(msgspec.Struct, frozen=True):
-    """Somebody must decide before anything of this goes on."""
+    """Ask a user, who must decide before anything of this goes on."""
 
     interrupt: Interrupt
     questions: tuple[Question, ...]
@@ -118,7 +118,7 @@ class RefuseCall(msgspec.Struct, frozen=True):
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Somebody allowed to go on beyond a limit: a fresh allowance."""
+    """Go on beyond a limit with a fresh allowance, as a user allowed."""
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ Judge = Callable[[ToolCall], Judgement]
 
 
 class ApprovalGate(msgspec.Struct, frozen=True):
-    """`judge` decides about calls; `interrupts` are the further points at which somebody is asked."""
+    """`judge` decides about calls; `interrupts` are the further points at which a user is asked."""
 
     judge: Judge | None = None
     interrupts: frozenset[Interrupt] = frozenset()
@@ -243,7 +243,7 @@ def ask_about(
 ) -> tuple[Step, ...] | ApprovalDecided | None:
     """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
 
-    None: nobody is asked.
+    None: no user is asked.
     """
     if interrupt not in gate.interrupts:
         return None
@@ -376,7 +376,7 @@ def _start(pending: Pending, state: RunState, setup: Setup) -> tuple[Step, ...]:
 
 
 def _is_unclear(facts: ToolFacts) -> bool:
-    """Whether nobody can say what became of an interrupted call, and it must not simply be run again."""
+    """True if it is unknown what became of an interrupted call, and it must not simply be run again."""
     return facts.effect == "write" and not facts.verifies
 
 

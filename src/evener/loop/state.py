@@ -163,7 +163,7 @@ Health = Literal["good", "unsure", "forked", "lost", "refused"]
 class Standing(msgspec.Struct, frozen=True):
     """What the provider of one model holds. `message` is the last one in it; empty when none of ours is.
 
-    `unsure`: a request to a conversation came to no answer, so nobody knows what is in it. `forked`: another branch speaks to
+    `unsure`: a request to a conversation came to no answer, so what is in it is unknown. `forked`: another branch speaks to
     it. `lost`: the provider says that it is gone, in the words of `why`. `refused`: it keeps nothing for this account.
     """
 
@@ -328,7 +328,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def most_spent(self) -> Spent:
-        """What was used, should the request under way be given up: nobody will say what it cost."""
+        """What was used, should the request under way be given up: then its upper bound counts, as its cost stays unknown."""
         return replace(self.spent, cost=self.spent.cost + self.most, exact=False) if self.asking else self.spent
 
 

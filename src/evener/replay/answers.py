@@ -1,4 +1,4 @@
-"""The model of a recording: says again what it said, and fails again where it failed. Asks nobody."""
+"""The model of a recording: says again what it said, and fails again where it failed. Sends nothing."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -119,7 +119,7 @@ class _Replay:
             self._state, self._driving = driver.state, None
 
     def _check_done(self, before: int) -> None:
-        """The driver has nothing more to do: nor has the recording, unless somebody came and said something."""
+        """The driver has nothing more to do: nor has the recording, unless a user came and said something."""
         tape = self._tape
         event = tape.next
         if event is None:
@@ -216,5 +216,5 @@ def _due(event: ev.Event, state: RunState) -> ev.Event:
 
 
 def _unseen(event: st.StreamEvent) -> None:
-    """Nobody looks."""
+    """Show nothing: no caller watches."""
     del event
