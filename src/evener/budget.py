@@ -75,7 +75,7 @@ class Budget:
         return new
 
     def renew(self) -> None:
-        """A fresh allowance, as the limits say: somebody allowed it. Those around have no more than before."""
+        """Start a fresh allowance, as the limits say: a user allowed it. The budgets around have no more than before."""
         with self._lock:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)

@@ -17,7 +17,7 @@ from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, Reservation
 from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
-from evener.driver.inbox import Listener, pause, surely, together
+from evener.driver.inbox import Listener, finish_anyway, pause, run_together
 from evener.driver.record import (
     PRESENT,
     AnswerProgress,
@@ -25,18 +25,18 @@ from evener.driver.record import (
     OutOfTime,
     Show,
     Teller,
-    cancelled,
+    add_nested,
+    cancelled_result,
     events_of,
-    failed,
-    refused,
-    replied,
-    settled,
-    with_nested,
-    within,
+    failure_event,
+    refused_result,
+    reply_events,
+    run_within,
+    settled_result,
 )
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import ConnectFailed, EvenerError, ProviderError, TransportError, WireError
-from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewritten
+from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewrite_result
 from evener.loop.plan import (
     AskApproval,
     CallModel,
@@ -162,7 +162,7 @@ class Hooking:
         return self._hooks.call(moment, self.warn)
 
     def warn(self, text: str) -> None:
-        """Say it to whoever watches, and with the result."""
+        """Warn the caller, in the stream and with the result."""
         self.warnings.append(text)
         self._teller.tell(st.Warned, text=text)
 
@@ -200,7 +200,7 @@ class Hooking:
         if self._hooks is None:
             return done
         try:
-            return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))
+            return rewrite_result(done, self.told("after_tool_call", call=step.runs, result=done))
         except HookFailed as error:
             self._failed.append(error)
             return done
@@ -261,7 +261,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     decide_within: float = 0.0  # seconds; 0 is for ever
     hooks: Hooks | None = None  # None where there are none
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
-    bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
+    bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
 
@@ -346,18 +346,18 @@ class Driver:
         """Go on until there is nothing to do: the run has finished."""
         try:
             if not self._staged:
-                await self.heed()
+                await self.drain_inbox()
             while (steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full)) or self._staged:
                 if not self._staged or _writes_first(steps):
                     await self._perform(steps)
                 else:
                     await self.record()
                 if not self._staged:
-                    await self.heed()
+                    await self.drain_inbox()
         finally:
             self._listener.close()
             if self._staged:
-                await surely(self.record())
+                await finish_anyway(self.record())
         return self.state
 
     async def record(self, *events: ev.Event) -> None:
@@ -403,7 +403,7 @@ class Driver:
         return True
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
-        """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
+        """Fold what is kept, as a process that takes over would; the caller is told the events as they were."""
         for event in kept:
             self.state = apply(self.state, event)
         self.events.extend(events)
@@ -432,7 +432,7 @@ class Driver:
 
     # The inbox.
 
-    async def heed(self) -> None:
+    async def drain_inbox(self) -> None:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
             events = tuple(self._hooking.heard(event) for event in events_of(note))
@@ -450,7 +450,7 @@ class Driver:
 
     async def _look(self) -> None:
         await self._log.renew()
-        await self.heed()
+        await self.drain_inbox()
 
     def _is_cancelled(self) -> bool:
         return self.state.cancelled is not None
@@ -531,7 +531,7 @@ class Driver:
             self._retract(shown)
             return None
         self.answers = {model.name: answer}
-        told, *more = replied(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
+        told, *more = reply_events(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
         if self._agent.bearings and rest:
             told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
         if not told.exact and self._budget.counts_money:
@@ -552,7 +552,7 @@ class Driver:
         self.error = error
         if shown:
             self.tell(st.Retracted, why=str(error))
-        failure = failed(error, shown=shown, request=self._request)
+        failure = failure_event(error, shown=shown, request=self._request)
         if had_begun(error):
             failure = replace(failure, cost=most, exact=False)
         await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
@@ -577,7 +577,7 @@ class Driver:
     def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
         """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
         left = self._seconds_left
-        return work if left is None else within(work, self._clock.timeout(left))
+        return work if left is None else run_within(work, self._clock.timeout(left))
 
     @property
     def _seconds_left(self) -> float | None:
@@ -636,9 +636,9 @@ class Driver:
                 case RunTool():
                     runs.append(step)
                 case SettleCall():
-                    done.append(settled(step))
+                    done.append(settled_result(step))
                 case RefuseCall():
-                    done.append(refused(step))
+                    done.append(refused_result(step))
                 case FetchMedia(url):
                     urls.append(url)
         if stopped := self._hooking.stopped(runs):
@@ -652,14 +652,14 @@ class Driver:
         work = [*map(self._run, runs), *map(self._fetch, urls)]
         self._under_way = len(work)
         if work:
-            await self._listener.during(together(work), until=self._is_cancelled)
+            await self._listener.during(run_together(work), until=self._is_cancelled)
         self._hooking.check()
         if self.state.cancelled is not None:
             await self.record(*(self._given_up(one.call) for one in self.state.calls if one.status == "started"))
 
     def _cancelled(self, step: RunTool, why: str) -> ev.CallFinished:
         facts = self._agent.setup.tools.get(step.call.name)
-        return cancelled(step, why, acts=facts is None or facts.effect != "read")
+        return cancelled_result(step, why, acts=facts is None or facts.effect != "read")
 
     async def _run(self, step: RunTool) -> None:
         if self._watched:
@@ -681,22 +681,22 @@ class Driver:
         if self._hooking.is_broken(step.call.id):
             return
         if isinstance(done, ev.CallPaused):
-            await surely(self.record(replace(done, nested=tally.total)))
+            await finish_anyway(self.record(replace(done, nested=tally.total)))
         else:
             if step.arguments:
                 told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
                 done = replace(done, content=(told, *done.content))
-            done = with_nested(done, tally.total) if tally.is_used else done
+            done = add_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
             self._under_way -= 1
-            await surely(self.record(done) if self._under_way else self.record_soon(done))
+            await finish_anyway(self.record(done) if self._under_way else self.record_soon(done))
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)
 
     def _given_up(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
-        return with_nested(done, tally.total) if tally and tally.is_used else done
+        return add_nested(done, tally.total) if tally and tally.is_used else done
 
     async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
@@ -707,7 +707,7 @@ class Driver:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None and step.final:  # it has not taken effect yet, and may still do so
-            return settled(SettleCall(step.call))
+            return settled_result(SettleCall(step.call))
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
             done = await caller.run(call, site)

@@ -91,7 +91,7 @@ class RecordedCaller:
 
 
 class RecordedMedia:
-    """Knows what was fetched. The bytes are not needed: nobody looks at them."""
+    """Knows what was fetched. The bytes are not needed: no model is given them."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -152,7 +152,7 @@ class RecordedLog:
         return events
 
     async def notes(self) -> Sequence[Note]:
-        """What was said here, up to the next thing that somebody else did."""
+        """What was said here, up to the next event that is not a user's."""
         found: list[Note] = []
         decided: list[ev.ApprovalDecided] = []
         for event in self._tape.ahead():
@@ -173,7 +173,7 @@ class RecordedLog:
         return events
 
     async def renew(self) -> None:
-        """Nobody else wants it."""
+        """Do nothing: no other holder wants it."""
 
     async def aclose(self, *, left: bool = False) -> None:
         """Nothing is held."""

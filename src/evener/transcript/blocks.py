@@ -9,38 +9,6 @@ from msgspec.structs import asdict, force_setattr
 
 from evener.errors import BadValue
 
-__all__ = [
-    "Block",
-    "CacheTtl",
-    "Citation",
-    "DocumentBlock",
-    "HostedBlock",
-    "ImageBlock",
-    "Inline",
-    "Origin",
-    "ReasoningBlock",
-    "Remote",
-    "ResultContent",
-    "Seal",
-    "Source",
-    "Stored",
-    "TextBlock",
-    "ToolCall",
-    "ToolResult",
-    "Uploaded",
-    "as_tuple",
-    "check_choice",
-    "check_number",
-    "check_object",
-    "check_text",
-    "check_texts",
-    "check_type",
-    "holds_infinity",
-    "json_object",
-    "json_text",
-]
-
-
 T = TypeVar("T")
 _json: msgspec.json.Decoder[dict[str, object]] = msgspec.json.Decoder(dict[str, object])
 _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -9,17 +9,6 @@ from evener.errors import BadValue
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, Stored, TextBlock, ToolResult, as_tuple, check_type
 from evener.transcript.message import Message
 
-__all__ = [
-    "Growing",
-    "Grown",
-    "Node",
-    "PagedNode",
-    "Transcript",
-    "has_media_elsewhere",
-    "paged",
-]
-
-
 Name = TypeVar("Name", bound=Hashable)
 
 

@@ -94,21 +94,6 @@ from evener.wire.request import (
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
 from evener.wire.tool_schema import declare_schema
 
-__all__ = [
-    "ADDS_TOOLS",
-    "ENCRYPTED",
-    "FREE_ANSWER",
-    "FREE_CALL",
-    "PART",
-    "SETTINGS",
-    "WIRE",
-    "TextSeal",
-    "continue_item",
-    "encode",
-    "qualify_name",
-]
-
-
 ALL_IS_SENT = "the whole conversation is sent"
 
 
