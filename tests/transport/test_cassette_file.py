@@ -138,7 +138,7 @@ DAMAGE = {
     "no body": (edited('{},\n    "text": ""', "{}"), "not exactly one of", "[1].request"),
     "no outcome": (compact(TEXT).rpartition(', "error"')[0].encode() + b"}", "neither a response nor an error", "[1]"),
     "closed and broken": (edited('"status"', '"closed": true, "status"'), "closed and broken", "[0].response.closed"),
-    "NaN": (edited("1.50", "NaN"), "NaN is no number", ""),
+    "NaN": (edited("1.50", "NaN"), "NaN is not a JSON number", ""),
     "too deep": (edited("1.50", "[" * 9999 + "]" * 9999), "nested deeper|not JSON|recursion", ""),
     "a lone surrogate": (edited("The stream", r"\ud800"), "lone surrogate", "error.message"),
 }

@@ -153,7 +153,7 @@ def test_a_connection_that_the_server_left_has_no_timer() -> None:
 
         def timers() -> int:
             waiting = getattr(loop, "_scheduled", ())
-            return sum("Connection._look" in repr(timer) and not timer.cancelled() for timer in waiting)
+            return sum("Connection._check_deadlines" in repr(timer) and not timer.cancelled() for timer in waiting)
 
         async with listening(once) as served, HttpTransport() as http:
             await read_all(await http.send(post(served.url)), 99)

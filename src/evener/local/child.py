@@ -14,8 +14,6 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["main"]
-
 PR_SET_PDEATHSIG = 1
 WARNINGS = 2
 """llama.cpp's level: what goes wrong, and no prompts."""

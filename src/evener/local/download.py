@@ -15,8 +15,6 @@ import msgspec
 from evener.errors import ConnectFailed, UsageError
 from evener.local.environment import child_environment
 
-__all__ = ["Bundle", "download", "extract"]
-
 SECONDS = 1800.0
 CHUNK = 1024 * 1024
 SAID = 500

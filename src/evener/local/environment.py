@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from evener.transport.secrets import known_net
 
-__all__ = ["child_environment"]
-
 NEEDED = re.compile(
     r"(?:PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|SYSTEMROOT|WINDIR|COMSPEC|PATHEXT|USERPROFILE|LOCALAPPDATA|APPDATA"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_\w+|VIRTUAL_ENV|PYTHON\w+|OMP_\w+|KMP_\w+|OPENBLAS_\w+|MKL_\w+|GGML_\w+|LLAMA_\w+|CUDA_\w+"

@@ -21,8 +21,6 @@ from evener.errors import ConnectFailed, EvenerError, TimedOut, UsageError
 from evener.local.environment import child_environment
 from evener.local.weights import Weights, ready_weights
 
-__all__ = ["ChildAddress", "Keeper", "LocalSettings"]
-
 CHILD = Path(__file__).with_name("child.py")
 LINE = 4096
 """Bytes that are read at once: the child's one answer is shorter."""

@@ -15,8 +15,6 @@ from evener.errors import TimedOut, UsageError
 from evener.local.keeper import ChildAddress, Keeper, LocalSettings
 from evener.local.weights import Weights
 
-__all__ = ["LocalServer", "borrow_server", "return_server", "stop_servers"]
-
 
 class LocalServer:
     """A server that may be running. Get one from `borrow_server`."""

@@ -13,8 +13,6 @@ from evener.local.weights import locate_weights
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import HttpTransport
 
-__all__ = ["LocalTransport"]
-
 KEYS = frozenset({"authorization", "x-api-key", "api-key"})
 CLOSE = ("connection", "close")
 """The server offers to keep a connection and then drops it after a streamed answer: the next request would be lost."""

@@ -14,8 +14,6 @@ import msgspec
 from evener.errors import TimedOut, UsageError
 from evener.local.download import Bundle, download, extract
 
-__all__ = ["BUNDLES", "Fetched", "Weights", "fetch_weights", "locate_weights", "ready_weights", "weights_folder"]
-
 BUNDLES = {
     "smollm2": Bundle(
         name="smollm2",

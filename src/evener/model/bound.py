@@ -23,8 +23,6 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.message import Message
 
-__all__ = ["most_prompt", "writes_for_an_hour"]
-
 OVERHEAD = 1_000
 """Tokens that a provider may add to a conversation with tools."""
 EACH = 16

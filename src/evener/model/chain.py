@@ -17,8 +17,6 @@ from evener.transcript.ask import Ask
 from evener.transcript.delta import Delta, Stopped
 from evener.transcript.loss import LossRefused
 
-__all__ = ["Chain", "ChainStream", "falls_back"]
-
 SHOWN = PIECES | {Stopped}
 ELSEWHERE = (AuthFailed, PermissionDenied, QuotaExceeded, ModelNotFound, ContextTooLong, LossRefused)
 """Errors that the same provider would repeat, and another need not have."""

@@ -10,8 +10,6 @@ from evener.transport.exchange import Auth, Caps, Deadlines, Retries, Transport
 from evener.transport.limiter import Limiter, limiter_for
 from evener.wire import Codec, Encoded
 
-__all__ = ["Endpoint", "Sent", "prepare_request"]
-
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One model at one provider. Holds no credential itself: `auth` puts it on each request.

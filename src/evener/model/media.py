@@ -13,14 +13,6 @@ from evener.transcript.transcript import Node, Transcript, has_media_elsewhere
 from evener.transport.exchange import Deadlines, Reach, Request, Transport
 from evener.transport.http import read_all
 
-__all__ = [
-    "Media",
-    "check_media",
-    "find_blocks",
-    "sniff",
-]
-
-
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),

@@ -31,8 +31,6 @@ from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
 from evener.translate import retarget
 
-__all__ = ["AskDefaults", "Model"]
-
 ANY = Choice()
 REPLAYED = State()
 UNSTATED_OUTPUT = 32_768

@@ -21,10 +21,6 @@ from evener.transport.limiter import Rate, limiter_for
 from evener.transport.secrets import Environment, Secret, fingerprint, note_secret
 from evener.wire import CODECS
 
-__all__ = [
-    "open_model",
-]
-
 
 def open_model(
     name: str = "",

@@ -12,8 +12,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Answered", "Askable", "Asking", "Keeping", "MediaAccess", "Price"]
-
 
 class Price(Protocol):
     """The cost of a call in US dollars; a lower bound unless `exact`."""

@@ -31,9 +31,6 @@ from evener.transport.exchange import Request, Response, Retries, Signed, Transp
 from evener.transport.http import read_all
 from evener.transport.secrets import scrub
 
-__all__ = ["ONCE", "Bearings", "Once", "Rest", "Resting", "bearings_of", "has_conversations", "open_conversation"]
-
-
 KEEPERS = ("openai_responses",)
 """Wires on which a provider can hold a conversation."""
 

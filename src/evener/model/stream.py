@@ -31,12 +31,6 @@ from evener.wire import Assembler, Decoder, restored
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
 
-__all__ = [
-    "Answer",
-    "Stream",
-    "Timing",
-]
-
 
 class Timing(msgspec.Struct, frozen=True, gc=False):
     """Seconds from the first try: to the end of the answer, and to its first piece (text, reasoning or a call)."""

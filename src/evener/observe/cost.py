@@ -15,8 +15,6 @@ import msgspec
 
 from evener.transcript.reply import Usage
 
-__all__ = ["Cost", "price"]
-
 FREE = "It runs on your own machine."
 INSTALL = "The price list is not installed. Install it with: pip install 'evener[prices]'."
 

@@ -36,8 +36,6 @@ from evener.providers.rows import (
 )
 from evener.transport.secrets import Environment
 
-__all__ = ["TRUST", "Config", "NamedHarness", "config_folder", "load_config"]
-
 FILE = "evener.toml"
 
 Untrusted = Literal["refused", "when used", "tightens", "unread"]

@@ -21,21 +21,6 @@ from evener.providers.config import config_folder
 from evener.providers.rows import Provider, Variable
 from evener.transport.secrets import Environment, Secret, note_secret
 
-__all__ = [
-    "Key",
-    "MissingKey",
-    "account_headers",
-    "account_values",
-    "check_secret",
-    "find_key",
-    "find_value",
-    "key_file",
-    "read_keys",
-    "remove_keys",
-    "require_key",
-    "store_key",
-]
-
 PLAIN = re.compile(r"[\x21-\x7e]+")
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 MOST_SECRET = 16 * 1024

@@ -24,30 +24,6 @@ from evener.wire import CODECS
 from evener.wire.quirks import Quirks
 from evener.wire.request import SCALE
 
-__all__ = [
-    "ALIASES",
-    "LOCAL",
-    "NAME",
-    "PLACEHOLDER",
-    "Facts",
-    "FieldPlace",
-    "ModelName",
-    "ModelRow",
-    "Provider",
-    "Rows",
-    "Table",
-    "Variable",
-    "load_built_in",
-    "load_rows",
-    "merge_rows",
-    "parse_model",
-    "parse_rows",
-    "plain_name",
-    "read_toml",
-    "resolve_alias",
-]
-
-
 Table = dict[str, object]
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")

@@ -17,24 +17,6 @@ import httptools
 from evener.errors import BadValue, ConnectFailed, EvenerError, TruncatedStream, UsageError, WireError
 from evener.transport.exchange import Deadlines, timed_out
 
-__all__ = [
-    "PIECE",
-    "Connection",
-    "Framing",
-    "NotHttp",
-    "Terms",
-    "beside",
-    "broken_off",
-    "closed_early",
-    "cut_head",
-    "dial_failure",
-    "head_bytes",
-    "malformed",
-    "not_http",
-    "proxy_refused",
-]
-
-
 REASONS = {
     errno.ECONNREFUSED: "nothing listens there",
     errno.EHOSTUNREACH: "there is no route to it",

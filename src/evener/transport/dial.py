@@ -20,20 +20,6 @@ from evener.errors import BadValue, EvenerError, UsageError
 from evener.transport.connection import Connection, Terms, beside, dial_failure, head_bytes, proxy_refused
 from evener.transport.exchange import Reach, place_of, timed_out
 
-__all__ = [
-    "PrivateAddress",
-    "Proxy",
-    "Route",
-    "check_numeric",
-    "connect",
-    "dial",
-    "is_public",
-    "proxy_for",
-    "proxy_from",
-    "route_of",
-]
-
-
 PRIVATE_4 = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
     "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",

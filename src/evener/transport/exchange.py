@@ -20,27 +20,6 @@ from msgspec.structs import replace
 from evener.errors import BadValue, EvenerError, ProviderError, TimedOut, TransportError, TruncatedStream, UsageError
 from evener.transport.secrets import credential, is_secret, note_secret
 
-__all__ = [
-    "Auth",
-    "Caps",
-    "Deadline",
-    "Deadlines",
-    "Fault",
-    "Reach",
-    "Request",
-    "Response",
-    "Retried",
-    "Retries",
-    "Signed",
-    "Transport",
-    "bearer",
-    "header",
-    "place_of",
-    "query",
-    "send_retrying",
-    "timed_out",
-]
-
 Deadline = Literal["connect", "idle", "total"]
 
 MEANT: dict[Deadline, str] = {

@@ -21,9 +21,6 @@ from evener.transport.exchange import Request, Response, place_of, timed_out
 from evener.transport.inflate import OFFERED, Inflater
 from evener.transport.secrets import Secret
 
-__all__ = ["OFFERED", "HttpResponse", "HttpTransport", "Inflater", "read_all", "shared_transport"]
-
-
 BURST = 256 * 1024
 """Bytes that are decompressed without yielding to other tasks: a few compressed bytes can become very many."""
 

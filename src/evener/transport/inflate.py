@@ -4,8 +4,6 @@ import zlib
 
 from evener.errors import TruncatedStream, WireError
 
-__all__ = ["OFFERED", "Inflater"]
-
 OFFERED = "gzip, deflate"
 """The encodings that a request accepts."""
 

@@ -15,8 +15,6 @@ import msgspec
 
 from evener.errors import BadValue, TimedOut
 
-__all__ = ["LIMITERS", "Limiter", "Rate", "Slot", "limiter_for"]
-
 WITHIN = 900.0
 LONGEST_PAUSE = 3600.0
 """Seconds: a provider that asks for more is asked again after this."""

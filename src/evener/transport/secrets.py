@@ -14,24 +14,6 @@ from threading import Lock
 from typing import Generic, TypeVar
 from urllib.parse import quote, quote_plus
 
-__all__ = [
-    "REDACTED",
-    "SHORTEST",
-    "Environment",
-    "KeptNet",
-    "Net",
-    "Secret",
-    "credential",
-    "fingerprint",
-    "forms_of",
-    "is_secret",
-    "known_net",
-    "known_secrets",
-    "note_secret",
-    "scrub",
-]
-
-
 LEVELS = 3
 WORD, QUAD = 8, 4
 SPARSE = 4

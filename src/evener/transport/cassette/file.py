@@ -21,16 +21,6 @@ from evener.errors import BadDocument, ConnectFailed, TimedOut, TransportError, 
 from evener.transcript.scan import checked_bytes, short
 from evener.transport.cassette.match import as_json, refuse_constant, unique
 
-__all__ = [
-    "Breach",
-    "Broken",
-    "RecordedAnswer",
-    "RecordedExchange",
-    "dump_exchanges",
-    "load_exchanges",
-]
-
-
 VERSION: Literal[1] = 1
 Breach = TransportError | WireError
 """Errors of a transport: bytes did not come, or came garbled."""

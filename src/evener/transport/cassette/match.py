@@ -14,17 +14,6 @@ import msgspec
 from evener.transcript.scan import short
 from evener.transport.cassette.scrub import CREDENTIAL, query_parts, split_url
 
-__all__ = [
-    "Compared",
-    "as_json",
-    "difference_lines",
-    "find_nearest",
-    "normalize",
-    "refuse_constant",
-    "unique",
-]
-
-
 DEEPEST = 200
 MOST_LINES = 8
 MOST_COUNTED = 100

@@ -31,14 +31,6 @@ from evener.transport.cassette.scrub import (
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import shared_transport
 
-__all__ = [
-    "CassetteMiss",
-    "Player",
-    "Recorder",
-    "open_cassette",
-]
-
-
 StrPath = str | os.PathLike[str]
 
 

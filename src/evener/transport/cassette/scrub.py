@@ -16,20 +16,6 @@ from evener.transport.cassette.split_secrets import channels, remove_split_secre
 from evener.transport.exchange import Request
 from evener.transport.secrets import REDACTED, known_net
 
-__all__ = [
-    "credentials",
-    "find_secrets",
-    "keep_request_headers",
-    "keep_response_headers",
-    "query_parts",
-    "scrub_pieces",
-    "scrub_text",
-    "scrub_url",
-    "secret_pattern",
-    "split_url",
-]
-
-
 SHORTEST_LEARNED = 8  # characters: a shorter value of a credential header is a dummy, and may be an everyday word
 
 REQUEST_HEADERS = frozenset("accept anthropic-beta anthropic-version content-type openai-beta".split())

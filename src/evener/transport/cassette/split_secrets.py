@@ -11,12 +11,6 @@ import msgspec
 
 from evener.transport.secrets import REDACTED
 
-__all__ = [
-    "channels",
-    "remove_split_secrets",
-]
-
-
 DATA = re.compile(rb"(?:^data:[^\r\n]*(?:\r\n|\n|\r|\Z))+", re.MULTILINE)
 PAYLOAD = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
 LINE = re.compile(rb"[^\r\n]+")
