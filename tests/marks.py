@@ -61,6 +61,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "store/",
         "tools/test_context.py",
         "tools/test_spill.py",
+        "testing/",
         "transport/",
     ),
     "slow": (
