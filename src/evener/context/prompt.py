@@ -127,7 +127,8 @@ def check_stable(prompt: SystemPrompt, context: PromptContext) -> None:
 
     Renders them twice. Once per harness is enough; `check_unchanged` finds what a function knows from elsewhere.
     """
-    other = replace(context, thread=f"{context.thread}-other", run=f"{context.run}-other", at=_far(context.at))
+    at = context.at + (LONGER + 12_345.678) * (-1 if context.at > LONGER else 1)
+    other = replace(context, thread=f"{context.thread}-other", run=f"{context.run}-other", at=at)
     for (name, first), (_, second) in zip(_render_stable(prompt, context), _render_stable(prompt, other), strict=True):
         _compare(name, first, second)
 
@@ -175,10 +176,6 @@ def _text(name: str, part: Single, context: PromptContext) -> str:
         )
     check_text(text, f"The value of the function for the part {name!r}")
     return text
-
-
-def _far(at: float) -> float:
-    return at - LONGER - 12_345.678 if at > LONGER else at + LONGER + 12_345.678
 
 
 def _marked(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
