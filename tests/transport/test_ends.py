@@ -7,9 +7,8 @@ from contextlib import suppress
 import pytest
 
 from evener.errors import EvenerError, ProviderError, ServerError, TruncatedStream, UsageError, WireError
-from evener.transport.exchange import Deadlines, Request
+from evener.transport.exchange import Deadlines, Request, Retries, send_retrying
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.retry import Retries, send_retrying
 from tests.patience import lull, until
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, Received, chunk, finish, listening, post, raw, receive, serving, whole

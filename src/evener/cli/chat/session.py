@@ -12,13 +12,13 @@ from evener import events as ev
 from evener.cli.approvals import answer_of, described, is_decided
 from evener.cli.commands.store import written
 from evener.cli.commands.threads import tree_lines
-from evener.encodings import prepare
 from evener.errors import BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.branches import before_turns
 from evener.harness.opening import NOT_RESUMABLE
 from evener.loop.state import Limits, RunState, Spent
 from evener.model import Model, open_model
+from evener.model.endpoint import prepare_request
 from evener.result import RunResult, approvals_of
 from evener.store.memory import MemoryStore
 from evener.store.sqlite.store import SqliteStore
@@ -309,11 +309,8 @@ class Session:
         """What the next request to this model could not say, were it made now."""
         if not len(transcript):
             return ()
-        to = model.endpoint
-        ask = model.ask(transcript, self._harness.tools.specs)
         try:
-            prepared = prepare(ask, to.facts.quirks, encoding=to.encoding)
-            return (*prepared.losses, *to.codec.encode(prepared.ask, to.facts.quirks, None).losses)
+            return prepare_request(model.ask(transcript, self._harness.tools.specs), model.endpoint).losses
         except EvenerError as error:
             return (loss_of("degraded", "conversation", f"what is lost cannot be told before it is sent: {error}"),)
 
