@@ -201,7 +201,9 @@ async def _batches(folder: Path, wire: str, base: str) -> list[Batch]:
     found: list[Batch] = []
     append = rows.append
 
-    def counted(connection: sqlite3.Connection, held: HeldLog, rows: Sequence[EventRow], *more: Any, **named: Any) -> AppendedRows:
+    def counted(
+        connection: sqlite3.Connection, held: HeldLog, rows: Sequence[EventRow], *more: Any, **named: Any
+    ) -> AppendedRows:
         found.append(tuple((row.at, row.kind, row.payload) for row in rows))
         return append(connection, held, rows, *more, **named)
 
