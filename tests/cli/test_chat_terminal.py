@@ -166,7 +166,7 @@ def test_a_switch_in_the_middle_shows_what_is_lost_and_goes_on(place: Home, clau
         chat.until("Green tea.")
         assert "Thought for" in chat.screen.text
         chat.say(f"/model {GPT}")
-        chat.until(f"Switched to {GPT} is asked.")
+        chat.until(f"Switched to {GPT}.")
         screen = chat.until("reasoning")
         assert "It does not get all of the conversation unchanged:\n  dropped reasoning" in screen
         chat.say("And another?")
