@@ -30,6 +30,8 @@ HUNG = 60
 """Seconds after which a test on the old tree is taken for one that hangs."""
 PATIENCE = 15
 """Seconds that a test on the old tree waits for what may never come true there."""
+WAITS = Path("tests", "patience.py")
+"""Taken as it is today: it knows nothing of the tree, and lets the environment say how long a wait may take."""
 
 Outcome = Literal["passed", "failed", "hung", "error", "skipped"]
 Outcomes = dict[str, Outcome]
@@ -104,6 +106,7 @@ def _old_tree(folder: Path, listed: RepairList) -> tuple[Path, Path]:
     for part in parts:
         shutil.rmtree(tree / part)
     _extract(tree, listed.written, *parts)
+    shutil.copy(ROOT / WAITS, tree / WAITS)
     (folder / "shared").symlink_to(ROOT.parent / "shared")  # where the tests look for recordings
     venv.create(folder / "venv")
     python = folder / "venv" / "bin" / "python"

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from functools import cache
 
 from evener import events as ev
 from evener.loop.plan import (
@@ -40,6 +41,7 @@ ASKING = Setup(
 )
 
 
+@cache
 def transitions() -> dict[tuple[str, str], list[str]]:
     """From one phase to another: the events that lead there, by name."""
     found: dict[tuple[str, str], set[str]] = {}

@@ -125,9 +125,6 @@ class Hooks:
         self._hooks = tuple(hooks)
         self._ended: dict[str, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
-
     def ends(self, run: str) -> bool:
         """Whether the end of this run was not told here before; from now on it was."""
         if run in self._ended:

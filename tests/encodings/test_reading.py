@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 
 from evener.encodings import EncodingName, prepare, reader
-from evener.encodings.buffer import MOST, AnswerBuffer, ReadState, bare
-from evener.encodings.json import JsonReader
-from evener.encodings.react import ReactReader
-from evener.encodings.xml import XmlReader
+from evener.encodings.buffer import MOST, AnswerBuffer, Wait, strip_fence
+from evener.encodings.json import read_json
+from evener.encodings.react import read_react
+from evener.encodings.xml import read_xml
 from evener.errors import TruncatedStream
 from evener.transcript import Choice, OutputSchema, TextBlock
 from evener.transcript.ask import ChoiceMode
@@ -196,10 +196,10 @@ def test_thoughts_stay_apart() -> None:
     assert read(ready("react"), "Thought: one.\nThought: two.\nFinal Answer: 4").reasoning_text == "one.\ntwo."
 
 
-READERS: dict[EncodingName, Callable[[AnswerBuffer], ReadState]] = {
-    "json_schema": lambda tape: JsonReader(tape).start,
-    "xml": lambda tape: XmlReader(tape).start,
-    "react": lambda tape: ReactReader(tape).start,
+READERS: dict[EncodingName, Callable[[AnswerBuffer], Wait[None]]] = {
+    "json_schema": read_json,
+    "xml": read_xml,
+    "react": read_react,
 }
 
 
@@ -208,17 +208,14 @@ READERS: dict[EncodingName, Callable[[AnswerBuffer], ReadState]] = {
 @pytest.mark.parametrize("blank", [" ", "\n"])
 def test_blanks_without_end_are_not_held_back(encoding: EncodingName, lead: str, blank: str) -> None:
     """Small models write them until they are stopped; each is looked at a few times, not as often as there are others."""
-    tape = AnswerBuffer()
-    state = READERS[encoding](tape)
+    tape = AnswerBuffer(READERS[encoding])
     for char in lead + blank * 3000:
-        tape.held += char
-        state = tape.run(state)
-        tape.pieces()
+        tape.feed(char)
     assert len(tape.held) <= 2 * MOST
 
 
 def test_a_fence_around_many_blanks_is_taken_off() -> None:
-    assert bare("```\n" + " " * 200_000 + "x\n```") == "x"
+    assert strip_fence("```\n" + " " * 200_000 + "x\n```") == "x"
 
 
 def test_a_thought_is_reasoning_and_the_final_answer_is_the_text() -> None:

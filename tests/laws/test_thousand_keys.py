@@ -41,6 +41,7 @@ from evener.transport.exchange import Deadlines, Request
 from evener.transport.http import HttpTransport, read_all
 from evener.transport.retry import Retries
 from evener.transport.secrets import forms_of, note_secret
+from tests.patience import PATIENCE
 from tests.store.extras.stores import leftovers
 from tests.transport.servers import raw, serving, whole
 
@@ -130,7 +131,7 @@ def told(error: BaseException) -> str:
     return "\n".join(parts)
 
 
-async def ask(url: str, key: str) -> None:
+async def ask(url: str, key: str, idle: float = PATIENCE) -> None:
     async with HttpTransport(trust_env=False) as transport:
         model = open_model(
             MODEL,
@@ -139,26 +140,26 @@ async def ask(url: str, key: str) -> None:
             base_url=url,
             transport=transport,
             retries=ONCE,
-            deadlines=Deadlines(connect=2, idle=0.3, total=3),
+            deadlines=Deadlines(connect=PATIENCE, idle=idle, total=PATIENCE),
         )
         given = model.ask(Transcript([Message.user_text("Hi")]))
         del url, key  # those are the test's own
         await model.complete(given)
 
 
-def answered(*pieces: bytes | float, end: str = "close") -> Failure:
+def answered(*pieces: bytes | float, idle: float = PATIENCE) -> Failure:
     async def fail(key: str) -> None:
         echoed = [piece.replace(b"KEY", key.encode()) if isinstance(piece, bytes) else piece for piece in pieces]
-        async with serving(raw(*echoed, end=end)) as served:
+        async with serving(raw(*echoed, end="close")) as served:
             url, echoed = served.url, []
             given, key = key, ""
-            await _hidden(url, given)
+            await _hidden(url, given, idle)
 
     return fail
 
 
-async def _hidden(url: str, given: str) -> None:
-    asking = ask(url, given)
+async def _hidden(url: str, given: str, idle: float) -> None:
+    asking = ask(url, given, idle)
     given = ""
     await asking
 
@@ -259,7 +260,7 @@ FAILURES: dict[str, Failure] = {
     "cut head": answered(b"HTTP/1.1 200"),
     "cut body": answered(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"),
     "cut stream": answered(SSE + b'event: error\ndata: {"type":"error","error":{"message":"KEY"}}\n\n'),
-    "silence": answered(30.0),
+    "silence": answered(30.0, idle=0.3),
     "in the query": in_the_query,
     "in a header that is none": in_a_header_that_is_none,
     "a wrong address": a_wrong_address,

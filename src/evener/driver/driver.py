@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget, NoRoom, Reservation
+from evener.budget import Budget, Reservation
 from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
 from evener.driver.inbox import Listener, pause, surely, together
 from evener.driver.record import (
@@ -52,10 +52,11 @@ from evener.loop.plan import (
     Step,
     plan,
 )
-from evener.loop.state import RunState, apply
+from evener.loop.state import NoRoom, RunState, apply
 from evener.model.media import asking_for
 from evener.model.seam import Answered, Askable, AtHand
 from evener.model.server_state import Rest, Resting
+from evener.model.stream import Stream
 from evener.policy.rules import OPEN, Policy
 from evener.store.protocol import Log
 from evener.tools.call import Calling, CallSite
@@ -143,19 +144,18 @@ REFUSED = "A hook cancelled the prompt."
 
 
 class Hooking:
-    """`warnings` is what went wrong with hooks that are not fatal."""
+    """Calls the hooks of a run. `warnings` is what went wrong with hooks that are not fatal."""
 
-    def __init__(self, hooks: Hooks, teller: Teller) -> None:
+    def __init__(self, hooks: Hooks | None, teller: Teller) -> None:
         self._hooks = hooks
-        self._any = bool(hooks)
         self._teller = teller
         self._failed: list[HookFailed] = []
         self._broken: set[str] = set()  # calls inside which a fatal hook failed
         self.warnings: list[str] = []
 
     def told(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
-        """What the hooks for this event answer."""
-        if not self._any:
+        """Tell the hooks for this event, and return their answers."""
+        if self._hooks is None:
             return ()
         place = self._teller.place
         moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ class Hooking:
     def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
         """The calls that hooks cancel, and why. They see what would run."""
         found: dict[str, str] = {}
-        for step in steps if self._any else ():
+        for step in steps if self._hooks is not None else ():
             answers = self.told("before_tool_call", call=step.runs)
             stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
             if stop is not None:
@@ -197,7 +197,7 @@ class Hooking:
 
     def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
         """The result as the model shall see it; as it is, if a fatal hook fails."""
-        if not self._any:
+        if self._hooks is None:
             return done
         try:
             return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))
@@ -249,7 +249,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputSchema | None = None
     shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
-    hooks: Hooks = Hooks()
+    hooks: Hooks | None = None  # None where there are none
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
     bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
@@ -292,8 +292,9 @@ class Driver:
         self._hooking = Hooking(agent.hooks, self._teller)
         self._media = media
         self._listener = Listener(self._look)
-        self._over = ""  # why the runs around this one have no room for the calls of the last answer
-        self._full = ""  # why this one has no room for what was planned
+        self._over: NoRoom | None = None  # the runs around this one have no room for the calls of the last answer
+        self._full: NoRoom | None = None  # this one has no room for what was planned
+        self._request = ""  # the digest of the last request; empty where the model is not one of a provider
         self._tallies: dict[str, InnerUsage] = {}  # of calls under way
         self.tell = self._teller.tell
         self.hooked = self._hooking.told
@@ -357,19 +358,19 @@ class Driver:
                 await self._call_model(step)
             case RunTool() | FetchMedia() | SettleCall() | RefuseCall():
                 await self._perform_all(steps)
-            case Finish(cause, detail):
-                await self._finish(cause, detail)
+            case Finish(cause, detail, limit):
+                await self._finish(cause, detail, limit)
             case ContinueTurn(model):
                 await self._call_model(CallModel(model))
             case AskApproval() as step:
                 await self._ask_approval(step)
             case Extend():
                 self._budget.renew()
-                self._full = ""
+                self._full = None
                 await self.record(ev.Continued(at=time(), run=self.state.run))
 
-    async def _finish(self, cause: ev.StopCause, detail: str) -> None:
-        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
+    async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
+        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
         if cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
 
@@ -443,9 +444,9 @@ class Driver:
         if self._is_cancelled():
             return
         if refusal.final:
-            await self._finish("limit", refusal.why)
+            await self._finish("limit", refusal.why, refusal.hit)
         else:
-            self._full = refusal.why
+            self._full = refusal
 
     async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
         """The answer, written down; None when there is none."""
@@ -472,7 +473,7 @@ class Driver:
                 self.tell(st.Retracted, why=why, wished=True)
             return None
         self.answers = {model.name: answer}
-        told, *more = replied(answer, self._agent.shape, self._agent.setup.tools)
+        told, *more = replied(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
         if self._agent.bearings and rest:
             told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
         if not told.exact and self._budget.counts_money:
@@ -487,7 +488,7 @@ class Driver:
         self.error = error
         if shown:
             self.tell(st.Retracted, why=str(error))
-        failure = failed(error, shown=shown)
+        failure = failed(error, shown=shown, request=self._request)
         if had_begun(error):
             failure = replace(failure, cost=most, exact=False)
         await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
@@ -505,9 +506,9 @@ class Driver:
         for one in self.state.calls:
             asked += one.call.name != FINAL_RESULT
         refusal = self._budget.claim_calls(asked) if asked else None
-        self._over = refusal.why if refusal and refusal.final else ""
+        self._over = refusal if refusal and refusal.final else None
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
-            self._full = refusal.why  # else the plan finds it out by itself
+            self._full = refusal  # else the plan finds it out by itself
 
     def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
         """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
@@ -521,10 +522,11 @@ class Driver:
         return None if limit is None else max(limit - self.state.used.seconds, 0.0)
 
     async def _out_of_time(self, *, shown: bool) -> None:
-        why = f"The run has used its {self._agent.setup.limits.seconds:g} seconds, and the model had not answered."
+        seconds = self._agent.setup.limits.seconds or 0.0
+        why = f"The run has used its {seconds:g} seconds, and the model had not answered."
         if shown:
             self.tell(st.Retracted, why=why)
-        await self._finish("limit", why)
+        await self._finish("limit", why, ev.LimitHit("seconds", seconds, seconds))
 
     def _resting(self, model: Askable) -> Rest | None:
         """What the next request leaves to the provider's memory; None where everything is sent anyway."""
@@ -534,6 +536,7 @@ class Driver:
         return self._agent.bearings.before(self.state, model.name, ask.target)
 
     async def _asked(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
+        self._request = ""
         transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
@@ -550,13 +553,14 @@ class Driver:
             return stream.answer
         finally:
             await stream.aclose()
+            self._request = stream.digest if isinstance(stream, Stream) else ""
 
     # Tools and media.
 
     async def _perform_all(self, steps: tuple[Step, ...]) -> None:
         """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
         if self._over:
-            await self._finish("limit", self._over)
+            await self._finish("limit", self._over.why, self._over.hit)
             return
         done: list[ev.Event] = []
         runs: list[RunTool] = []

@@ -23,7 +23,7 @@ from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, ReasoningDelta, Stopped, TextDelta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.repair import with_unique_ids
+from evener.transcript.repair import rename_used_ids
 
 __all__ = [
     "CANCELLED",
@@ -141,22 +141,27 @@ def _understood(kind: str, body: dict[str, object]) -> tuple[ev.Event, ...]:
             return ()
 
 
-def failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
+def failed(error: EvenerError, *, shown: bool, request: str = "") -> ev.ModelFailed:
+    """Return the event of a request that came to no answer. `request` is the digest of what was sent."""
     wait = error.retry_after if isinstance(error, ProviderError) and error.retry_after else 0.0
     return ev.ModelFailed(
         at=time(), error=type(error).__name__, message=str(error), retryable=error.retryable,
         elsewhere=falls_back(error), retry_after=wait, shown=shown,
+        status=error.status if isinstance(error, ProviderError) else 0, request=request,
     )  # fmt: skip
 
 
 def replied(
-    answer: Answered, shape: OutputShape | None, tools: Collection[str]
+    answer: Answered, shape: OutputShape | None, tools: Collection[str], *, request: str = ""
 ) -> tuple[ev.Replied, *tuple[ev.CallFinished, ...]]:
-    """The answer, and what is known of its calls of `final_result` at once: they never run."""
+    """Return the event of an answer, and the results of its calls of `final_result`: these never run.
+
+    `request` is the digest of what was sent.
+    """
     cost = answer.cost
     reply = answer.reply
     renamed: list[Loss] = []
-    message = with_unique_ids(answer.message, set(), [], renamed)  # a call is known by its id from here on
+    message = rename_used_ids(answer.message, set(), [], renamed)  # a call is known by its id from here on
     problems: tuple[str, ...] = ()
     if reply.notices:
         problems = tuple(raw for name, raw in reply.notices if name in ("malformed_call", "choice_violated"))
@@ -174,6 +179,7 @@ def replied(
         at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact,
         losses=(*answer.losses, *renamed) if renamed else answer.losses, seconds=answer.seconds, first=answer.first,
         tries=answer.tries, reply=reply.id, problems=problems, output=output, ended=ended,
+        request=request,
     )  # fmt: skip
     return (replied, *told)
 
@@ -192,7 +198,7 @@ def cancelled(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
     If an earlier start of it was interrupted, that one may have taken effect, whatever a hook says of the next.
     """
     done = refused(RefuseCall(step.call, f"{CANCELLED}{f': {why}' if why else '.'}"))
-    done = msgspec.structs.replace(done, by_hook=True)
+    done = msgspec.structs.replace(done, by_hook=True, why=why)
     if not (step.again and acts):
         return done
     return msgspec.structs.replace(done, content=(*done.content, TextBlock(UNKNOWN)), outcome="unknown")
@@ -200,8 +206,9 @@ def cancelled(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
 
 def refused(step: RefuseCall) -> ev.CallFinished:
     return ev.CallFinished(
-        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", rule=step.rule
-    )
+        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", rule=step.rule,
+        denied=step.denied, why=step.why,
+    )  # fmt: skip
 
 
 def settled(step: SettleCall) -> ev.CallFinished:

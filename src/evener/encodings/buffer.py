@@ -1,45 +1,130 @@
-"""The text of an answer while it is read: what is not certain yet, and the pieces that are. Pure; the same for all readers.
+"""The buffer that the readers of text encodings share: text comes in at the end and leaves as deltas. Pure.
 
-A reader is a state that is run over the tape until it needs more text. White space next to a call belongs to nobody and is
-left out; in an answer without calls every character is kept.
+A reader is a generator over an `AnswerBuffer`; it yields where it needs more text, and has ended when the text has. What it
+looks for is a `Marker`, a sequence of steps: the pattern of the whole and that of all its beginnings are made from them.
+White space next to a call is left out; in an answer without calls every character is kept.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Generator
+from functools import cached_property
+from typing import Literal, TypeVar
 
 import msgspec
 
+from evener.transcript.delta import ArgumentsDelta, CallBegun, CallEnded, Delta, Notice, ReasoningDelta, TextDelta
+from evener.wire.prefix import dumps
+
 __all__ = [
+    "BLANK",
     "FENCE",
+    "FENCE_END",
     "LINE",
+    "MOST",
     "AnswerBuffer",
-    "ArgumentsEnded",
-    "ArgumentsGiven",
-    "Called",
+    "Either",
+    "Kind",
     "Marker",
-    "Noted",
-    "ReadPiece",
-    "ReadState",
-    "Said",
+    "Run",
     "Span",
-    "bare",
-    "marker",
-    "unescaped",
+    "Wait",
+    "strip_fence",
+    "unescape",
 ]
 
+T = TypeVar("T")
+Wait = Generator[None, None, T]
+"""Yields while more text is needed, and returns what was read."""
 
-FENCE_MARK = "```"
-OPENING = re.compile(rf"\s*{FENCE_MARK}[^\n`]*\n")
+TICKS = "```"
+OPENING = re.compile(rf"\s*{TICKS}[^\n`]*\n")
 
 
-def bare(text: str) -> str:
-    """The text without white space and without a fence around it."""
+def strip_fence(text: str) -> str:
+    """Return the text without white space and without a code fence around it."""
     found = OPENING.match(text)
     if not found:
         return text.strip()
-    return text[found.end() :].strip().removesuffix(FENCE_MARK).rstrip()
+    return text[found.end() :].strip().removesuffix(TICKS).rstrip()
 
+
+# Markers.
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A step that is a pattern. It must match every beginning of what it matches."""
+
+    pattern: str
+
+
+class Either(msgspec.Struct, frozen=True):
+    """A step that is one of several words or sequences, the first that fits; `name` is that of its group in a match."""
+
+    ways: tuple["str | tuple[Step, ...]", ...]
+    name: str = ""
+
+
+Step = str | Run | Either
+"""A text stands for itself."""
+
+
+def _pattern(steps: "tuple[Step, ...] | str") -> str:
+    """Return the pattern of a sequence."""
+    if isinstance(steps, str):
+        return re.escape(steps)
+    found = ""
+    for step in steps:
+        match step:
+            case Run(pattern):
+                found += pattern
+            case Either(ways, name):
+                found += (f"(?P<{name}>" if name else "(?:") + "|".join(map(_pattern, ways)) + ")"
+            case _:
+                found += re.escape(step)
+    return found
+
+
+def _beginnings(steps: "tuple[Step, ...] | str", rest: str = "") -> str:
+    """Return a pattern of what may still become a sequence; `rest` is the same for what follows it."""
+    for step in reversed(steps):
+        match step:
+            case Run(pattern):
+                rest = f"{pattern}(?:{rest})?"
+            case Either(ways):
+                rest = "|".join(_beginnings(way, rest) for way in ways)
+            case _:
+                for char in reversed(step):
+                    rest = f"{re.escape(char)}(?:{rest})?"
+    return rest
+
+
+class Marker(msgspec.Struct, frozen=True, dict=True):
+    """What begins or ends something that is not text. Its patterns are compiled when they are first used."""
+
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def whole(self) -> "re.Pattern[str]":
+        """The pattern of the marker."""
+        return re.compile(_pattern(self.steps))
+
+    @cached_property
+    def begun(self) -> "re.Pattern[str]":
+        """The pattern of an end of the text that may become the marker."""
+        return re.compile(rf"(?:{_beginnings(self.steps)})?\Z")
+
+
+MOST = 200
+"""Blanks in a row that are waited through: with more of them nothing begins, and what is held stays small."""
+BLANK = Run(rf"\s{{0,{MOST}}}")
+FENCE = Either(((Either(((TICKS, Run(r"\w{0,40}"), Run(r"[ \t]{0,40}"), Run(r"\r?"), "\n"),), "fence"), BLANK), ()))
+"""The start of a code fence, if there is one."""
+FENCE_END = Marker((Run(r"\s*"), TICKS))
+LINE = Run(rf"(?:\A|(?<=\n)|(?<=</think>))[ \t]{{0,{MOST}}}")
+"""Where a line begins."""
+
+
+# JSON in pieces.
 
 OUTSIDE = re.compile(r'["{}\[\]]')
 INSIDE = re.compile(r'["\\]')
@@ -66,7 +151,7 @@ class Span:
         self._escaped = False
 
     def feed(self, text: str) -> int | None:
-        """How many of these characters still belong to the value; None when it goes on after them."""
+        """Return how many of these characters still belong to the value; None when it goes on after them."""
         if not text:
             return None
         if not self._begun:
@@ -74,11 +159,8 @@ class Span:
         if self._bare:
             end = ENDS.search(text)
             return end.start() if end else None
-        return self._walk(text)
-
-    def _walk(self, text: str) -> int | None:
         place = 0
-        if self._escaped and text:
+        if self._escaped:
             self._escaped, place = False, 1
         while found := (INSIDE if self._quoted else OUTSIDE).search(text, place):
             place = found.end()
@@ -97,10 +179,11 @@ class Span:
         return self._depth <= 0
 
 
-def unescaped(text: str, *, final: bool) -> tuple[str, int, bool]:
-    """What the inside of a JSON string says: as far as it is certain, how many characters that took, and whether it ended.
+def unescape(text: str, *, final: bool) -> tuple[str, int, bool]:
+    """Return what the inside of a JSON string says, how many characters that took, and whether it ended.
 
-    An escape that JSON does not have stays as it is; half of a pair becomes the sign for what cannot be read.
+    Without `final` only what is certain is taken. An escape that JSON does not have stays as it is; half of a surrogate pair
+    becomes U+FFFD.
     """
     said: list[str] = []
     place = 0
@@ -117,7 +200,7 @@ def unescaped(text: str, *, final: bool) -> tuple[str, int, bool]:
 
 
 def _escape(text: str, place: int, *, final: bool) -> tuple[str, int]:
-    """One escape and its size; size 0 when more must come before it is certain."""
+    """Return one escape and its size; size 0 when more must come before it is certain."""
     if not final and BEGUN_CODE.match(text, place):
         return "", 0
     if HIGH.match(text, place):
@@ -132,96 +215,66 @@ def _escape(text: str, place: int, *, final: bool) -> tuple[str, int]:
     return ESCAPES.get(sign, "\\" + sign), 1 + len(sign)
 
 
-class Said(msgspec.Struct, frozen=True):
-    """More text, or more of a thought."""
+# The answer.
 
-    text: str
-    kind: Literal["text", "thought"] = "text"
+Kind = Literal["text", "thought", "call"]
 
-
-class Called(msgspec.Struct, frozen=True):
-    """A call has begun."""
-
-    name: str
-
-
-class ArgumentsGiven(msgspec.Struct, frozen=True):
-    """More of its arguments."""
-
-    text: str
-
-
-class ArgumentsEnded(msgspec.Struct, frozen=True):
-    """The call is over; these are its arguments."""
-
-    raw: str
-
-
-class Noted(msgspec.Struct, frozen=True):
-    """Something that is neither text nor a call."""
-
-    name: str
-    text: str
-
-
-ReadPiece = Said | Called | ArgumentsGiven | ArgumentsEnded | Noted
-ReadState = Callable[[], "ReadState | None"]
-"""One step over the tape: the state to go on with, or None when it waits for more text (or has seen the last)."""
-
-MOST = 200
-"""Blanks in a row that are waited through: with more of them nothing begins, and what is held stays small."""
-FENCE = rf"(?:(?P<fence>```\w{{0,40}}[ \t]{{0,40}}\r?\n)\s{{0,{MOST}}})"
-BEGUN_FENCE = rf"(?:`{{1,2}}|```\w{{0,40}}[ \t]{{0,40}}\r?(?:\n\s{{0,{MOST}}})?)"
-LINE = rf"(?:\A|(?<=\n)|(?<=</think>))[ \t]{{0,{MOST}}}"
-"""Where a line begins."""
-TICKS = re.compile("`+")
+BACKTICKS = re.compile("`+")
 SEEN = 8  # characters that a look back needs
-
-
-class Marker(msgspec.Struct, frozen=True):
-    """What begins something that is not text, after a code fence perhaps; and how a text ends that may become it."""
-
-    whole: "re.Pattern[str]"
-    begun: "re.Pattern[str]"
-
-
-def marker(place: str, words: Iterable[str], *, after: str = "") -> Marker:
-    """A marker of one of these words, at a place, with a pattern after it."""
-    given = sorted(words, key=len, reverse=True)
-    starts = sorted({word[:size] for word in given for size in range(1, len(word) + 1)}, key=len, reverse=True)
-    any_word, any_start = ("|".join(map(re.escape, texts)) for texts in (given, starts))
-    return Marker(
-        re.compile(rf"{place}{FENCE}?(?P<word>{any_word}){after}"),
-        re.compile(rf"{place}(?:{BEGUN_FENCE}|{FENCE}?(?:{any_start})[ \t]{{0,{MOST}}})?\Z"),
-    )
+AT_ONCE = 16 * 1024
+"""Characters that are read at once: each step takes from the front of what is held, and copies the rest."""
 
 
 class AnswerBuffer:
-    """Text comes in at the end, is taken from the front, and leaves as pieces."""
+    """The text of one block of an answer while it is read, and the deltas that are certain.
 
-    def __init__(self) -> None:
+    Blocks are numbered from `base` on. `begin` is told the name of each call and returns its id, `end` is told the arguments of
+    that call and returns those that count.
+    """
+
+    def __init__(
+        self,
+        read: "Callable[[AnswerBuffer], Wait[None]]",
+        base: int = 0,
+        begin: Callable[[str], str] = str,
+        end: Callable[[str], str] = str,
+    ) -> None:
+        self.base = base
         self.held = ""
         self.ended = False
         self.touched = False  # the answer is not simply its text
-        self.calls = 0
+        self.called = False
         self.seen = ""  # the last characters that were taken
-        self._found: list[ReadPiece] = []
+        self.in_fence = False  # a code fence in what was said is still open
+        self._begin = begin
+        self._end = end
+        self._found: list[Delta] = []
+        self._slot = -1  # of the block that is open, and its kind
+        self._kind = ""
+        self._call = -1  # the slot of the last call: text may come before that call is over
         self._gap = ""  # white space that may turn out to stand next to a call
         self._fresh = False  # nothing was said since the last call or label
         self._last = ""  # the kind of what was said last, if no call came after it
         self._ticks = 0  # how many backticks what was said ends in
-        self.in_fence = False  # a code fence in what was said is still open
+        self._reading = read(self)
 
-    def run(self, state: ReadState) -> ReadState:
-        """Go on from a state as far as the text reaches."""
-        while after := state():
-            state = after
-        return state
-
-    def pieces(self) -> list[ReadPiece]:
-        """What is certain since this was last asked."""
+    def feed(self, text: str) -> list[Delta]:
+        """Read more text; return the deltas that are certain now."""
+        for start in range(0, len(text), AT_ONCE):
+            self.held += text[start : start + AT_ONCE]
+            next(self._reading, None)
         found, self._found = self._found, []
         return found
+
+    def close(self) -> list[Delta]:
+        """Read to the end; return the last deltas. White space at the end stays, if no call stands beside it."""
+        self.ended = True
+        next(self._reading, None)
+        if self._gap and not self.touched:
+            self._add(self._gap, "text")
+        return self._found
+
+    # What readers take.
 
     def take(self, size: int) -> str:
         """Take characters from the front."""
@@ -229,24 +282,60 @@ class AnswerBuffer:
         self.seen = (self.seen + taken)[-SEEN:]
         return taken
 
-    def say_until(self, sign: Marker, kind: Literal["text", "thought"] = "text") -> "re.Match[str] | None":
-        """Say all before the marker, and take nothing of it. None: there is none yet, and what may become one is held."""
-        before = len(self.seen)
-        text = self.seen + self.held
-        found = sign.whole.search(text, before)
-        if found is None:
-            begun = None if self.ended else sign.begun.search(text, before)
-            self.say(self.take((begun.start() if begun else len(text)) - before), kind)
-            return None
-        self.say(self.take(found.start() - before), kind)
-        if self.in_fence and found["fence"] and found["fence"].strip() == "```":  # it closes a block of the text
-            self.say(self.take(found.end("fence") - found.start()), kind)
-            return self.say_until(sign, kind)
+    def take_all(self) -> str:
+        """Take all that is held."""
+        return self.take(len(self.held))
+
+    def expect(self, sign: Marker) -> "Wait[re.Match[str] | None]":
+        """Return the marker at the front, without taking it; None once it cannot stand there."""
+        while not (found := sign.whole.match(self.held)) and not self.ended and sign.begun.match(self.held):
+            yield
         return found
 
-    def say(self, text: str, kind: Literal["text", "thought"] = "text") -> None:
-        """More text. Behind a label it goes on in a line of its own."""
-        self._count(text)
+    def skip(self, sign: Marker) -> Wait[bool]:
+        """Take a marker from the front, if it stands there."""
+        found = yield from self.expect(sign)
+        self.take(found.end() if found else 0)
+        return found is not None
+
+    def take_value(self, each: Callable[[str], object]) -> Wait[tuple[str, bool]]:
+        """Take a JSON value, giving `each` its pieces as they come. Return its text, and whether it ended before the answer."""
+        span = Span()
+        pieces: list[str] = []
+        while True:
+            size = span.feed(self.held)
+            pieces.append(self.take_all() if size is None else self.take(size))
+            each(pieces[-1])
+            if size is not None or self.ended:
+                return "".join(pieces), size is not None
+            yield
+
+    def say_until(self, sign: Marker) -> "Wait[re.Match[str] | None]":
+        """Say all before the next marker, and take nothing of it; None when the text ends without one."""
+        while not (found := self.say_before(sign)) and not self.ended:
+            yield
+        return found
+
+    def say_before(self, sign: Marker, kind: Kind = "text") -> "re.Match[str] | None":
+        """Say all before the marker. None: there is none yet, and what may become one is held."""
+        while True:
+            before = len(self.seen)
+            text = self.seen + self.held
+            found = sign.whole.search(text, before)
+            if found is None:
+                begun = None if self.ended else sign.begun.search(text, before)
+                self.say(self.take((begun.start() if begun else len(text)) - before), kind)
+                return None
+            self.say(self.take(found.start() - before), kind)
+            if not self.in_fence or (found["fence"] or "").strip() != TICKS:
+                return found
+            self.say(self.take(found.end("fence") - found.start()), kind)  # it closes a code fence of the text
+
+    # What readers make of it.
+
+    def say(self, text: str, kind: Kind = "text") -> None:
+        """Add text. Behind a label it goes on in a line of its own."""
+        self._count_fences(text)
         text = self._gap + text
         said = text.rstrip()
         self._gap = text[len(said) :]
@@ -254,45 +343,60 @@ class AnswerBuffer:
         if said:
             said = f"\n{said}" if self._fresh and self._last == kind else said
             self._fresh, self._last = False, kind
-            self._found.append(Said(said, kind))
+            self._add(said, kind)
 
-    def _count(self, text: str) -> None:
-        """Keep up with the fences that what is said opens and closes."""
-        for found in TICKS.finditer(text):
+    def _count_fences(self, text: str) -> None:
+        """Keep up with the code fences that what is said opens and closes."""
+        for found in BACKTICKS.finditer(text):
             before = 0 if found.start() else self._ticks
             self._ticks = before + len(found[0])
             self.in_fence ^= before < 3 <= self._ticks
         if text and not text.endswith("`"):
             self._ticks = 0
 
+    def _add(self, text: str, kind: Kind) -> None:
+        slot = self._place(kind)
+        self._found.append(TextDelta(slot, text) if kind == "text" else ReasoningDelta(slot, text))
+
+    def _place(self, kind: Kind) -> int:
+        """Return the number of the open block of this kind; the first is kept for text, which a seal may hang on."""
+        if kind != self._kind or kind == "call":
+            self._slot = max(self._slot + 1, 0 if kind == "text" else 1)
+            self._kind = kind
+        return self.base + self._slot
+
+    def say_exactly(self, text: str) -> None:
+        """Add text out of an envelope: its white space stays."""
+        if text:
+            self.touched = True
+            self._add(text, "text")
+
     def label(self) -> None:
-        """Something that is neither text nor a call was taken: white space around it goes."""
+        """Note that something was taken that is neither text nor a call: white space around it goes."""
         self.touched, self._fresh, self._gap = True, True, ""
 
     def call(self, name: str) -> None:
+        """Begin a call."""
         self.label()
         self._last = ""
-        self.calls += 1
-        self._found.append(Called(name))
+        self.called = True
+        self._call = self._place("call")
+        self._found.append(CallBegun(self._call, self._begin(name), name))
 
     def give(self, text: str) -> None:
+        """Add to the arguments of the call."""
         if text:
-            self._found.append(ArgumentsGiven(text))
+            self._found.append(ArgumentsDelta(self._call, text))
 
     def finish(self, raw: str) -> None:
-        self._found.append(ArgumentsEnded(raw))
+        """End the call; these are its arguments."""
+        self._found.append(CallEnded(self._call, self._end(raw)))
 
     def note(self, name: str, text: str) -> None:
-        self._found.append(Noted(name, text))
+        """Add a notice of something that is neither text nor a call."""
+        self._found.append(Notice(name, dumps({"text": text}).decode()))
 
-    def speak(self, text: str) -> None:
-        """Text to the letter, out of an envelope."""
-        if text:
-            self.touched = True
-            self._found.append(Said(text))
-
-    def close(self) -> None:
-        """Let go of white space, if no call stands beside it."""
-        if self._gap and not self.touched:
-            self._found.append(Said(self._gap))
-        self._gap = ""
+    def reject(self, text: str, kind: Kind = "text") -> None:
+        """Keep a call that cannot be read: as text, and as a notice."""
+        self.note("malformed_call", text)
+        self.say(text, kind)

@@ -16,18 +16,18 @@ from evener.encodings.forms import (
     final_tool,
     is_object,
     optional_arguments,
-    wrapped_schema,
+    wrap_schema,
 )
-from evener.encodings.history import continued
+from evener.encodings.history import rewrite_history
 from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, TextStyle
 from evener.encodings.words import (
-    chosen_encoding,
-    chosen_form,
+    choose_encoding,
+    choose_form,
     format_words,
     has,
     json_words,
     output_words,
-    told_choice,
+    tell_choice,
     tool_words,
 )
 from evener.errors import BadValue
@@ -45,7 +45,7 @@ ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
 def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, prior: Prepared | None = None) -> Prepared:
-    """The ask as its codec should get it. `prior` is the last one of this conversation: it makes this one cheaper, no more."""
+    """Return the ask as its codec should get it. `prior` is the last one of this conversation: it saves work, no more."""
     wanted = encoding or quirks.tool_encoding
     if wanted not in ENCODINGS:
         raise BadValue(f"There is no encoding {wanted!r}. Known are {', '.join(ENCODINGS)}.")
@@ -55,11 +55,11 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
         *(ask.tools, ask.choice, ask.output, ask.settings, ask.reasoning, ask.transcript.system_blocks),
         *(quirks, wanted, ask.target, ask.foreign_reasoning),
     )
-    plan = prior.plan if prior and prior.plan and prior.plan.source == source else _planned(ask, quirks, wanted, source)
+    plan = prior.plan if prior and prior.plan and prior.plan.source == source else _make_plan(ask, quirks, wanted, source)
     if plan.untouched:
         return Prepared(ask, plan.losses, plan.encoding, plan.form, plan)
     style = plan.style
-    past = continued(prior.past if prior else None, style, ask.transcript) if style else None
+    past = rewrite_history(prior.past if prior else None, style, ask.transcript) if style else None
     transcript = past.transcript if past else ask.transcript
     if transcript.system_blocks is not plan.system:
         transcript = transcript.with_system(plan.system)
@@ -91,7 +91,7 @@ class _Draft:
         return tuple(tool for tool in self.tools if isinstance(tool, ToolSpec))
 
     def is_as(self, ask: Ask) -> bool:
-        """Whether nothing has changed."""
+        """True if nothing has changed."""
         return not self.parts and self.tools is ask.tools and self.choice == ask.choice and self.output is ask.output
 
     def say(self, text: str, cache: CacheTtl = "") -> None:
@@ -99,12 +99,12 @@ class _Draft:
             self.parts.append(TextBlock(text, cache=cache))
 
 
-def _planned(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[object, ...]) -> Plan:
+def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[object, ...]) -> Plan:
     draft = _Draft(ask)
-    encoding = chosen_encoding(wanted, ask, quirks, draft.losses)
+    encoding = choose_encoding(wanted, ask, quirks, draft.losses)
     functions = bool(draft.specs)
     if ask.output is not None:
-        draft.form = chosen_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
+        draft.form = choose_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
         if draft.form == "tool":
             _offer_final(draft, ask.output)
     style: TextStyle | None = None
@@ -147,7 +147,7 @@ def _offer_final(draft: _Draft, output: OutputSchema) -> None:
 
 
 def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
-    """The answer's shape as a field of the request, or in words."""
+    """Ask for the answer's shape in a field of the request, or in words."""
     output = draft.output
     if output is None:
         return
@@ -156,7 +156,7 @@ def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
         mode = quirks.json_mode and has(ask, "json_mode") and not ask.tools and is_object(output.schema)
         draft.output = OutputSchema(form="native") if mode else None
     elif output.schema and not is_object(output.schema) and not quirks.any_output:
-        draft.output = replace(output, schema=wrapped_schema(output.schema))
+        draft.output = replace(output, schema=wrap_schema(output.schema))
         draft.wrapped = True
 
 
@@ -165,7 +165,7 @@ def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 
 def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
     if draft.tools:
-        draft.choice, said = told_choice(draft.choice, ask, quirks, draft.losses)
+        draft.choice, said = tell_choice(draft.choice, ask, quirks, draft.losses)
         draft.say("\n".join(said))
     _shape_answer(draft, ask, quirks)
 
@@ -180,7 +180,7 @@ def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingNa
         report_choice(ask, draft.losses)
         _shape_answer(draft, ask, quirks)
         return TextStyle(encoding, ask.target, ask.foreign_reasoning)
-    draft.choice = _known(draft.choice, specs, draft.losses)
+    draft.choice = _drop_unknown(draft.choice, specs, draft.losses)
     marks = [tool.cache for tool in specs if tool.cache]
     draft.say(tool_words(specs), marks[-1] if marks else "")
     if encoding == "json_schema":
@@ -188,24 +188,24 @@ def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingNa
     draft.say(format_words(encoding, draft.choice))
     _shape_prompted(draft)
     if encoding == "react" and has(ask, "stop") and len(draft.settings.stop) < min(MOST_STOPS, quirks.stops):
-        draft.settings = _stopping(draft.settings)
+        draft.settings = _stop_before_results(draft.settings)
     return TextStyle(encoding, ask.target, ask.foreign_reasoning, offered=True)
 
 
 def _shape_prompted(draft: _Draft) -> None:
-    """Beside calls in the text only words can say what the answer must be."""
+    """Ask for the answer's shape in words: beside calls in the text there is no other way."""
     if draft.output is not None:
         draft.say(output_words(draft.output))
         draft.output = None
 
 
-def _stopping(settings: Settings) -> Settings:
-    """Stop before a result is made up."""
+def _stop_before_results(settings: Settings) -> Settings:
+    """Add a stop sequence, so that the model does not make up a result."""
     return settings if OBSERVATION in settings.stop else replace(settings, stop=(*settings.stop, OBSERVATION))
 
 
 def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle:
-    """Calls and answer as one schema that the whole answer is held to."""
+    """Ask for calls and answer in one schema for the whole answer."""
     constrained = quirks.output_schema
     final: Final = final_of(draft.output)
     wrapped = constrained and not quirks.any_output
@@ -226,8 +226,8 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle:
     )
 
 
-def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:
-    """The choice without tools that are not offered."""
+def _drop_unknown(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:
+    """Return the choice without tools that are not offered."""
     offered = {tool.name for tool in specs}
     names = tuple(name for name in choice.names if name in offered)
     if names == choice.names and (choice.mode != "named" or len(names) == 1):

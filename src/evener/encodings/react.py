@@ -5,156 +5,112 @@ no result and no text: it becomes a notice.
 """
 
 import re
-from typing import Literal
 
-from evener.encodings.buffer import LINE, AnswerBuffer, ReadState, Span, bare, marker
+from evener.encodings.buffer import FENCE, FENCE_END, LINE, MOST, AnswerBuffer, Either, Kind, Marker, Run, Wait, strip_fence
 
-__all__ = [
-    "ReactReader",
-]
-
+__all__ = ["read_react"]
 
 LABELS = ("Thought", "Action Input", "Action", "Observation", "Final Answer")
-LABEL = marker(LINE, LABELS, after=r"[ \t]*:")
-INPUT = re.compile(r"\s*Action Input[ \t]*:")
-BEGUN_INPUT = re.compile(
-    r"\s*(?:" + "|".join("Action Input"[:size] for size in range(len("Action Input"), 0, -1)) + r")?[ \t]*\Z"
-)
-EMPTY = re.compile(r"(?:" + "|".join(LABELS) + r")[ \t]{0,40}:")
-BEGUN_EMPTY = re.compile(
-    r"(?:" + "|".join(label[:size] for label in LABELS for size in range(len(label), 0, -1)) + r")[ \t]{0,40}\Z"
-)
-LEAD = re.compile(r"(?:```\w*[ \t]*\r?\n\s*)?(?=[^\s`])")
-BEGUN_LEAD = re.compile(r"(?:`{1,2}|```\w*[ \t]*\r?(?:\n\s*)?)?\Z")
-TRAIL = re.compile(r"\s*```")
-BEGUN_TRAIL = re.compile(r"\s*`{0,2}\Z")
+SPACES, FEW_SPACES = Run(rf"[ \t]{{0,{MOST}}}"), Run(r"[ \t]{0,40}")
+LABEL = Marker((LINE, FENCE, Either(LABELS, "word"), SPACES, ":"))
+INPUT = Marker((Run(r"\s*"), "Action Input", SPACES, ":"))
+EMPTY = Marker((Either(LABELS), FEW_SPACES, ":"))
+"""A label where the arguments should stand."""
+LEAD = Marker((Either((("```", Run(r"\w*"), Run(r"[ \t]*"), Run(r"\r?"), "\n", Run(r"\s*")), ())), Run(r"(?=[^\s`])")))
+"""A fence before the arguments, if there is one."""
 NEXT = re.compile(r"\n[ \t]{0,40}(?:" + "|".join(LABELS) + r")[ \t]{0,40}:")
 LONGEST = 100  # characters of a label with what is around it
 QUOTES = " \t\r`\"'*"
 
 
-class ReactReader:
-    """The states of the reader; `start` is the first."""
-
-    def __init__(self, tape: AnswerBuffer) -> None:
-        self._tape = tape
-        self._kind: Literal["text", "thought"] = "text"
-        self._span = Span()
-        self._body: list[str] = []
-        self._looked = 0  # where in the held text no label stands
-        self._invented: list[str] = []
-        self._fenced = False  # a label stood behind the start of a code fence
-        self._below = False  # the arguments do not stand in the line of their label
-
-    def start(self) -> ReadState | None:
-        """Text or a thought, up to the next label."""
-        tape = self._tape
-        if tape.ended and self._fenced and not tape.in_fence and tape.held.strip() == "```":
-            tape.take(len(tape.held))
-        found = tape.say_until(LABEL, self._kind)
+def read_react(tape: AnswerBuffer) -> Wait[None]:
+    """Read an answer: text, thoughts, calls."""
+    kind: Kind = "text"
+    fenced = False  # a label stood behind the start of a code fence
+    while True:
+        if tape.ended and fenced and not tape.in_fence and tape.held.strip() == "```":
+            tape.take_all()
+        found = tape.say_before(LABEL, kind)
         if found is None:
-            return None
-        self._fenced = self._fenced or bool(found["fence"])
-        word = found["word"]
-        if word == "Action Input" or (word == "Observation" and not tape.calls):  # it answers nothing: text
-            tape.say(tape.take(found.end() - found.start()), self._kind)
-            return self.start
-        tape.take(found.end() - found.start())
-        if word == "Action":
-            return self._action
-        tape.label()
-        self._kind = "thought" if word == "Thought" else "text"
-        return self._dream if word == "Observation" else self.start
+            if tape.ended:
+                return
+            yield
+            continue
+        label, word = tape.take(len(found[0])), found["word"]
+        fenced = fenced or bool(found["fence"])
+        if word == "Action Input" or (word == "Observation" and not tape.called):  # it answers nothing: text
+            tape.say(label, kind)
+        elif word == "Action":
+            name = yield from _read_name(tape, kind)
+            if name and (yield from _read_arguments(tape)):
+                fenced = False
+            kind = "text" if name else kind
+        else:
+            tape.label()
+            kind = "thought" if word == "Thought" else "text"
+            if word == "Observation":
+                yield from _read_invented(tape)
+                return
 
-    def _dream(self) -> ReadState | None:
-        """What a model makes up instead of waiting for it."""
-        tape = self._tape
-        self._invented.append(tape.take(len(tape.held)))
-        if tape.ended and (text := "".join(self._invented).strip()):
-            tape.note("invented_result", text)
-        return None
 
-    def _action(self) -> ReadState | None:
-        """The name of the tool, up to the end of the line."""
-        tape = self._tape
-        line, end, _ = tape.held.partition("\n")
-        if not end and not tape.ended:
-            return None
-        name = line.strip(QUOTES)
-        if not name:
-            tape.note("malformed_call", f"Action:{line}")
-            tape.say(f"Action:{tape.take(len(line))}", self._kind)
-            return self.start
-        tape.take(len(line))
+def _read_invented(tape: AnswerBuffer) -> Wait[None]:
+    """Note what a model makes up instead of waiting for it: all that is left."""
+    text = tape.take_all()
+    while not tape.ended:
+        yield
+        text += tape.take_all()
+    if text := text.strip():
+        tape.note("invented_result", text)
+
+
+def _read_name(tape: AnswerBuffer, kind: Kind) -> Wait[str]:
+    """Begin the call of the tool that the line names; empty when it names none."""
+    while "\n" not in tape.held and not tape.ended:
+        yield
+    line = tape.take(len(tape.held.partition("\n")[0]))
+    name = line.strip(QUOTES)
+    if name:
         tape.call(name)
-        self._kind, self._span, self._body, self._looked, self._below = "text", Span(), [], 0, False
-        return self._input
+    else:
+        tape.reject(f"Action:{line}", kind)
+    return name
 
-    def _input(self) -> ReadState | None:
-        tape = self._tape
-        found = INPUT.match(tape.held)
-        if found:
-            tape.take(found.end())
-            return self._lead
-        if BEGUN_INPUT.match(tape.held) and not tape.ended:
-            return None
+
+def _read_arguments(tape: AnswerBuffer) -> Wait[bool]:
+    """Read the arguments of a call to its end. True if they ended with a fence."""
+    if not (yield from tape.skip(INPUT)) or not (yield from _reach_arguments(tape)):
         tape.finish("{}")
-        return self.start
+        return False
+    if tape.held[:1] == "{":
+        text, closed = yield from tape.take_value(tape.give)
+        if closed:
+            tape.finish(text)
+            return (yield from tape.skip(FENCE_END))
+        found = NEXT.search(text)  # an object that never ends, ends before the next label
+        end = found.start() if found else len(text)
+        tape.held = text[end:]
+        tape.finish(strip_fence(text[:end]))
+        return False
+    looked = 0
+    while not (found := NEXT.search(tape.held, max(0, looked - LONGEST))) and not tape.ended:
+        looked = len(tape.held)
+        yield
+    tape.finish(strip_fence(tape.take(found.start() if found else len(tape.held))) or "{}")
+    return False
 
-    def _lead(self) -> ReadState | None:
-        """White space and a fence before the arguments; where a label stands in their place there are none."""
-        tape = self._tape
+
+def _reach_arguments(tape: AnswerBuffer) -> Wait[bool]:
+    """Take white space and a fence before the arguments. False if a label stands in their place, below its own."""
+    below = False
+    while True:
         space = tape.take(len(tape.held) - len(tape.held.lstrip()))
-        self._below = self._below or "\n" in space
-        if self._below and EMPTY.match(tape.held):
+        below = below or "\n" in space
+        if below and EMPTY.whole.match(tape.held):
             tape.seen = "\n"
-            tape.finish("{}")
-            return self.start
-        if self._below and BEGUN_EMPTY.match(tape.held) and not tape.ended:
-            return None
-        found = LEAD.match(tape.held)
-        if not found and not tape.ended and BEGUN_LEAD.match(tape.held):
-            return None
-        tape.take(found.end() if found else 0)
-        return self._object if tape.held[:1] == "{" else self._words
-
-    def _object(self) -> ReadState | None:
-        """Arguments that are a JSON object."""
-        tape = self._tape
-        size = self._span.feed(tape.held)
-        text = tape.take(len(tape.held) if size is None else size)
-        self._body.append(text)
-        tape.give(text)
-        if size is not None:
-            tape.finish("".join(self._body))
-            return self._trail
-        return self._unclosed() if tape.ended else None
-
-    def _words(self) -> ReadState | None:
-        """Arguments that are none: kept as they are, up to the next label."""
-        tape = self._tape
-        found = NEXT.search(tape.held, max(0, self._looked - LONGEST))
-        if not found and not tape.ended:
-            self._looked = len(tape.held)
-            return None
-        tape.finish(bare(tape.take(found.start() if found else len(tape.held))) or "{}")
-        return self.start
-
-    def _unclosed(self) -> ReadState:
-        """An object that never ends, ends before the next label."""
-        tape = self._tape
-        body = "".join(self._body)
-        found = NEXT.search(body)
-        tape.held = body[found.start() :] if found else ""
-        tape.finish(bare(body[: found.start()] if found else body))
-        return self.start
-
-    def _trail(self) -> ReadState | None:
-        """The end of a fence behind the arguments."""
-        tape = self._tape
-        found = TRAIL.match(tape.held)
-        if not found and not tape.ended and BEGUN_TRAIL.match(tape.held):
-            return None
-        tape.take(found.end() if found else 0)
-        self._fenced = self._fenced and not found
-        return self.start
+            return False
+        found = LEAD.whole.match(tape.held)
+        label = below and EMPTY.begun.match(tape.held)
+        if tape.ended or not (label or (not found and LEAD.begun.match(tape.held))):
+            tape.take(found.end() if found else 0)
+            return True
+        yield

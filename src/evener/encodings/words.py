@@ -20,13 +20,13 @@ from evener.wire.schema import ANTHROPIC_STRICT, Dialect, transform
 
 __all__ = [
     "choice_words",
-    "chosen_encoding",
-    "chosen_form",
+    "choose_encoding",
+    "choose_form",
     "format_words",
     "has",
     "json_words",
     "output_words",
-    "told_choice",
+    "tell_choice",
     "tool_words",
 ]
 
@@ -49,7 +49,7 @@ REACT = (
 
 
 def tool_words(tools: Sequence[ToolSpec]) -> str:
-    """The tools, one a line."""
+    """Describe the tools, one a line."""
     return "\n".join(["You can call these tools:", *(_line(tool) for tool in tools)])
 
 
@@ -59,7 +59,7 @@ def _line(tool: ToolSpec) -> str:
 
 
 def _arguments(schema: str) -> str:
-    """The properties alone where that says it all; else the whole schema."""
+    """Return the properties alone where that says it all; else the whole schema."""
     root = msgspec.json.decode(schema, type=dict[str, object])
     properties = root.get("properties", {})
     free = root.get("additionalProperties", False) is not False
@@ -71,12 +71,12 @@ def _arguments(schema: str) -> str:
 
 
 def format_words(encoding: EncodingName, choice: Choice) -> str:
-    """How to call them, in the encodings that are text; then what the choice demands."""
+    """Return how to call them, in the encodings that are text; then what the choice demands."""
     return "\n".join([XML if encoding == "xml" else REACT, *choice_words(choice, alone=encoding == "react")])
 
 
 def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
-    """What a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
+    """Return what a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
     said: list[str] = []
     match choice.mode:
         case "required":
@@ -95,7 +95,7 @@ def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
 
 
 def json_words(choice: Choice, output: OutputSchema | None, *, final: Final, wrapped: bool, constrained: bool) -> str:
-    """How to answer in an envelope, as far as the choice allows."""
+    """Say how to answer in an envelope, as far as the choice allows."""
     call = f'{{"{TOOL}": "NAME", "{ARGUMENTS}": {{...}}}}'
     call = f'{{"{CALLS}": [{call}, ...]}}' if choice.parallel else call
     ways = [f"{call} to call a tool"] if choice.mode != "none" else []
@@ -120,7 +120,7 @@ def _shape(output: OutputSchema) -> str:
 
 
 def output_words(output: OutputSchema) -> str:
-    """The shape of an answer that nothing enforces."""
+    """Describe the shape of an answer that nothing enforces."""
     about = f" {output.description}" if output.description else ""
     if not output.schema:
         return f"Give the final answer as one JSON object and nothing else.{about}"
@@ -132,18 +132,18 @@ LACKS: Mapping[str, frozenset[str]] = {
     "gemini": frozenset({"parallel"}),
     "openai_responses": frozenset({"stop"}),
 }
-"""What a whole wire has no field for, whoever speaks it."""
+"""What a whole wire has no field for, at any provider."""
 FITTING: Mapping[str, Dialect] = {"anthropic_messages": ANTHROPIC_STRICT}
 """Wires that take no output schema but one that they can enforce."""
 
 
 def has(ask: Ask, what: str) -> bool:
-    """Whether the wire has a field for this."""
+    """True if the wire has a field for this."""
     return what not in LACKS.get(ask.target.wire, ())
 
 
-def chosen_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list[Loss]) -> EncodingName:
-    """The encoding that was asked for, or a text encoding where the endpoint takes no tools."""
+def choose_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list[Loss]) -> EncodingName:
+    """Return the encoding that was asked for, or a text encoding where the endpoint takes no tools."""
     if wanted != "native" or quirks.tools:
         return wanted
     found: EncodingName = "json_schema" if quirks.output_schema else "xml"
@@ -152,10 +152,10 @@ def chosen_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list
     return found
 
 
-def chosen_form(
+def choose_form(
     output: OutputSchema, ask: Ask, quirks: Quirks, encoding: EncodingName, *, functions: bool, losses: list[Loss]
 ) -> OutputForm:
-    """How a structured answer is asked for: as wanted, or the next best way."""
+    """Return how a structured answer is asked for: as wanted, or the next best way."""
     wanted = output.form or quirks.output_form
     if wanted in ("tool", "prompted"):
         return wanted
@@ -182,8 +182,8 @@ def _is_fitting(output: OutputSchema, ask: Ask) -> bool:
     return dialect is None or transform(output.schema, dialect)[0] is not None
 
 
-def told_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[Choice, list[str]]:
-    """The choice as far as the endpoint has fields for it, and the rest of it in sentences."""
+def tell_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[Choice, list[str]]:
+    """Return the choice as far as the endpoint has fields for it, and sentences for the rest of it."""
     said = Choice(parallel=None)
     if choice.mode in ("required", "named") and not _can_force(ask, quirks):
         losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it is told so in the prompt"))
@@ -209,7 +209,7 @@ def _can_force(ask: Ask, quirks: Quirks) -> bool:
 
 
 def _thinks(wanted: Reasoning, quirks: Quirks) -> bool:
-    """Whether thinking will be on."""
+    """True if thinking will be on."""
     if wanted.mode == "off" or wanted.effort == "off":
         return False
     asked = wanted.effort is not None or wanted.budget is not None

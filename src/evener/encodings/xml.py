@@ -9,135 +9,88 @@ closing tag counts only outside a JSON string; where a string never ends, the fi
 import re
 from html import unescape
 
-from evener.encodings.buffer import MOST, AnswerBuffer, ReadState, bare, marker
+from evener.encodings.buffer import FENCE, FENCE_END, MOST, AnswerBuffer, Marker, Run, Wait, strip_fence
 from evener.encodings.json import named_arguments
 
-__all__ = [
-    "XmlReader",
-]
+__all__ = ["read_xml"]
 
-
-OPEN = marker("", ["<tool_call"], after=r"(?=[\s>/])")
+OPEN = Marker((FENCE, "<tool_call", Run(r"(?=[\s>/])")))
 CLOSE = "</tool_call>"
+TRAIL = Marker((Run(rf"(?:\s|`){{0,{MOST}}}"), CLOSE))
+"""The closing tag, and what before it is not of the arguments."""
 NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>/]+))""")
 OUTSIDE = re.compile(rf'"|{CLOSE}')
 INSIDE = re.compile(r'\\.|"', re.DOTALL)
-TRAIL = re.compile(
-    rf"(?:\s|`){{0,{MOST}}}(?:" + "|".join(re.escape(CLOSE[:size]) for size in range(len(CLOSE) - 1, 0, -1)) + r")?\Z"
-)
 LEAD = re.compile(r"\s*(?:```\w*[ \t]*\r?\n)?\s*")
 
 
-class XmlReader:
-    """The states of the reader; `start` is the first."""
-
-    def __init__(self, tape: AnswerBuffer) -> None:
-        self._tape = tape
-        self._fenced = False
-        self._tag = ""
-        self._name = ""
-        self._body: list[str] = []
-        self._quoted = False
-        self._given = False
-
-    def start(self) -> ReadState | None:
-        """Text, up to the next call."""
-        tape = self._tape
-        found = tape.say_until(OPEN)
-        if found is None:
-            return None
-        end = tape.held.find(">")
-        if end < 0:
+def read_xml(tape: AnswerBuffer) -> Wait[None]:
+    """Read an answer: text, and calls between tags."""
+    fenced = False
+    while (yield from tape.say_until(OPEN)):
+        while (end := tape.held.find(">")) < 0:
             if tape.ended:
-                tape.note("malformed_call", tape.held)
-                tape.say(tape.take(len(tape.held)))
-            return None
-        tag = tape.take(end + 1)
-        self._fenced, self._tag = self._fenced or "```" in tag, tag[tag.index("<") :]
-        return self._opened(NAME.search(self._tag))
+                tape.reject(tape.take_all())
+                return
+            yield
+        lead, start, rest = tape.take(end + 1).partition("<")
+        fenced, tag = fenced or "```" in lead, start + rest
+        yield from _read_call(tape, tag)
+        if fenced and (yield from tape.skip(FENCE_END)):
+            fenced = False
 
-    def _opened(self, name: "re.Match[str] | None") -> ReadState:
-        self._name = unescape(next((text for text in name.groups() if text is not None), "")) if name else ""
-        self._body, self._quoted, self._given = [], False, False
-        if self._name:
-            self._tape.call(self._name)
-        if self._tag.endswith("/>"):
-            return self._closed("")
-        return self._inside
 
-    def _inside(self) -> ReadState | None:
-        """The arguments, up to the closing tag."""
-        tape = self._tape
-        place = 0
-        while found := (INSIDE if self._quoted else OUTSIDE).search(tape.held, place):
-            if found[0] == CLOSE:
-                self._keep(tape.take(found.start()))
-                tape.take(len(CLOSE))
-                return self._closed("".join(self._body))
+def _read_call(tape: AnswerBuffer, tag: str) -> Wait[None]:
+    """Read a call behind its opening tag."""
+    named = NAME.search(tag)
+    name = unescape(next((text for text in named.groups() if text is not None), "")) if named else ""
+    if name:
+        tape.call(name)
+    body, closed = ("", True) if tag.endswith("/>") else (yield from _read_body(tape, shown=bool(name)))
+    raw, whole = strip_fence(body), f"{tag}{body}{CLOSE if closed else ''}"
+    if name:
+        tape.finish(raw or ("{}" if closed else whole))
+    elif pair := named_arguments(raw):
+        tape.call(pair[0])
+        tape.give(pair[1])
+        tape.finish(pair[1])
+    else:
+        tape.reject(whole)
+
+
+def _read_body(tape: AnswerBuffer, *, shown: bool) -> Wait[tuple[str, bool]]:
+    """Return what stands before the closing tag, which is taken, too, and whether there was one.
+
+    `shown`: the arguments are given as they come. Where they begin, white space and a fence are not theirs.
+    """
+    body = ""
+    quoted = given = False
+    while True:
+        place, closed = 0, False
+        while found := (INSIDE if quoted else OUTSIDE).search(tape.held, place):
+            if closed := found[0] == CLOSE:
+                break
             place = found.end()
-            self._quoted = self._quoted != (found[0] == '"')
-        if tape.ended:
-            return self._unclosed("".join(self._body) + tape.take(len(tape.held)))
-        if self._quoted:
-            sure = len(tape.held) - tape.held.endswith("\\")
-            self._keep(tape.take(max(place, sure)))
+            quoted = quoted != (found[0] == '"')
+        if tape.ended and not closed:
+            break
+        if found:
+            sure = found.start()
+        elif quoted:
+            sure = max(place, len(tape.held) - tape.held.endswith("\\"))
         else:
-            begun = TRAIL.search(tape.held, place)
-            self._keep(tape.take(begun.start() if begun else len(tape.held)))
-        return None
-
-    def _keep(self, text: str) -> None:
-        """More of the arguments. Where they begin, white space and a fence are not theirs."""
-        self._body.append(text)
-        if not self._name or (not self._given and not text.strip()):
-            return
-        if not self._given:
-            text = LEAD.sub("", "".join(self._body), count=1)
-            self._given = text[:1] not in ("", "`")
-            text = text if self._given else ""
-        self._tape.give(text)
-
-    def _closed(self, body: str) -> ReadState:
-        tape = self._tape
-        raw = bare(body)
-        if self._name:
-            tape.finish(raw or "{}")
-        elif pair := named_arguments(raw):
-            tape.call(pair[0])
-            tape.give(pair[1])
-            tape.finish(pair[1])
-        else:
-            whole = f"{self._tag}{body}{CLOSE}"
-            tape.note("malformed_call", whole)
-            tape.say(whole)
-        return self._after
-
-    def _unclosed(self, body: str) -> ReadState | None:
-        """The text ended within a call. A tag inside a broken string counts after all; else the rest is the arguments."""
-        tape = self._tape
-        inner, close, rest = body.partition(CLOSE)
-        if close:
-            tape.held = rest
-            return self._closed(inner)
-        raw = bare(body)
-        if self._name:
-            tape.finish(raw or self._tag + body)
-        elif named_arguments(raw):
-            return self._closed(body)
-        else:
-            tape.note("malformed_call", self._tag + body)
-            tape.say(self._tag + body)
-        return None
-
-    def _after(self) -> ReadState | None:
-        """Behind a call: the end of the fence that it stood in."""
-        tape = self._tape
-        if not self._fenced:
-            return self.start
-        rest = tape.held.lstrip()
-        if rest.startswith("```"):
-            tape.take(len(tape.held) - len(rest) + 3)
-            self._fenced = False
-        elif "```".startswith(rest) and not tape.ended:
-            return None
-        return self.start
+            begun = TRAIL.begun.search(tape.held, place)
+            sure = begun.start() if begun else len(tape.held)
+        text = tape.take(sure)
+        body += text
+        if shown and not given and text.strip():
+            text = LEAD.sub("", body, count=1)
+            given = text[:1] not in ("", "`")
+        if shown and given:
+            tape.give(text)
+        if closed:
+            tape.take(len(CLOSE))
+            return body, True
+        yield
+    inner, close, tape.held = (body + tape.take_all()).partition(CLOSE)  # a tag inside a broken string counts after all
+    return inner, bool(close)

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.driver import Agent
 from evener.driver.record import refused, settled
-from evener.encodings import prepare
 from evener.errors import UsageError
 from evener.harness.opening import Opener
 from evener.loop.plan import (
@@ -37,6 +36,7 @@ from evener.loop.plan import (
 )
 from evener.loop.state import RunState, apply, fold
 from evener.model import Model, open_model
+from evener.model.endpoint import prepare_request
 from evener.model.media import Media
 from evener.model.seam import Askable
 from evener.model.server_state import Rest
@@ -153,15 +153,15 @@ def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
 
 def _written(model: Model, ask: Ask, losses: tuple[Loss, ...], notes: list[str]) -> Compiled:
     to = model.endpoint
-    prepared = prepare(ask, to.facts.quirks, encoding=to.encoding)
-    encoded = to.codec.encode(prepared.ask, to.facts.quirks, None)
+    sent = prepare_request(ask, to)
+    encoded = sent.encoded
     return Compiled(
         model=model.name,
         method="POST",
         url=to.url + encoded.path,
         headers=(*((name, HIDDEN) for name, _ in to.headers), *encoded.headers),
         body=encoded.body,
-        losses=(*losses, *prepared.losses, *encoded.losses),
+        losses=losses + sent.losses,
         cache=sha256(encoded.body).hexdigest()[:32],
         prefix=encoded.binding,
         notes=tuple(notes),

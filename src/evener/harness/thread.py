@@ -217,19 +217,19 @@ def _finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
             return None
 
 
-def tell_end(driver: Driver, hooks: Hooks, events: Iterable[ev.Event]) -> None:
-    """The driver has nothing more to do. `events` are all of the run."""
+def tell_end(driver: Driver, hooks: Hooks | None, events: Iterable[ev.Event]) -> None:
+    """Tell the hooks that the driver has nothing more to do. `events` are all of the run."""
     finished = driver.state.finished
-    if not hooks or finished is None:
+    if hooks is None or finished is None:
         return
     ends = sum(isinstance(event, ev.Finished) and event.run == finished.run for event in events)
     if ends == 1 and hooks.ends(finished.run):
         driver.hooked("run_end", stop=finished.cause, detail=finished.detail)
 
 
-def tell_broken_off(driver: Driver, hooks: Hooks, error: BaseException) -> None:
-    """The run goes no further here, and the error says why. A hook that fails now does not take its place."""
-    if not hooks or not hooks.ends(driver.run):
+def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -> None:
+    """Tell the hooks that the run goes no further here, and why. A hook that fails now does not take the error's place."""
+    if hooks is None or not hooks.ends(driver.run):
         return
     finished = driver.state.finished
     stop = finished.cause if finished else "cancelled"

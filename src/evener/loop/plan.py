@@ -16,8 +16,8 @@ from hashlib import sha256
 import msgspec
 
 from evener import events as ev
-from evener.events import ApprovalDecided, Interrupt, Question, StopCause
-from evener.loop.state import Limits, Pending, RunState, exceeded, near, outcome_key
+from evener.events import ApprovalDecided, Interrupt, LimitHit, Limits, Question, StopCause, ToolFacts
+from evener.loop.state import NoRoom, Pending, RunState, exceeded, near, outcome_key
 from evener.transcript.blocks import ToolCall
 
 __all__ = [
@@ -108,11 +108,13 @@ class AskApproval(msgspec.Struct, frozen=True):
 
 
 class RefuseCall(msgspec.Struct, frozen=True):
-    """Give a call its result without running it: the policy denies it, or somebody rejected it."""
+    """Give a call its result without running it: a user rejected it, or the policy denies it (`denied`, for this `why`)."""
 
     call: ToolCall
     text: str
     rule: str = ""
+    denied: bool = False
+    why: str = ""
 
 
 class Extend(msgspec.Struct, frozen=True):
@@ -120,10 +122,11 @@ class Extend(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The run is over."""
+    """The run is over. `limit` is the one that it stops at."""
 
     cause: StopCause
     detail: str = ""
+    limit: LimitHit | None = None
 
 
 Step = CallModel | ContinueTurn | FetchMedia | RunTool | SettleCall | RefuseCall | AskApproval | Extend | Finish
@@ -183,11 +186,9 @@ def released(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
     found = gate.judge(runs) if gate.judge else ALLOWED  # what would run: rules may have changed since it was decided
     if found.verdict == "deny":
-        return RefuseCall(
-            call,
-            f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {(found.why or 'not allowed').rstrip('.')}.",
-            found.rule,
-        )
+        why = (found.why or "not allowed").rstrip(".")
+        text = f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {why}."
+        return RefuseCall(call, text, found.rule, denied=True, why=why)
     if decision is not None and decision.arguments and decision.digest != found.digest and gate.judge:
         return RefuseCall(call, "ApprovalStale: what was decided is not what would run now. Ask for it again.", found.rule)
     if decision is not None and decision.verdict == "reject":
@@ -231,7 +232,14 @@ def _decision(state: RunState, key: str) -> ApprovalDecided | None:
 
 
 def asked_about(
-    state: RunState, gate: ApprovalGate, interrupt: Interrupt, key: str, *, why: str, now: float
+    state: RunState,
+    gate: ApprovalGate,
+    interrupt: Interrupt,
+    key: str,
+    *,
+    why: str,
+    now: float,
+    limit: LimitHit | None = None,
 ) -> tuple[Step, ...] | ApprovalDecided | None:
     """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
 
@@ -240,7 +248,7 @@ def asked_about(
     if interrupt not in gate.interrupts:
         return None
     if _unsettled(state, key, key, now):
-        return (AskApproval(interrupt, (Question(key, key, why),)),)
+        return (AskApproval(interrupt, (Question(key, key, why, limit=limit),)),)
     waiting = state.waiting_for(key)
     return waiting.decision if waiting is not None and waiting.decision is not None else ()
 
@@ -260,15 +268,6 @@ WAITS = (0.5, 2.0, 8.0, 30.0)
 LONGEST_WAIT = 120.0
 
 ENDS: dict[str, ev.StopCause] = {"refusal": "refusal", "length": "length", "context_full": "length", "cancelled": "unexpected"}
-
-
-class ToolFacts(msgspec.Struct, frozen=True):
-    """What the plan must know of a tool."""
-
-    effect: Effect = "write"
-    sequential: bool = False
-    retries: int = 2
-    verifies: bool = False
 
 
 UNKNOWN = ToolFacts()
@@ -297,11 +296,11 @@ class Setup(msgspec.Struct, frozen=True):
         return self.tools.get(tool, UNKNOWN).effect == "write"
 
 
-def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: str = "") -> tuple[Step, ...]:
+def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: NoRoom | None = None) -> tuple[Step, ...]:
     """The steps to perform now; several only where they may run at the same time.
 
-    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` says why the
-    run's allowance has no room for what was planned; empty when it has.
+    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` is the limit
+    that left no room for what was planned, if the driver found one.
     """
     if not state.run or state.finished is not None or state.asking:
         return ()
@@ -358,7 +357,7 @@ def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]
     if limit is not None and state.used.tool_calls > limit:
         asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
         why = f"The model asked for {asked}, and only {limit} are allowed; none of these was run."
-        return _at_limit(state, setup, why, now)
+        return _at_limit(state, setup, NoRoom(why, LimitHit("tool_calls", limit, state.used.tool_calls)), now)
     if state.repeat[1] >= setup.limits.repeats_stop:
         names = ", ".join(pending.call.name for pending in state.calls)
         return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
@@ -421,15 +420,15 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
     return (Finish(ENDS.get(reply.stop.reason, "done"), reply.ended or reply.stop.detail),)
 
 
-def _at_limit(state: RunState, setup: Setup, why: str, now: float) -> tuple[Step, ...]:
+def _at_limit(state: RunState, setup: Setup, full: NoRoom, now: float) -> tuple[Step, ...]:
     """Stop, or ask whether to go on."""
-    spent = state.spent
-    found = asked_about(state, setup.gate, "limit", f"limit:{spent.requests}:{spent.tool_calls}", why=why, now=now)
+    key = f"limit:{state.spent.requests}:{state.spent.tool_calls}"
+    found = asked_about(state, setup.gate, "limit", key, why=full.why, now=now, limit=full.hit)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "allow":
         return (Extend(),)
-    return (Finish("limit", why),)
+    return (Finish("limit", full.why, full.hit),)
 
 
 def _ask(

@@ -9,16 +9,14 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from math import inf
-from typing import Literal, assert_never
+from typing import Literal, assert_never, final
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import BadValue
-from evener.events import Nested
+from evener.events import LimitHit, Limits, Nested
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
@@ -26,6 +24,7 @@ from evener.transcript.transcript import Transcript
 
 __all__ = [
     "Limits",
+    "NoRoom",
     "Pending",
     "Phase",
     "RunState",
@@ -43,42 +42,6 @@ __all__ = [
     "parted",
     "standing_of",
 ]
-
-
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The allowance of one run; None is no limit. A run that stops at a limit can be resumed with a fresh allowance.
-
-    `seconds` is time at work: waiting for a decision or for a process to come back does not count.
-    `retries` are further tries of one model after an answer failed or broke off; `corrections` are answers sent back because
-    their form was wrong. `warn_at` is the part of a limit after which the model is told, once.
-    `repeats` and `repeats_stop`: how often the same call in a row is answered before the model is told, and before the end.
-    """
-
-    requests: int | None = 50
-    tool_calls: int | None = 200
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost: Decimal | None = None
-    seconds: float | None = None
-    retries: int = 2
-    corrections: int = 2
-    warn_at: float = 0.8
-    repeats: int = 3
-    repeats_stop: int = 6
-
-    def __post_init__(self) -> None:
-        for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
-            value = self.__getattribute__(name)
-            if value is not None and not _is_amount(value):
-                raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
-        if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
-            raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
-
-
-def _is_amount(value: object) -> bool:
-    if isinstance(value, Decimal) and value.is_nan():
-        return False  # it cannot even be compared
-    return isinstance(value, int | float | Decimal) and 0 < value < inf
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -131,9 +94,26 @@ def _less(ours: Usage, theirs: Usage) -> Usage:
     )
 
 
-def _measures(limits: Limits, spent: Spent) -> list[tuple[str, str, Decimal | float, Decimal | float]]:
+@final
+class NoRoom(msgspec.Struct, frozen=True):
+    """A limit leaves no room for what comes next: `why` is a sentence, `hit` the same in numbers.
+
+    `final`: no decision allows more here, as the limit is that of a run around this one, or is too small for any answer.
+    """
+
+    why: str
+    hit: LimitHit
+    final: bool = False
+
+    @property
+    def money(self) -> bool:
+        """True if the limit is on the cost: there may be room when other calls settle what they hold."""
+        return self.hit.name == "cost"
+
+
+def _measures(limits: Limits, spent: Spent) -> list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]]:
     """Key, name for people, limit, used: for each limit that there is."""
-    found: list[tuple[str, str, Decimal | float, Decimal | float]] = []
+    found: list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]] = []
     if limits.requests is not None:
         found.append(("requests", "model requests", limits.requests, spent.requests))
     if limits.tool_calls is not None:
@@ -149,12 +129,12 @@ def _measures(limits: Limits, spent: Spent) -> list[tuple[str, str, Decimal | fl
     return found
 
 
-def exceeded(limits: Limits, spent: Spent) -> str:
-    """The sentence for the first limit that leaves no room for another model request; empty when there is room."""
+def exceeded(limits: Limits, spent: Spent) -> NoRoom | None:
+    """Return the first limit that leaves no room for another model request; None when there is room."""
     for key, name, limit, used in _measures(limits, spent):
         if used >= limit and key != "tool_calls":
-            return f"The run has used {_shown(used)} of {_shown(limit)} {name}."
-    return ""
+            return NoRoom(f"The run has used {_shown(used)} of {_shown(limit)} {name}.", LimitHit(key, limit, used))
+    return None
 
 
 def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
@@ -167,7 +147,7 @@ def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
     return found
 
 
-def _shown(value: Decimal | float) -> str:
+def _shown(value: ev.Amount) -> str:
     match value:
         case int():
             return str(value)

@@ -1,4 +1,4 @@
-"""Whom a model call goes to, and how: row, codec, address, credentials, transport, deadlines. Shared by all calls."""
+"""Where a model call goes, and how: row, codec, address, credentials, transport, deadlines; and the request made for it."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -9,17 +9,19 @@ from time import monotonic
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings import EncodingName
+from evener.encodings import EncodingName, Prepared, prepare
 from evener.errors import TimedOut, UsageError
 from evener.providers.rows import Facts
+from evener.transcript.ask import Ask
+from evener.transcript.loss import Loss
 from evener.transport.connection import place_of
 from evener.transport.exchange import Auth, Caps, Deadlines, Request, Response, Transport
 from evener.transport.limiter import Limiter
 from evener.transport.retry import Retries
 from evener.transport.secrets import credential, is_secret, note_secret
-from evener.wire import Codec
+from evener.wire import Codec, Encoded
 
-__all__ = ["Endpoint", "Signed"]
+__all__ = ["Endpoint", "Sent", "Signed", "prepare_request"]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,31 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.facts.provider.name}:{self.facts.model} at {self.url}>"
+
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """The request as it goes out. Given back with the next ask of the same conversation, it makes that one cheap."""
+
+    prepared: Prepared
+    encoded: Encoded
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Everything that the request could not say as it was asked."""
+        return self.prepared.losses + self.encoded.losses
+
+
+def prepare_request(ask: Ask, endpoint: Endpoint, prior: Sent | None = None) -> Sent:
+    """Return the request for this ask: the one that is sent, previewed and asked for its losses. Sends nothing.
+
+    `prior` is the request before it in the same conversation. It changes no byte; it only saves work.
+    """
+    quirks = endpoint.facts.quirks
+    if prior is None:
+        prepared = prepare(ask, quirks, encoding=endpoint.encoding)
+        return Sent(prepared, endpoint.codec.encode(prepared.ask, quirks, None))
+    prepared = prepare(ask, quirks, encoding=endpoint.encoding, prior=prior.prepared)
+    return Sent(prepared, endpoint.codec.encode(prepared.ask, quirks, prior.encoded))
 
 
 class Signed(msgspec.Struct, eq=False):

@@ -56,7 +56,7 @@ def open_model(
     row's wire at another address. `rate` bounds all calls of this process with the same key. `refuse_losses` names
     losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
     """
-    refused = refused_codes(refuse_losses)
+    refused: frozenset[str] = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
     given = Secret(key)
     del key  # a traceback may be printed with its locals
     environ = Environment(os.environ if environ is None else environ)

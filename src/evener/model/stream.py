@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import sha256
 from time import perf_counter, time
 from traceback import clear_frames
 from types import TracebackType
@@ -11,10 +12,10 @@ from types import TracebackType
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings import Prepared, Reader, output_text, prepare, reader
+from evener.encodings import Reader, output_text, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
 from evener.model.bound import writes_for_an_hour
-from evener.model.endpoint import Endpoint, Signed
+from evener.model.endpoint import Endpoint, Sent, Signed, prepare_request
 from evener.model.server_state import ONCE, Once, has_conversations, spoken_to
 from evener.observe.cost import Cost, price
 from evener.transcript.ask import Ask, OutputForm, State
@@ -29,23 +30,15 @@ from evener.transport.http import HttpResponse, read_all
 from evener.transport.limiter import Slot
 from evener.transport.retry import Retried, send_retrying
 from evener.transport.secrets import scrub
-from evener.wire import Assembler, Decoder, Encoded, restored
+from evener.wire import Assembler, Decoder, restored
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
 
 __all__ = [
     "Answer",
-    "Sent",
     "Stream",
     "Timing",
 ]
-
-
-class Sent(msgspec.Struct, frozen=True, gc=False):
-    """The request as it went out. Given back with the next ask of the same conversation, it makes that one cheap."""
-
-    prepared: Prepared
-    encoded: Encoded
 
 
 class Timing(msgspec.Struct, frozen=True, gc=False):
@@ -109,7 +102,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     @property
     def losses(self) -> tuple[Loss, ...]:
         """Everything that the request could not say as it was asked."""
-        return self.noted + self.sent.prepared.losses + self.sent.encoded.losses
+        return self.noted + self.sent.losses
 
     @property
     def kept(self) -> State:
@@ -196,6 +189,11 @@ class Stream:
     def sent(self) -> Sent | None:
         """The request, once it was made."""
         return self._sent
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the request's body, in hex, once it was sent; empty before."""
+        return sha256(self._sent.encoded.body).hexdigest() if self._sent is not None and self._began else ""
 
     @property
     def form(self) -> OutputForm:
@@ -335,16 +333,15 @@ class Stream:
         return self._ask.stream and kind != "application/json" and start not in (b"{", b"[")
 
     def _request(self) -> Request:
-        to, prior = self._endpoint, self._prior
-        quirks = to.facts.quirks
-        prepared = prepare(self._ask, quirks, encoding=to.encoding, prior=prior.prepared if prior else None)
-        encoded = to.codec.encode(prepared.ask, quirks, prior.encoded if prior else None)
-        self._sent = Sent(prepared, encoded)
+        to = self._endpoint
+        sent = self._sent = prepare_request(self._ask, to, self._prior)
+        encoded = sent.encoded
         if self._ask.refuse_losses:
-            refuse((*self._noted, *prepared.losses, *encoded.losses), self._ask.refuse_losses)
+            refuse((*self._noted, *sent.losses), self._ask.refuse_losses)
         if encoded.names:
             self._names = dict(encoded.names)
-        self._reader = reader(prepared)
+        if sent.prepared.plan is not None:  # else native: the answer needs no reader
+            self._reader = reader(sent.prepared)
         return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
 
     def _retried(self, retried: Retried) -> None:

@@ -129,7 +129,7 @@ def _of_approval(event: ev.ApprovalAsked | ev.ApprovalDecided) -> ev.Event:
 
 
 def _result(event: ev.CallFinished) -> ev.CallFinished:
-    return replace(event, content=tuple(map(_content, event.content)), metadata="{}")
+    return replace(_without(event, "why"), content=tuple(map(_content, event.content)), metadata="{}")
 
 
 def _inner(question: ev.InnerQuestion) -> ev.InnerQuestion:

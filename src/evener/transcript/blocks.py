@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Literal, TypeVar, final, get_args
+from typing import ClassVar, Literal, TypeVar, final, get_args
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import asdict, force_setattr
 
 from evener.errors import BadValue
 
@@ -33,6 +33,7 @@ __all__ = [
     "check_number",
     "check_object",
     "check_text",
+    "check_texts",
     "check_type",
     "json_object",
     "json_text",
@@ -45,7 +46,7 @@ _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(di
 
 
 def check_text(text: object, where: str) -> None:
-    """Only a str that can be written as UTF-8."""
+    """Refuse what is not a str that can be written as UTF-8."""
     if type(text) is not str:
         raise BadValue(f"{where} must be a str, not {type(text).__name__}. Convert it first.")
     if not text.isascii():
@@ -58,15 +59,24 @@ def check_text(text: object, where: str) -> None:
             ) from None
 
 
+def check_texts(value: msgspec.Struct, *names: str) -> None:
+    """Refuse a value in which one of these fields is not a str that can be written as UTF-8."""
+    given = asdict(value)
+    for name in names:
+        text = given[name]
+        if type(text) is not str or not text.isascii():
+            check_text(text, f"{type(value).__name__}.{name}")
+
+
 def check_type(value: object, kinds: tuple[type, ...], where: str) -> None:
-    """Only these types themselves: a subclass (a bool as an int, a block with more fields) could not be read back."""
+    """Refuse other types than these. A subclass (a bool as an int, a block with more fields) could not be read back."""
     if type(value) not in kinds:
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise BadValue(f"{where} must be {names}, not {type(value).__name__}. Make one of those first.")
 
 
 def check_choice(value: object, allowed: tuple[str, ...], where: str) -> None:
-    """Only one of these words."""
+    """Refuse what is not one of these words."""
     if value not in allowed:
         raise BadValue(f"{where} must be one of {', '.join(map(repr, allowed))}, not {value!r:.80}. Pick one of them.")
 
@@ -86,7 +96,7 @@ def check_number(value: object, where: str, *, least: float | None = None, whole
 
 
 def check_object(text: object, where: str) -> None:
-    """Only a str that is the JSON text of an object."""
+    """Refuse what is not a str with the JSON text of an object."""
     check_text(text, where)
     try:
         _objects.decode(str(text))
@@ -95,7 +105,7 @@ def check_object(text: object, where: str) -> None:
 
 
 def as_tuple(values: Iterable[T], where: str) -> tuple[T, ...]:
-    """Any collection but a text or a mapping, frozen."""
+    """Return any collection but a text or a mapping as a tuple."""
     if type(values) is tuple:
         return values
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
@@ -104,7 +114,7 @@ def as_tuple(values: Iterable[T], where: str) -> tuple[T, ...]:
 
 
 def json_text(value: Mapping[str, object], where: str) -> str:
-    """The JSON text of a mapping. A number that JSON has not is refused; it would silently become null."""
+    """Return the JSON text of a mapping. A number that JSON has not is refused; it would silently become null."""
     try:
         text = msgspec.json.encode(dict(value)).decode()
         wrong = next((key for key in value if type(key) is not str), None)
@@ -118,7 +128,7 @@ def json_text(value: Mapping[str, object], where: str) -> str:
 
 
 def json_object(text: str, what: str, *names: str) -> dict[str, object]:
-    """The object that a JSON text is, decoded afresh. `what` it is has a place for each of the names."""
+    """Return the object that a JSON text is, decoded afresh. `what` it is has a place for each of the names."""
     try:
         return _json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -152,14 +162,10 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     account: str = ""
 
     def __post_init__(self) -> None:
-        check_text(self.wire, "Origin.wire")
-        check_text(self.provider, "Origin.provider")
-        check_text(self.endpoint, "Origin.endpoint")
-        check_text(self.model, "Origin.model")
-        check_text(self.account, "Origin.account")
+        check_texts(self, "wire", "provider", "endpoint", "model", "account")
 
     def owns(self, wire: str, provider: str) -> bool:
-        """Whether something of this wire and provider (empty: of anyone on the wire) is this one's own."""
+        """True if something of this wire and provider (empty: of anyone on the wire) is this one's own."""
         return wire == self.wire and provider in ("", self.provider)
 
 
@@ -210,9 +216,7 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     end: int = -1
 
     def __post_init__(self) -> None:
-        check_text(self.url, "Citation.url")
-        check_text(self.title, "Citation.title")
-        check_text(self.quote, "Citation.quote")
+        check_texts(self, "url", "title", "quote")
         check_type(self.start, (int,), "Citation.start")
         check_type(self.end, (int,), "Citation.end")
 
@@ -222,6 +226,7 @@ class TextBlock(
 ):
     """Words. Citations ride on them."""
 
+    kind: ClassVar[Literal["text"]] = "text"
     text: str
     citations: tuple[Citation, ...] = ()
     seal: Seal | None = None
@@ -236,10 +241,6 @@ class TextBlock(
                 check_type(citation, (Citation,), "Each of TextBlock.citations")
         if self.seal is not None or self.cache != "":
             _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["text"]:
-        return "text"
 
 
 class Inline(msgspec.Struct, frozen=True, tag_field="at", tag="inline", forbid_unknown_fields=True):
@@ -279,12 +280,10 @@ class Uploaded(msgspec.Struct, frozen=True, tag_field="at", tag="uploaded", forb
     provider: str = ""
 
     def __post_init__(self) -> None:
-        check_text(self.file_id, "Uploaded.file_id")
-        check_text(self.wire, "Uploaded.wire")
-        check_text(self.provider, "Uploaded.provider")
+        check_texts(self, "file_id", "wire", "provider")
 
     def is_for(self, target: Origin) -> bool:
-        """Whether this id means anything to whom we ask."""
+        """True if the target understands this id."""
         return target.owns(self.wire, self.provider)
 
 
@@ -297,6 +296,7 @@ class ImageBlock(
 ):
     """A picture. `detail` is the resolution the model should look at, where a wire knows such a thing."""
 
+    kind: ClassVar[Literal["image"]] = "image"
     source: Source
     media_type: str = ""
     detail: str = ""
@@ -305,13 +305,8 @@ class ImageBlock(
 
     def __post_init__(self) -> None:
         check_type(self.source, SOURCES, "ImageBlock.source")
-        check_text(self.media_type, "ImageBlock.media_type")
-        check_text(self.detail, "ImageBlock.detail")
+        check_texts(self, "media_type", "detail")
         _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["image"]:
-        return "image"
 
 
 class DocumentBlock(
@@ -319,6 +314,7 @@ class DocumentBlock(
 ):
     """A file of any other type (PDF, plain text, audio, video): the media type decides."""
 
+    kind: ClassVar[Literal["document"]] = "document"
     source: Source
     media_type: str = ""
     name: str = ""
@@ -327,13 +323,8 @@ class DocumentBlock(
 
     def __post_init__(self) -> None:
         check_type(self.source, SOURCES, "DocumentBlock.source")
-        check_text(self.media_type, "DocumentBlock.media_type")
-        check_text(self.name, "DocumentBlock.name")
+        check_texts(self, "media_type", "name")
         _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["document"]:
-        return "document"
 
 
 class ReasoningBlock(
@@ -341,16 +332,13 @@ class ReasoningBlock(
 ):
     """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker."""
 
+    kind: ClassVar[Literal["reasoning"]] = "reasoning"
     text: str = ""
     seal: Seal | None = None
 
     def __post_init__(self) -> None:
         check_text(self.text, "ReasoningBlock.text")
         check_type(self.seal, (Seal, type(None)), "ReasoningBlock.seal")
-
-    @property
-    def kind(self) -> Literal["reasoning"]:
-        return "reasoning"
 
     @property
     def metadata(self) -> dict[str, object]:
@@ -367,6 +355,7 @@ class ToolCall(
     model wrote, because something was taken out before they were stored. Such a call must not run.
     """
 
+    kind: ClassVar[Literal["tool_call"]] = "tool_call"
     id: str
     name: str
     raw: str = "{}"
@@ -387,12 +376,8 @@ class ToolCall(
 
     @classmethod
     def of(cls, id: str, name: str, args: Mapping[str, object]) -> "ToolCall":
-        """A call with arguments given as a mapping."""
+        """Return a call with arguments given as a mapping."""
         return cls(id, name, json_text(args, "The arguments of a tool call"))
-
-    @property
-    def kind(self) -> Literal["tool_call"]:
-        return "tool_call"
 
     @property
     def args(self) -> dict[str, object]:
@@ -401,7 +386,7 @@ class ToolCall(
 
     @property
     def parses(self) -> bool:
-        """Whether `raw` is a JSON object."""
+        """True if `raw` is a JSON object."""
         try:
             self.args  # noqa: B018 - reading it is the test
         except BadValue:
@@ -414,6 +399,7 @@ class ToolResult(
 ):
     """What a tool gave back for one call. Content is always blocks inside; a str is taken as one text block."""
 
+    kind: ClassVar[Literal["tool_result"]] = "tool_result"
     call_id: str
     content: "tuple[ResultContent, ...]" = ()
     is_error: bool = False
@@ -433,10 +419,6 @@ class ToolResult(
             check_type(self.is_error, (bool,), "ToolResult.is_error")
         if self.seal is not None or self.cache != "":
             _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["tool_result"]:
-        return "tool_result"
 
     @property
     def text(self) -> str:
@@ -460,6 +442,7 @@ class HostedBlock(
     that one only, not for others that speak its wire.
     """
 
+    kind: ClassVar[Literal["hosted"]] = "hosted"
     raw: str
     wire: str
     text: str = ""
@@ -472,27 +455,18 @@ class HostedBlock(
 
     def __post_init__(self) -> None:
         check_object(self.raw, "HostedBlock.raw")
-        check_text(self.wire, "HostedBlock.wire")
-        check_text(self.text, "HostedBlock.text")
+        check_texts(self, "wire", "text", "opens", "closes", "id", "provider")
         check_choice(self.role, HOSTED_ROLES, "HostedBlock.role")
-        check_text(self.opens, "HostedBlock.opens")
-        check_text(self.closes, "HostedBlock.closes")
-        check_text(self.id, "HostedBlock.id")
-        check_text(self.provider, "HostedBlock.provider")
         check_choice(self.cache, TTLS, "HostedBlock.cache")
 
     def is_for(self, target: Origin) -> bool:
-        """Whether it may go to whom we ask, verbatim."""
+        """True if it may go to the target, verbatim."""
         return target.owns(self.wire, self.provider)
 
     @property
     def line(self) -> str:
         """What stands for it where it cannot go."""
         return f"[{self.text or 'provider data omitted'}]"
-
-    @property
-    def kind(self) -> Literal["hosted"]:
-        return "hosted"
 
 
 ResultContent = TextBlock | ImageBlock | DocumentBlock | HostedBlock

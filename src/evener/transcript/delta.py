@@ -137,7 +137,7 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """An event nobody here knows: its name and its JSON text."""
+    """An event of an unknown form: its name and its JSON text."""
 
     name: str
     raw: str

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, TextBlock, ToolCall, check_type
 
@@ -33,12 +34,8 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             type(self.output_total) is type(self.reasoning) is int
         ):
             return  # at a glance: a usage is made for every sum
-        check_type(self.input_total, (int,), "Usage.input_total")
-        check_type(self.uncached, (int,), "Usage.uncached")
-        check_type(self.cache_read, (int,), "Usage.cache_read")
-        check_type(self.cache_write, (int,), "Usage.cache_write")
-        check_type(self.output_total, (int,), "Usage.output_total")
-        check_type(self.reasoning, (int,), "Usage.reasoning")
+        for name, count in asdict(self).items():
+            check_type(count, (int,), f"Usage.{name}")
 
     def __add__(self, other: "Usage") -> "Usage":
         if not isinstance(other, Usage):
@@ -84,7 +81,7 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One answer. Text, reasoning and several calls may stand together, in the order they came.
 
-    `notices` are events nobody here knows, as (name, JSON text): kept, never raised.
+    `notices` are events of an unknown form, as (name, JSON text): kept, never raised.
     """
 
     blocks: tuple[Block, ...]
@@ -116,17 +113,17 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def is_tool_call(self) -> bool:
-        """Whether tools must run before the model goes on."""
+        """True if tools must run before the model goes on."""
         return bool(self.calls)
 
     @property
     def is_final(self) -> bool:
-        """Whether this ends the turn."""
+        """True if this ends the turn."""
         return not self.calls and not self.awaited and self.stop.reason not in ("paused", "pending")
 
     @property
     def awaited(self) -> frozenset[str]:
-        """Ids of the wire's own calls that somebody must still answer."""
+        """Ids of the wire's own calls that the client must still answer."""
         hosted = [block for block in self.blocks if isinstance(block, HostedBlock)]
         return frozenset(block.opens for block in hosted) - {block.closes for block in hosted} - {""}
 

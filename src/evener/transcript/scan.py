@@ -20,7 +20,7 @@ MOST_WALKED = 1 << 20  # bytes; the path to a place further on takes too long to
 
 
 def checked_bytes(data: bytes | str, max_bytes: int) -> bytes:
-    """The bytes of a document that is small enough, not empty, and text throughout."""
+    """Return the bytes of a document that is small enough, not empty, and text throughout."""
     if isinstance(data, str) and len(data) <= max_bytes:
         try:
             data = data.encode()
@@ -42,7 +42,7 @@ def checked_bytes(data: bytes | str, max_bytes: int) -> bytes:
 
 
 def path_at(body: bytes, end: int) -> str:
-    """The path to the value that stands at a byte, as in `messages[3].blocks[0].text`; empty when it is too far to walk."""
+    """Return the path to the value at a byte, as in `messages[3].blocks[0].text`; empty when it is too far to walk."""
     if end > MOST_WALKED:
         return ""
     path: list[str | int] = []
@@ -62,7 +62,7 @@ def path_at(body: bytes, end: int) -> str:
 
 
 def repeated_key(text: str) -> str | None:
-    """The path of a key that stands twice in one object; None when there is none. Only for text of a known shape."""
+    """Return the path of a key that stands twice in one object; None when there is none. Only for text of a known shape."""
     try:
         json.loads(text, object_pairs_hook=_check_unique, parse_int=str)
     except _Repeated:
@@ -71,7 +71,7 @@ def repeated_key(text: str) -> str | None:
 
 
 def short(text: str) -> str:
-    """A foreign text, cut to what fits in a message."""
+    """Return a foreign text, cut to what fits in a message."""
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
@@ -135,7 +135,7 @@ def _lone_surrogate(where: str, path: str) -> BadDocument:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether a decoded value is nested deeper than so many levels. Looks level by level, never by recursion."""
+    """True if a decoded value is nested deeper than so many levels. Looks level by level, never by recursion."""
     level: list[object] = [value]
     for _ in range(levels):
         level = [inner for item in level for inner in inside(item)]
@@ -145,7 +145,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def inside(value: object) -> list[object]:
-    """What an object or a list holds; nothing for anything else."""
+    """Return what an object or a list holds; nothing for anything else."""
     match value:
         case dict():
             return list(value.values())

@@ -28,26 +28,26 @@ class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     _shared: dict[Hashable, tuple[int, object]] = {}
     _size: int = 0
-    _claims: dict[int, object] = {}  # by size: the token of who grew it from there on, the first and nobody else
+    _claims: dict[int, object] = {}  # by size: the token of the first that grew it from there on
 
     def __contains__(self, name: Hashable) -> bool:
         found = self._shared.get(name)
         return found is not None and found[0] < self._size
 
     def get(self, name: Hashable) -> object:
-        """What a name stands for; None for one that is not there."""
+        """Return what a name stands for; None for one that is not there."""
         found = self._shared.get(name)
         return found[1] if found is not None and found[0] < self._size else None
 
     def plus(self, names: Mapping[Name, object]) -> "Grown":
-        """It with more names. Those that are there already stay what they are."""
+        """Return it with more names. Those that are there already stay what they are."""
         growing = Growing(self)
         for name, value in names.items():
             growing.add(name, value)
         return growing.done()
 
     def _with(self, new: dict[Hashable, tuple[int, object]]) -> "Grown":
-        """It with names that are not in it, numbered from its size on. It is not the empty one."""
+        """Return it with names that are not in it, numbered from its size on. It is not the empty one."""
         size, shared, claims = self._size, self._shared, self._claims
         if claims.setdefault(size, token := object()) is token:  # to set is one step: of two threads one is the first
             shared.update(new)
@@ -85,7 +85,7 @@ class Growing(msgspec.Struct, eq=False, gc=False):
         return self.new[name][1] if name in self.new else self.base.get(name)
 
     def add(self, name: Hashable, value: object = True) -> bool:
-        """Whether the name is a new one. One that is there already stays what it is."""
+        """True if the name is a new one. One that is there already stays what it is."""
         base, new = self.base, self.new
         if name in new or (name in base._shared and base._shared[name][0] < base._size):
             return False
@@ -93,10 +93,10 @@ class Growing(msgspec.Struct, eq=False, gc=False):
         return True
 
     def done(self) -> Grown:
-        """All there is now. What is added later is not in it."""
+        """Return all there is now. What is added later is not in it."""
         base, new = self.base, self.new
         if new:
-            # the empty one is everybody's, so it is never grown itself
+            # the empty one is shared by all, so it is never grown itself
             self.base = base = base._with(new) if base._size else Grown(new, len(new))
             self.new = {}
         return base
@@ -169,7 +169,7 @@ class Transcript:
 
     def __init__(self, messages: Iterable[Message] = (), system: str | Iterable[TextBlock] | None = None) -> None:
         self._system = _system_blocks(system)
-        self._head = _linked(messages, None)
+        self._head = _link(messages, None)
 
     @property
     def system(self) -> str | None:
@@ -219,7 +219,7 @@ class Transcript:
             self.since(None)
 
     def since(self, node: Node | None) -> tuple[Message, ...]:
-        """The messages after a node of this path; all of them for None."""
+        """Return the messages after a node of this path; all of them for None."""
         here = self._head
         if here is node:  # first: to ask for what is before a page would load it
             return ()
@@ -235,7 +235,7 @@ class Transcript:
         return tuple(found)
 
     def extends(self, node: Node | None) -> bool:
-        """Whether the path goes through this node. Costs as much as there are messages after it."""
+        """True if the path goes through this node. Costs as much as there are messages after it."""
         here = self._head
         depth = node.depth if node else 0
         while here is not None and here.depth > depth:
@@ -243,22 +243,22 @@ class Transcript:
         return here is node
 
     def append(self, message: Message) -> "Transcript":
-        """A transcript with one more message."""
-        return _made(_linked((message,), self._head), self._system)
+        """Return a transcript with one more message."""
+        return _make(_link((message,), self._head), self._system)
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
-        """A transcript with more messages."""
-        return _made(_linked(messages, self._head), self._system)
+        """Return a transcript with more messages."""
+        return _make(_link(messages, self._head), self._system)
 
     def at(self, node: Node | None) -> "Transcript":
-        """The transcript as it was when `node` was its head: the past of a fork."""
+        """Return the transcript as it was when `node` was its head: the past of a fork."""
         if not self.extends(node):
             raise BadValue("That node is not on this transcript's path. Take a node from `head` of an earlier transcript.")
-        return _made(node, self._system)
+        return _make(node, self._system)
 
     def with_system(self, system: str | Iterable[TextBlock] | None) -> "Transcript":
-        """The same messages under another system prompt."""
-        return _made(self._head, _system_blocks(system))
+        """Return the same messages under another system prompt."""
+        return _make(self._head, _system_blocks(system))
 
     def __len__(self) -> int:
         return self._head.depth if self._head else 0
@@ -288,8 +288,8 @@ class Transcript:
 def paged(
     last: Message, load: Callable[[], Node | None], *, depth: int, system: tuple[TextBlock, ...], media: bool
 ) -> Transcript:
-    """A conversation of `depth` messages with only the last of them in memory. `load` gives the node before that one."""
-    return _made(PagedNode(last, depth, load, media=media), system)
+    """Return a conversation of `depth` messages with only the last of them in memory. `load` gives the node before that one."""
+    return _make(PagedNode(last, depth, load, media=media), system)
 
 
 def far_media(messages: Iterable[Message], far: tuple[type, ...] = (Stored, Remote)) -> bool:
@@ -302,14 +302,14 @@ def far_media(messages: Iterable[Message], far: tuple[type, ...] = (Stored, Remo
     return False
 
 
-def _made(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
+def _make(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
     made = Transcript.__new__(Transcript)
     made._head = head
     made._system = system
     return made
 
 
-def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
+def _link(messages: Iterable[Message], head: Node | None) -> Node | None:
     for message in messages if type(messages) is tuple else as_tuple(messages, "Transcript messages"):
         if not isinstance(message, Message):
             raise BadValue(f"A transcript holds messages, not {type(message).__name__}. Use Message.user_text(...).")

@@ -1,4 +1,4 @@
-"""The bytes of one exchange while it is written, with its losses and the places where cache marks may go. Pure."""
+"""How encoders write messages: JSON helpers, seals, the cached prefix of a conversation, and `ExchangeWriter`. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from evener.transcript.blocks import (
     ImageBlock,
     Inline,
     Origin,
+    ReasoningBlock,
     Remote,
     ResultContent,
     Seal,
@@ -30,51 +31,14 @@ from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
 from evener.wire.quirks import Quirks
 
-__all__ = [
-    "ERROR",
-    "MESSAGE",
-    "OPERATOR",
-    "OWN_MARKS",
-    "UNREADABLE",
-    "ExchangeWriter",
-    "Fragment",
-    "MarkPlace",
-    "Prefix",
-    "PrefixKey",
-    "Render",
-    "as_object",
-    "chained",
-    "dict_of",
-    "dumps",
-    "extended",
-    "fields",
-    "free_arguments",
-    "free_text",
-    "is_plain",
-    "joined",
-    "line_of",
-    "merged",
-    "must_fetch",
-    "placeholder",
-    "started",
-    "telling",
-    "telling_fields",
-    "text_in",
-    "why_not_own",
-    "why_shut",
-    "with_tool_extra",
-    "word",
-]
-
-
 UNREADABLE = "_unreadable_arguments"
-"""The key under which a call's arguments travel that are not a JSON object."""
+"""The key for arguments of a call that are not a JSON object."""
 
 OPERATOR = "[instruction from the operator, not from the user]\n"
-"""What a system message begins with where it can only stand as the user's."""
+"""How a system message begins where it can only be sent as the user's."""
 
 ERROR = "ERROR: "
-"""What a failed tool's result begins with where there is no flag for it."""
+"""How a failed tool's result begins where there is no flag for it."""
 
 dumps: Callable[[object], bytes] = msgspec.json.Encoder().encode
 """JSON bytes."""
@@ -83,41 +47,34 @@ fields: Callable[[str | bytes | msgspec.Raw], dict[str, msgspec.Raw]] = msgspec.
 """The fields of a JSON object, each still as its own text."""
 
 
-def merged(own: dict[str, object], raw: str) -> dict[str, object]:
-    """Our fields and then the fields of a seal that we do not write ourselves, verbatim."""
-    return {**fields(raw), **own} if raw else own
-
-
 def dict_of(value: object) -> dict[str, object]:
-    """The value if it is a dict, else an empty one."""
+    """Return the value if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def with_tool_extra(own: dict[str, object], tool: ToolSpec, wire: str, losses: list[Loss]) -> dict[str, object]:
-    """A tool's declaration with the fields that only this wire knows; those of another wire are reported."""
+    """Add the fields that only this wire knows to a tool's declaration; those of another wire are reported."""
     if not tool.extra:
         return own
     if tool.wire == wire:
         return {**own, **fields(tool.extra)}
-    names = ", ".join(telling_fields(tool.extra))
-    if not names:
-        return own
-    losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
+    if names := ", ".join(list_telling_fields(tool.extra)):
+        losses.append(loss_of("dropped", "tool.fields", f"only {tool.wire} knows {names}", name=tool.name))
     return own
 
 
-def telling_fields(raw: str) -> list[str]:
-    """The names of the fields of an object that say something."""
+def list_telling_fields(raw: str) -> list[str]:
+    """Return the names of the fields of an object that are not empty."""
     found: list[str] = []
     for name, value in fields(raw).items():
-        inner = telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
+        inner = list_telling_fields(bytes(value).decode()) if bytes(value)[:1] == b"{" else None
         if (inner is None and bytes(value) not in (b"null", b'""')) or inner:
             found.append(name)
     return found
 
 
 def as_object(raw: str) -> msgspec.Raw | None:
-    """JSON text that is an object, ready to be embedded; None when it is not one."""
+    """Return JSON text that is an object, ready to be embedded; None when it is not one."""
     try:
         fields(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -126,12 +83,12 @@ def as_object(raw: str) -> msgspec.Raw | None:
 
 
 def is_plain(block: ResultContent) -> bool:
-    """Whether a block is words and nothing else, so that a bare text can stand for it."""
+    """True if a block is text and nothing else, so that a bare string can stand for it."""
     return type(block) is TextBlock and block.seal is None and not block.citations and not block.cache
 
 
 def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:
-    """One readable line that stands for what a wire cannot carry."""
+    """Return one readable line in place of what a wire cannot carry."""
     if isinstance(block, HostedBlock):
         return block.line
     what = "image" if isinstance(block, ImageBlock) else "document"
@@ -149,44 +106,44 @@ def placeholder(block: ImageBlock | DocumentBlock | HostedBlock) -> str:
 
 
 def must_fetch(what: str) -> BadValue:
-    """The error for media that lies in our store and was not fetched before encoding."""
+    """Return the error for media in our store that were not loaded before encoding."""
     return BadValue(f"The {what} is stored by digest and was not loaded. Replace its source by Inline(...) before encoding.")
 
 
 def word(raw: msgspec.Raw | None) -> str:
-    """A JSON value as a word to show: a string without its quotes, nothing for null."""
+    """Return a JSON value as a word to show: a string without its quotes, nothing for null."""
     return bytes(raw).decode(errors="replace").strip('"') if raw is not None and bytes(raw) != b"null" else ""
 
 
 def free_text(call: ToolCall) -> str:
-    """The text that a call of a tool was made with that takes free text; all that was written where there is no such text."""
+    """Return the text of a call of a free-text tool; all that was written where there is no such text."""
     own = as_object(call.raw)
     given = fields(own).get(FREE_INPUT) if own is not None else None
     return text_in(given) if given is not None and bytes(given)[:1] == b'"' else call.raw
 
 
 def free_arguments(text: str) -> str:
-    """The arguments of a call that was made with a text: the JSON text of an object."""
+    """Return the JSON object that stands for the text of a call of a free-text tool."""
     return dumps({FREE_INPUT: text}).decode()
 
 
 def text_in(raw: msgspec.Raw | None) -> str:
-    """The text that a JSON string is; empty for anything else."""
+    """Return the text of a JSON string; empty for any other value."""
     return msgspec.json.decode(raw, type=str) if raw is not None and bytes(raw)[:1] == b'"' else ""
 
 
 MESSAGE = "@message"
-"""Where the seal of a block holds fields of its message, which has no seal of its own."""
+"""The field of a block's seal with the fields of its message, which has no seal of its own."""
 
-# Fields that a provider keeps for its own books: nothing is lost where they cannot go.
+# Bookkeeping fields of a provider: dropping them is no loss.
 BOOKKEEPING = ("@field", "@more", "id", "index", "object", "role", "status", "type")
 EMPTY = (b"null", b"[]", b"{}", b'""')
 HOLDERS = (MESSAGE, "item", "part", "message", "own")
-"""Names under which a seal sorts its fields; the names below them are meant."""
+"""Names under which a seal groups its fields; the names below them count."""
 
 LONGEST = 300
-ASKED = ("action", "arguments", "code", "input", "queries", "query")  # what was asked for: of any shape
-GIVEN = (  # what came of it: only these names are followed
+ASKED = ("action", "arguments", "code", "input", "queries", "query")  # the input of a tool, of any shape
+GIVEN = (  # its outcome: only these names are followed
     *("content", "output", "outputs", "results", "tools", "document"),
     *("name", "url", "title", "filename", "text", "logs", "stdout", "stderr", "error", "error_code", "message", "return_code"),
 )
@@ -202,7 +159,7 @@ SCOPES: dict[str, tuple[str, ...]] = {
 
 
 def why_shut(seal: Seal, target: Origin, quirks: Quirks, chain: bytes) -> str:
-    """Why this seal must stay behind, in words; empty when it may go."""
+    """Return why a seal must stay behind, in words; empty when it may go."""
     why = why_not_own(seal.origin, target, quirks)
     if why:
         return why
@@ -212,37 +169,27 @@ def why_shut(seal: Seal, target: Origin, quirks: Quirks, chain: bytes) -> str:
 
 
 def why_not_own(origin: Origin, target: Origin, quirks: Quirks) -> str:
-    """Why what one has made is not for another, in words; empty when it is."""
+    """Return why the target does not own what the origin has made, in words; empty when it does."""
     if origin == target:
         return ""
-    made, asked = _facts(origin), _facts(target)
     for fact in SCOPES[quirks.seal_scope]:
-        if made[fact] != asked[fact]:
-            return f"it was made by another {fact} ({made[fact] or 'unknown'}, not {asked[fact] or 'unknown'})"
+        made, asked = getattr(origin, fact), getattr(target, fact)
+        if made != asked:
+            return f"it was made by another {fact} ({made or 'unknown'}, not {asked or 'unknown'})"
     return ""
 
 
-def telling(data: str | msgspec.Raw) -> Iterator[str]:
-    """The names of a seal's fields that say something, so that it is a loss when they stay behind."""
+def list_telling(data: str | msgspec.Raw) -> Iterator[str]:
+    """Yield the names of a seal's fields that carry content, so that dropping them is a loss."""
     for name, value in fields(data).items():
         if name in HOLDERS and bytes(value)[:1] == b"{":
-            yield from telling(value)
+            yield from list_telling(value)
         elif name not in BOOKKEEPING and bytes(value) not in EMPTY:
             yield name
 
 
-def _facts(origin: Origin) -> dict[str, str]:
-    return {
-        "wire": origin.wire,
-        "provider": origin.provider,
-        "endpoint": origin.endpoint,
-        "account": origin.account,
-        "model": origin.model,
-    }
-
-
 def line_of(own: Mapping[str, msgspec.Raw], named: Iterable[str]) -> str:
-    """The fields in `named` as words, then what was asked and what came of it."""
+    """Return the fields in `named` as words, then the input and the outcome."""
     named = tuple(named)
     head = " ".join(found for name in named if (found := word(own.get(name))))
     said = {name: msgspec.json.decode(value) for name, value in own.items() if name not in named}
@@ -262,7 +209,8 @@ def _words(value: object) -> Iterator[str]:
         case dict():
             for name, one in value.items():
                 if name in ASKED:
-                    yield from _words(_asked(one))
+                    clean = _clean(one)
+                    yield from _words(clean if isinstance(clean, str) else dumps(clean).decode() if clean else "")
                 elif name in GIVEN:
                     yield from _words(one)
         case int() | float():
@@ -271,13 +219,8 @@ def _words(value: object) -> Iterator[str]:
             return
 
 
-def _asked(value: object) -> str:
-    clean = _clean(value)
-    return clean if isinstance(clean, str) else dumps(clean).decode() if clean else ""
-
-
 def _clean(value: object) -> object:
-    """The value without anything that nobody can read."""
+    """Return the value without unreadable parts (ciphers, signatures, base64)."""
     match value:
         case dict():
             return {name: _clean(one) for name, one in value.items() if not SECRET.search(str(name))}
@@ -299,7 +242,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     `marks` lists, in order, where a mark may stand. `lean` is the same exchange without its thinking, for rows that replay
     only the latest. `first` names the first message. Traits: `assistant_first`, `assistant_last`; `asks`, a person spoke in
     it, so that earlier thinking is history; `paused`, the provider wants it back; `bare_calls`, it has calls and no thinking;
-    `marked`, somebody asked for a cache mark in it.
+    `marked`, a cache mark was asked for in it.
     """
 
     data: bytes
@@ -311,7 +254,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
 
 
 class PrefixKey(msgspec.Struct, frozen=True):
-    """All that shapes a fragment besides its messages. A fold made under another key is of no use."""
+    """All that shapes a fragment besides its messages. A prefix made under another key cannot be reused."""
 
     parts: tuple[object, ...]
     rules: RepairRules
@@ -325,7 +268,7 @@ Render = Callable[[Exchange, bytes], Fragment]
 class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The encoded past of one transcript, up to `node`.
 
-    `open` is the exchange that is not settled yet, as it goes out now; `chain` ends before it. `marked` numbers the settled
+    `open` is the exchange that may still change, as it goes out now; `chain` ends before it. `marked` numbers the settled
     fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them.
     """
 
@@ -341,31 +284,31 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tip(self) -> bytes:
-        """The chain with the open exchange: what an answer rests on. Few ask for it."""
-        return chained(self.chain, self.open[1].data) if self.open else self.chain
+        """The chain with the open exchange: what an answer rests on. Computed on demand, as few callers need it."""
+        return extend_chain(self.chain, self.open[1].data) if self.open else self.chain
 
 
-def started(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Prefix:
-    """The fold of no messages at all."""
+def start_prefix(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Prefix:
+    """Return the prefix of no messages."""
     return Prefix(PrefixKey(parts, rules, seed), Repair(rules), seed)
 
 
-def extended(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
-    """The fold of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
+def extend_prefix(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
+    """Return the prefix of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
     key = start.key
     if prior is None or (prior.key is not key and prior.key != key) or not transcript.extends(prior.node):
         prior = start
     chain, marked, lossy, traits = prior.chain, prior.marked, prior.lossy, prior.traits
-    known, drawn = prior.open or (None, None)
+    known, written = prior.open or (None, None)
     state, settled, last = prior.repair.advance(transcript.since(prior.node), known)
     fresh: list[Fragment] = []
     for exchange in settled:
-        if drawn is not None and (exchange is known or exchange == known):  # it goes out as it did when it was open
-            fragment, chain = drawn, prior.tip
+        if written is not None and (exchange is known or exchange == known):  # it goes out as it did when it was open
+            fragment, chain = written, prior.tip
         else:
             fragment = render(exchange, chain)
-            chain = chained(chain, fragment.data)
-        drawn = None
+            chain = extend_chain(chain, fragment.data)
+        written = None
         number = len(prior.fragments) + len(fresh)
         if "marked" in fragment.traits:
             marked += (number,)
@@ -380,13 +323,13 @@ def extended(prior: Prefix | None, start: Prefix, transcript: Transcript, render
     return Prefix(key, state, chain, transcript.head, fragments, marked, lossy, traits, (last, render(last, chain)))
 
 
-def chained(chain: bytes, data: bytes) -> bytes:
-    """The chain with one more fragment."""
+def extend_chain(chain: bytes, data: bytes) -> bytes:
+    """Return the chain with one more fragment."""
     return blake2b(data, digest_size=16, key=chain).digest() if data else chain
 
 
-def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
-    """A whole body: fragments with commas between them, and what stands around them. Copies each byte of the past once."""
+def join_body(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
+    """Return a whole body: fragments joined by commas, between opening and closing. Copies each byte of the past once."""
     if not fragments:
         return opening + closing
     pieces = list(fragments)
@@ -397,9 +340,9 @@ def joined(opening: bytes, fragments: Sequence[bytes], closing: bytes) -> bytes:
 
 Sealed = TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult
 CITED = ("annotations", "citations")
-"""What a seal calls the citations, which have a report of their own."""
+"""Fields of a seal that hold citations, which are reported on their own."""
 OWN_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
-"""Cache marks that say more than we can: they stay on their block as they came."""
+"""Cache marks with more fields than ours: they stay on their block as they came."""
 ASKS, MARKED = frozenset(("asks",)), frozenset(("marked",))
 """Traits of a fragment."""
 
@@ -421,7 +364,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
     place: int = 0  # the last one where a mark may stand; 0: none yet
     traits: frozenset[str] = frozenset()  # of the fragment, beside those that its messages tell
     pieces: list[bytes] = []
-    marks: list[MarkPlace] = []  # those that somebody asked for
+    marks: list[MarkPlace] = []  # those that were asked for
     losses: list[Loss] = []
     free_tools: frozenset[str] = frozenset()  # the names of tools that take free text, where the wire has some
     free: list[str] = []  # the ids of calls that were written with a text instead of arguments
@@ -438,37 +381,37 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         self.size = size = self.size + len(data)
         if cache:
             if not OWN_MARKS.isdisjoint(value):
-                return  # it holds its mark already, in its maker's words
+                return  # it holds its provider's own mark already
             self.marks.append((size - 1, cache))
         self.place = size - 1
 
     def mark(self, cache: str) -> None:
-        """Remember that a mark may stand before the brace that was written last."""
+        """Remember that a mark may stand before the last brace."""
         self.place = self.size - 1
         if cache:
             self.marks.append((self.place, cache))
 
-    def shut_why(self, seal: Seal) -> str:
-        """Why a seal must stay behind; empty when it may go."""
+    def why_shut(self, seal: Seal) -> str:
+        """Return why a seal must stay behind, in words; empty when it may go."""
         return why_shut(seal, self.ask.target, self.quirks, self.chain)
 
-    def unsealed(self, block: Sealed) -> dict[str, msgspec.Raw]:
-        """The fields that a block's maker put on it, if they may go; else none, and what they said is reported.
+    def open_seal(self, block: Sealed) -> dict[str, msgspec.Raw]:
+        """Return the fields that a block's provider put on it, if they may go; else none, and report what they held.
 
-        They are judged like every seal, but are bound to nothing before them: only thinking is.
+        They are checked like every seal, but are not bound to what stands before them: only thinking is.
         """
         if block.seal is None:
-            self.uncited(block, "nothing on it says whose they are")
+            self.report_citations(block, "nothing on it says whose they are")
             return {}
-        why = self.shut_why(msgspec.structs.replace(block.seal, binding=""))
+        why = self.why_shut(msgspec.structs.replace(block.seal, binding=""))
         if not why:
-            return self.put_beside(fields(block.seal.data))
-        self.uncited(block, why)
-        self.leave(block, telling(block.seal.data), why)
+            return self.hold_message_fields(fields(block.seal.data))
+        self.report_citations(block, why)
+        self.report_fields(block, list_telling(block.seal.data), why)
         return {}
 
-    def put_beside(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-        """The fields of a block, without those of its message: these are written when it is closed."""
+    def hold_message_fields(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+        """Return the fields of a block without those of its message: these are written when it is closed."""
         if MESSAGE in own:
             self.beside = fields(own.pop(MESSAGE))
         return own
@@ -482,19 +425,27 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         self.pieces.append(end)
         self.size += len(end)
 
-    def uncited(self, block: Sealed, why: str) -> None:
+    def report_citations(self, block: Sealed, why: str) -> None:
         """Report that a text's citations do not go, if it has any."""
         if type(block) is TextBlock and block.citations:
             self.drop("text.citations", why, block, at="citations")
 
-    def leave(self, block: Sealed, names: Iterable[str], why: str) -> None:
+    def report_fields(self, block: Sealed, names: Iterable[str], why: str) -> None:
         """Report the fields of a block that stay behind, if there are any."""
         cited = CITED if isinstance(block, TextBlock) and block.citations else ()
         if left := [name for name in names if name not in cited]:
             self.drop(f"{block.kind}.fields", f"{', '.join(left)}: {why}", block, at="seal")
 
+    def speaks_reasoning(self, block: ReasoningBlock, why: str) -> bool:
+        """True if reasoning that cannot go as such is to go as plain text. Report either."""
+        if block.text.strip() and self.ask.foreign_reasoning == "text":
+            self.degrade("reasoning", f"sent as plain text: {why}", block)
+            return True
+        self.drop("reasoning", why, block)
+        return False
+
     def arguments(self, call: ToolCall) -> str:
-        """The JSON text of a call's arguments, an object in any case."""
+        """Return the JSON text of a call's arguments, always an object."""
         if as_object(call.raw) is not None:
             return call.raw
         self.degrade("tool_call.arguments", f"they were not a JSON object; sent under {UNREADABLE!r}", call, at="raw")
@@ -511,7 +462,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         self.lose("degraded", topic, why, block, at=at)
 
     def lose(self, kind: LossKind, topic: str, why: str, block: Block | None = None, *, name: str = "", at: str = "") -> None:
-        """Report a loss in the message that is written; `block` is the one that it is about."""
+        """Report a loss in the message that is being written; `block` is the block concerned."""
         if self.message is None:  # the system prompt
             place = [str(number) for number, one in enumerate(self.ask.transcript.system_blocks) if one is block]
             self.losses.append(loss_of(kind, topic.replace("text.", "system."), why, at="/".join((*place[:1], at))))
@@ -519,10 +470,10 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
             self.losses.append(loss_in(kind, topic, why, self.message, block, name=name, at=at))
 
     def fragment(self, exchange: Exchange, lean: Fragment | None) -> Fragment:
-        """What was written. Only marks that someone asked for are kept, and the last place, where a moving mark may go."""
+        """Return what was written. Of the marks, those that were asked for are kept, and the last place, for a moving mark."""
         said, back, traits = exchange.assistant, exchange.back, self.traits
         if said is not None:
-            traits = traits.union(self._noted(said, back))
+            traits = traits.union(self._list_traits(said, back))
         if back and (type(back[0].blocks[0]) is not ToolResult or _is_asking(back)):
             traits = traits | ASKS if traits else ASKS
         marks: tuple[MarkPlace, ...] = ((self.place, ""),) if self.place else ()
@@ -533,8 +484,8 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         first = said.id if said is not None else back[0].id if back else ""
         return Fragment(b"".join(self.pieces), marks, losses, lean, first, traits)
 
-    def _noted(self, said: Message, back: Sequence[Message]) -> list[str]:
-        """The traits that what the assistant said has."""
+    def _list_traits(self, said: Message, back: Sequence[Message]) -> list[str]:
+        """Return the traits of what the assistant said."""
         traits, last = ["assistant_first"], said.blocks[-1]
         if not back:
             traits.append("assistant_last")
@@ -546,7 +497,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
 
 
 def _is_asking(back: Sequence[Message]) -> bool:
-    """Whether there is more in it than results."""
+    """True if these messages hold more than results."""
     for message in back:
         for block in message.blocks:
             if type(block) is not ToolResult:

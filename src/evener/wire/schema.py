@@ -1,7 +1,7 @@
-"""One canonical JSON Schema in the dialect that a wire takes. Pure; linear, bounded, and it never raises on odd schemas.
+"""Rewrites a canonical JSON Schema into the dialect that a wire takes. Pure; linear, bounded, and never raises on odd schemas.
 
-A schema that already fits passes through byte for byte. Whatever a rewriting weakens or changes is a Loss. What cannot be had
-in a dialect that is enforced refuses the whole schema, with the reason; elsewhere it is said in the description. The
+A schema that already fits passes through byte for byte. Each rewriting that weakens or changes a schema is a Loss. A strict
+dialect refuses a schema that it cannot express, with the reason; elsewhere the rest goes into the description. The
 rewritings, in the order they are made:
 
     words of older drafts      become those of the newest
@@ -15,7 +15,7 @@ rewritings, in the order they are made:
     null among types           becomes the flag `nullable`, where null is no type
     open objects               are closed; one that is meant to take any property is refused, and so is a value of any type
     optional properties        become required, and null stands for absent
-    keywords nobody enforces   move into the description, where the model can still read them
+    unenforced keywords        move into the description, where the model can still read them
 """
 
 from collections.abc import Callable, Mapping
@@ -26,42 +26,17 @@ import msgspec
 from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.wire.prefix import dict_of, dumps
 
-__all__ = [
-    "ANTHROPIC_PLAIN",
-    "ANTHROPIC_STRICT",
-    "DEFINITIONS",
-    "GEMINI_JSON",
-    "GEMINI_SUBSET",
-    "NOTES",
-    "OPENAI_PLAIN",
-    "OPENAI_STRICT",
-    "Dialect",
-    "Node",
-    "Unfit",
-    "as_list",
-    "chosen",
-    "is_misformed",
-    "is_null",
-    "mended",
-    "or_null",
-    "pointed_at",
-    "refuse_cycles",
-    "transform",
-    "united",
-]
-
-
 Node = dict[str, object]
 DEFINITIONS = ("$defs", "definitions")
 NOTES = ("description", "title", "default", "examples", "deprecated")
-"""Says nothing that a reference would contradict."""
+"""Keywords that no reference can contradict."""
 
 
 class Unfit(Exception):
     """Why a schema cannot be had in a dialect."""
 
 
-def pointed_at(ref: str, whole: Node) -> Node:
+def resolve_reference(ref: str, whole: Node) -> Node:
     """Return the schema that a reference refers to. Refuse one that leads nowhere, or outside."""
     if not ref.startswith("#"):
         raise Unfit(f"the reference {ref[:80]!r} leads outside")
@@ -80,8 +55,8 @@ def pointed_at(ref: str, whole: Node) -> Node:
 def refuse_cycles(root: Node) -> None:
     """Refuse a schema that contains itself: depth first over its definitions. Other places count as the root."""
     places = {f"#/{keyword}/{name}": part for keyword in DEFINITIONS for name, part in dict_of(root.get(keyword)).items()}
-    edges = {name: _references(part) for name, part in places.items()}
-    edges["#"] = _references({name: part for name, part in root.items() if name not in DEFINITIONS})
+    edges = {name: list_references(part) for name, part in places.items()}
+    edges["#"] = list_references({name: part for name, part in root.items() if name not in DEFINITIONS})
     open_: dict[str, bool] = {}
     stack = list(edges)
     while stack:
@@ -98,7 +73,8 @@ def refuse_cycles(root: Node) -> None:
                 stack.append(ref)
 
 
-def _references(value: object) -> set[str]:
+def list_references(value: object) -> set[str]:
+    """Return the references in a schema."""
     found: set[str] = set()
     stack = [value]
     while stack:
@@ -112,8 +88,8 @@ def _references(value: object) -> set[str]:
     return found
 
 
-def united(base: Mapping[str, object], more: Mapping[str, object]) -> Node:
-    """Two schemas that must both hold, as one. What contradicts is refused; of notes the later one counts."""
+def unite(base: Mapping[str, object], more: Mapping[str, object]) -> Node:
+    """Merge two schemas that must both hold. Contradictions are refused; of notes the later one counts."""
     whole = dict(base)
     for name, value in more.items():
         before = whole.get(name)
@@ -122,21 +98,21 @@ def united(base: Mapping[str, object], more: Mapping[str, object]) -> Node:
         elif name == "required":
             whole[name] = [*as_list(before), *(one for one in as_list(value) if one not in as_list(before))]
         elif name in ("properties", *DEFINITIONS):
-            whole[name] = _side_by_side(dict_of(before), dict_of(value))
+            whole[name] = _merge_properties(dict_of(before), dict_of(value))
         else:
             raise Unfit(f"{name!r} is said twice")
     return whole
 
 
-def _side_by_side(base: Node, more: Node) -> Node:
+def _merge_properties(base: Node, more: Node) -> Node:
     for name in base.keys() & more.keys():
         if base[name] != more[name]:
             raise Unfit(f"{name[:80]!r} is described twice")
     return {**base, **more}
 
 
-def or_null(node: Node) -> Node:
-    """A schema that also takes null."""
+def allow_null(node: Node) -> Node:
+    """Return a schema that also takes null."""
     kind = node.get("type")
     if "anyOf" in node and "type" not in node:
         choices = as_list(node["anyOf"])
@@ -148,8 +124,8 @@ def or_null(node: Node) -> Node:
     return {"anyOf": [node, {"type": "null"}]}
 
 
-def chosen(node: Node, name: str, rest: list[object]) -> Node:
-    """A schema with what is left to choose from; one choice that nothing contradicts is no choice."""
+def narrow_choice(node: Node, name: str, rest: list[object]) -> Node:
+    """Return a schema with the remaining choices; a single one is merged into it unless something contradicts."""
     only = rest[0] if len(rest) == 1 else None
     if name == "type":
         return {**node, "type": only} if only else {**node, "anyOf": [{"type": kind} for kind in rest]} if rest else node
@@ -159,16 +135,16 @@ def chosen(node: Node, name: str, rest: list[object]) -> Node:
 
 
 def is_null(schema: object) -> bool:
-    """Whether a schema takes null and nothing else."""
+    """True if a schema takes null and nothing else."""
     return isinstance(schema, dict) and schema.get("type") == "null"
 
 
 def as_list(value: object) -> list[object]:
-    """The value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
-# What the makers of JSON Schema say of the form of a keyword, and older drafts said otherwise.
+# The form of each keyword in JSON Schema of the newest draft; older drafts differ.
 
 TYPES = frozenset(("object", "array", "string", "integer", "number", "boolean", "null"))
 
@@ -179,10 +155,6 @@ def _is_number(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int | float) and _is_number(value) and value >= 0 and value == int(value)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _is_type(value: object) -> bool:
@@ -196,18 +168,6 @@ def _are_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
-def _is_filled(value: object) -> bool:
-    return isinstance(value, list) and bool(value)
-
-
-def _is_schema(value: object) -> bool:
-    return isinstance(value, dict | bool)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 FORMS: dict[str, Callable[[object], bool]] = {
     "type": _is_type,
     "required": _are_names,
@@ -215,21 +175,25 @@ FORMS: dict[str, Callable[[object], bool]] = {
     "multipleOf": lambda value: isinstance(value, int | float) and _is_number(value) and value > 0,
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("$ref", "$id", "$schema", "pattern", "format", "title", "description"), _is_text),
-    **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"), _is_table),
-    **dict.fromkeys(("enum", "anyOf", "oneOf", "allOf", "prefixItems"), _is_filled),
-    **dict.fromkeys(("items", "additionalProperties", "unevaluatedProperties", "propertyNames"), _is_schema),
-    **dict.fromkeys(("not", "if", "then", "else", "contains"), _is_schema),
+    **dict.fromkeys("$ref $id $schema pattern format title description".split(), lambda value: isinstance(value, str)),
+    **dict.fromkeys(
+        ("properties", *DEFINITIONS, "patternProperties", "dependentSchemas"), lambda value: isinstance(value, dict)
+    ),
+    **dict.fromkeys("enum anyOf oneOf allOf prefixItems".split(), lambda value: isinstance(value, list) and bool(value)),
+    **dict.fromkeys(
+        "items additionalProperties unevaluatedProperties propertyNames not if then else contains".split(),
+        lambda value: isinstance(value, dict | bool),
+    ),
 }
 
 
 def is_misformed(keyword: str, value: object) -> bool:
-    """True if a keyword holds what it cannot mean anything with. A keyword that is not known may hold anything."""
+    """True if the value of a keyword is of a wrong form. An unknown keyword may hold anything."""
     form = FORMS.get(keyword)
     return form is not None and not form(value)
 
 
-def mended(node: Node, *, capitals: bool) -> Node:
+def modernize(node: Node, *, capitals: bool) -> Node:
     """Return the schema with words of older drafts in those of the newest; the same one if it has none.
 
     Bounds were flagged as exclusive, a list of schemas stood for the places of a list, types were written in capitals:
@@ -243,7 +207,7 @@ def mended(node: Node, *, capitals: bool) -> Node:
         made["prefixItems"] = made.pop("items")
         if "additionalItems" in made:
             made["items"] = made.pop("additionalItems")
-    made["type"] = made.get("type") if capitals else _lowered(made.get("type"))
+    made["type"] = made.get("type") if capitals else _lower(made.get("type"))
     if isinstance(made.get("required"), list):
         made["required"] = list(dict.fromkeys(name for name in as_list(made["required"]) if isinstance(name, str)))
     if made["type"] is None:
@@ -251,14 +215,14 @@ def mended(node: Node, *, capitals: bool) -> Node:
     return node if made == node else made
 
 
-def _lowered(kind: object) -> object:
+def _lower(kind: object) -> object:
     if isinstance(kind, list):
-        return list(dict.fromkeys(_lowered(one) for one in kind if isinstance(one, str)))
+        return list(dict.fromkeys(_lower(one) for one in kind if isinstance(one, str)))
     return kind.lower() if isinstance(kind, str) else kind
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What one wire takes. `known` lists the only keywords it takes; without it, all but the `banned` ones.
+    """What a schema of one wire may hold. `known` lists the only keywords it takes; without it, all but the `banned` ones.
 
     `strict`: objects are closed and every value has a type. `all_required`: also, every property is required.
     `refs`: anywhere, only beside keywords with a dollar, only alone, or nowhere. `enums`: what an enum may list.
@@ -284,11 +248,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     root_properties: bool = False
 
     def takes(self, keyword: str) -> bool:
-        """Whether a keyword may stay."""
+        """True if a keyword may stay."""
         return keyword in self.known if self.known else keyword not in self.banned
 
 
-# Unverified whether strict modes take these; what is moved cannot be refused.
+# Unverified whether strict modes take these; in the description they cannot be refused.
 CONDITIONS = "not if then else dependentSchemas dependentRequired contains propertyNames unevaluatedProperties".split()
 # What the schema of a tool must be where it is not enforced: JSON Schema of the newest draft, and a little more.
 ANTHROPIC_PLAIN = Dialect()
@@ -334,7 +298,7 @@ GEMINI_SUBSET = Dialect(
 
 MOST_DEPTH = 100
 MOST_NODES = 20_000
-"""Inlining repeats what it inlines; beyond these a schema is refused, and no provider would take it either."""
+"""Inlining repeats what it inlines; a schema beyond these is refused, as providers would refuse it."""
 
 VALUES: dict[str, tuple[type, ...]] = {
     "primitive": (str, int, float, bool, type(None)),
@@ -342,11 +306,11 @@ VALUES: dict[str, tuple[type, ...]] = {
     "text": (str,),
 }
 NOISE = ("$schema", "$comment", "discriminator")
-"""Says nothing about which values are right."""
+"""Keywords that do not constrain values."""
 
 
 def transform(schema: str, dialect: Dialect, owner: Owner = OUTPUT) -> tuple[str | None, tuple[Loss, ...]]:
-    """The schema in the dialect, and what that cost; None when it cannot be had, with one Loss that says why."""
+    """Return the schema in the dialect, and what that cost; None when it cannot be had, with one Loss that says why."""
     try:
         root = msgspec.json.decode(schema)
         if not isinstance(root, dict):
@@ -391,7 +355,7 @@ class _Fitter:
         if not self.dialect.cycles:
             refuse_cycles(root)
         if "$ref" in root and (self.dialect.object_root or self.dialect.refs == "none"):
-            root = self._inlined(root)
+            root = self._inline(root)
         if self.dialect.object_root and (root.get("type") != "object" or "anyOf" in root or "oneOf" in root):
             raise Unfit("its root must be one object")
         fitted = self._node(root, 0)
@@ -406,21 +370,21 @@ class _Fitter:
             raise Unfit("it is too deep or too large")
         node = self._with_legal_words(node)
         if "$ref" in node and self.dialect.refs != "any" and not self._may_stay(node):
-            return self._bare(node) if node["$ref"] in self.within else self._through(node, depth)
+            return self._keep_reference(node) if node["$ref"] in self.within else self._follow(node, depth)
         for rewrite in self.REWRITES:
             node = rewrite(self, node)
         node = self._children(node, depth)
-        return self._closed(node) if self.dialect.strict else node
+        return self._close(node) if self.dialect.strict else node
 
     def _may_stay(self, node: Node) -> bool:
-        """Whether a reference has nothing beside it that the dialect would mind."""
+        """True if a reference has nothing beside it that the dialect refuses."""
         if self.dialect.refs == "alone":
             return len(node) == 1
         return self.dialect.refs == "bare" and all(name.startswith("$") or name == "definitions" for name in node)
 
-    def _through(self, node: Node, depth: int) -> Node:
-        """A schema with its reference inlined."""
-        inlined = self._inlined(node)
+    def _follow(self, node: Node, depth: int) -> Node:
+        """Return a schema with its reference inlined."""
+        inlined = self._inline(node)
         self.within.append(str(node["$ref"]))
         before, self.at = self.at, tuple(str(node["$ref"]).split("/")[1:])
         fitted = self._node(inlined, depth + 1)
@@ -428,33 +392,33 @@ class _Fitter:
         self.within.pop()
         return fitted
 
-    def _bare(self, node: Node) -> Node:
-        """A reference within itself: it can only stay if nothing but notes stands beside it."""
+    def _keep_reference(self, node: Node) -> Node:
+        """Keep a reference within itself: it can only stay if nothing but notes stands beside it."""
         if self.dialect.strict and (self.dialect.refs == "none" or not set(node) <= {"$ref", *NOTES}):
             raise Unfit(f"{node['$ref']} refers to itself")
         self.changed = True
         if self.dialect.refs == "none":
-            return self._told({name: value for name, value in node.items() if name in ("$ref", *NOTES)}, ["$ref"])
+            return self._describe({name: value for name, value in node.items() if name in ("$ref", *NOTES)}, ["$ref"])
         self.note("what stands beside a recursive reference was dropped")
         return {"$ref": node["$ref"]}
 
-    def _inlined(self, node: Node) -> Node:
+    def _inline(self, node: Node) -> Node:
         self.changed = True
         beside = {name: value for name, value in node.items() if name != "$ref"}
-        return self._united(self._target(node), beside)
+        return self._unite(self._target(node), beside)
 
-    def _united(self, base: Node, more: Node) -> Node:
-        """Two schemas as one; what contradicts is said in the description where it is not enforced."""
+    def _unite(self, base: Node, more: Node) -> Node:
+        """Merge two schemas; contradictions go into the description where they are not enforced."""
         try:
-            return united(base, more)
+            return unite(base, more)
         except Unfit:
             if self.dialect.strict:
                 raise
-        return self._told({**base, **more, "allOf": [base, more]}, ["allOf"])
+        return self._describe({**base, **more, "allOf": [base, more]}, ["allOf"])
 
     def _target(self, node: Node) -> Node:
-        """What a reference refers to."""
-        found = pointed_at(str(node["$ref"]), self.whole)
+        """Return what a reference refers to."""
+        found = resolve_reference(str(node["$ref"]), self.whole)
         if found is self.whole:
             return {name: value for name, value in found.items() if name not in DEFINITIONS}
         return found
@@ -462,8 +426,8 @@ class _Fitter:
     # The rewritings of one schema.
 
     def _with_legal_words(self, node: Node) -> Node:
-        """Keywords of a form that they can have, and references that lead somewhere."""
-        made = mended(node, capitals=self.dialect.nullable)
+        """Describe keywords of a wrong form, and references that lead nowhere."""
+        made = modernize(node, capitals=self.dialect.nullable)
         self.changed = self.changed or made is not node
         wrong = [name for name, value in made.items() if is_misformed(name, value)]
         if "$ref" in made and "$ref" not in wrong:
@@ -473,13 +437,13 @@ class _Fitter:
                 if self.dialect.strict:
                     raise
                 wrong.append("$ref")
-        return self._told(made, wrong) if wrong else made
+        return self._describe(made, wrong) if wrong else made
 
     def _with_plain_lists(self, node: Node) -> Node:
-        """Lists as the dialect has them: whether they have places, whether true and false are schemas, what must be said."""
+        """Write lists as the dialect has them: with or without places, with or without boolean schemas, with their items."""
         places, rest = as_list(node.get("prefixItems")), node.get("items")
         if places and not self.dialect.takes("prefixItems"):
-            node = self._told(node, ["prefixItems"])
+            node = self._describe(node, ["prefixItems"])
             choices = [*places, *([rest] if isinstance(rest, dict) else ())]
             same = all(choice == choices[0] for choice in choices)
             node["items"] = choices[0] if same else {"anyOf": choices}
@@ -512,8 +476,8 @@ class _Fitter:
         self.changed = True
         whole = {name: value for name, value in node.items() if name != "allOf"}
         for part in as_list(node["allOf"]):
-            part = self._inlined(part) if isinstance(part, dict) and "$ref" in part else part
-            whole = self._united(whole, self._with_legal_words(dict_of(part)))
+            part = self._inline(part) if isinstance(part, dict) and "$ref" in part else part
+            whole = self._unite(whole, self._with_legal_words(dict_of(part)))
         return whole
 
     def _without_one_of(self, node: Node) -> Node:
@@ -528,7 +492,7 @@ class _Fitter:
         return {**self._cut(node, "const"), "enum": [node["const"]]}
 
     def _with_plain_bounds(self, node: Node) -> Node:
-        """Integers above 3 are integers from 4 on."""
+        """Make exclusive bounds inclusive: integers above 3 are integers from 4 on."""
         for name, other, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
             bound = node.get(name)
             if type(bound) is int and node.get("type") == "integer" and other not in node and self.dialect.known:
@@ -536,7 +500,7 @@ class _Fitter:
         return node
 
     def _with_flagged_null(self, node: Node) -> Node:
-        """Null as a flag, and one type a schema."""
+        """Write null as a flag, and one type per schema."""
         if not self.dialect.nullable:
             return node
         flagged = False
@@ -545,17 +509,17 @@ class _Fitter:
             rest = [value for value in values if value not in ("null", None) and not is_null(value)]
             if values and (name == "type" or len(rest) < len(values)):
                 flagged = flagged or len(rest) < len(values)
-                node = chosen(self._cut(node, name), name, rest)
+                node = narrow_choice(self._cut(node, name), name, rest)
         return {**node, "nullable": True} if flagged else node
 
     def _with_known_words(self, node: Node) -> Node:
-        """What the dialect does not know goes into the description: keywords, values to choose from, formats."""
+        """Describe what the dialect does not know: keywords, enum values, formats."""
         kind = str(node.get("type", "")).lower()
         moved = [name for name in node if not self.dialect.takes(name) or self._refuses(name, node[name], kind)]
-        return self._told(node, moved) if moved else node
+        return self._describe(node, moved) if moved else node
 
     def _with_whole_lists(self, node: Node) -> Node:
-        """Where lists must say what they hold, and only known properties can be required."""
+        """State the items of lists, and require only described properties, where the dialect demands it."""
         if not self.dialect.whole_lists:
             return node
         if str(node.get("type")).lower() == "array" and "items" not in node:
@@ -570,7 +534,7 @@ class _Fitter:
         return node
 
     def _refuses(self, name: str, value: object, kind: str) -> bool:
-        """Whether a keyword may stay, but not with this value in a schema of this type."""
+        """True if a keyword may stay, but not with this value in a schema of this type."""
         dialect = self.dialect
         match name:
             case "enum" if dialect.whole_lists and kind not in ("", "string"):
@@ -603,8 +567,8 @@ class _Fitter:
         gone = frozenset(names)
         return {name: value for name, value in node.items() if name not in gone}
 
-    def _told(self, node: Node, names: list[str]) -> Node:
-        """Keywords as words of the description."""
+    def _describe(self, node: Node, names: list[str]) -> Node:
+        """Move keywords into the description."""
         for name in names:
             self.note(f"{name}: only said in the description", name)
         said = ", ".join(f"{name}: {dumps(node[name]).decode()}" for name in names)
@@ -643,17 +607,17 @@ class _Fitter:
             return {}
         return self._node({"not": {}}, depth + 1) if child is False else {"description": f"({dumps(child).decode()})"}
 
-    def _closed(self, node: Node) -> Node:
+    def _close(self, node: Node) -> Node:
         kinds = as_list(node.get("type")) or [node.get("type")]
         if "array" in kinds and not isinstance(node.get("items"), dict) and "prefixItems" not in node:
             raise Unfit("a list of anything cannot be enforced")
         if "object" in kinds or "properties" in node:
-            return self._closed_object(node)
+            return self._close_object(node)
         if not node.keys() & {"type", "enum", "const", "anyOf", "allOf", "$ref"}:
             raise Unfit("a value of any type cannot be enforced")
         return node
 
-    def _closed_object(self, node: Node) -> Node:
+    def _close_object(self, node: Node) -> Node:
         more = node.get("additionalProperties")
         if not isinstance(node.get("properties"), dict if more is None else (dict, type(None))) or more not in (None, False):
             raise Unfit("an object that takes any property cannot be closed")
@@ -661,9 +625,9 @@ class _Fitter:
             self.changed = True
             self.note("objects are closed", "additionalProperties")
             node = {**node, "additionalProperties": False}
-        return self._required(node) if self.dialect.all_required else node
+        return self._require_all(node) if self.dialect.all_required else node
 
-    def _required(self, node: Node) -> Node:
+    def _require_all(self, node: Node) -> Node:
         properties = dict_of(node.get("properties"))
         given = [name for name in as_list(node.get("required")) if isinstance(name, str)]
         absent = [name for name in properties if name not in given]
@@ -672,5 +636,5 @@ class _Fitter:
         self.changed = True
         for name in absent:
             self.note(f"optional {name}: null stands for absent", "properties", name)
-        nulled = {name: or_null(dict_of(child)) if name in absent else child for name, child in properties.items()}
+        nulled = {name: allow_null(dict_of(child)) if name in absent else child for name, child in properties.items()}
         return {**node, "properties": nulled, "required": [*given, *absent]}

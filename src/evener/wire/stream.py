@@ -1,7 +1,7 @@
-"""The shell around every answer: events in, deltas out, one way to end. Pure; it never raises on input.
+"""Decodes answers for all wires: events in, deltas out, and deltas assembled into a reply. Pure; it never raises on input.
 
-An answer counts only when it is complete: its wire's end mark has arrived, it says why it stopped, and each call in it was
-closed. Each wire says what of this is missing; what follows from it is decided here, for all wires, streamed and whole.
+An answer counts only when it is complete: its wire's end marker has arrived, it says why it stopped, and each call in it was
+closed. Each wire reports what is missing; whether the answer counts is decided here, for all wires, streamed and whole.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,28 +44,12 @@ from evener.wire.eventstream import EventStreamReader
 from evener.wire.reading import BROKEN, has_text, pair_halves
 from evener.wire.sse import SseReader
 
-__all__ = [
-    "FRAMINGS",
-    "NO_ANSWER",
-    "NO_REASON",
-    "OPEN_CALL",
-    "Assembler",
-    "EventReading",
-    "StreamDecoder",
-    "assemble",
-    "deltas_of",
-    "not_ours",
-    "read_frames",
-    "settle",
-]
-
-
 NONE_YET = Usage()
 UNNAMED = Started("", "")
 PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}
-"""Nearly all deltas of a stream, and what a block is that begins with one."""
+"""Nearly all deltas of a stream, and the kind of block that each begins."""
 CUT = ("length", "context_full")
-"""Reasons to stop that come in the middle of what was being said."""
+"""Reasons to stop that cut an answer in the middle."""
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -137,7 +121,7 @@ class Assembler(msgspec.Struct, gc=False):
             assert_never(delta)
 
     def reply(self) -> Reply:
-        """The whole answer."""
+        """Return the whole answer."""
         if self._stop is None:
             raise WireError("The answer has no end. Feed the decoder's `close()` and check for a truncated stream.")
         parts, started = self._parts, self._started
@@ -145,7 +129,7 @@ class Assembler(msgspec.Struct, gc=False):
         for index in sorted(parts) if len(parts) > 1 else parts:
             blocks.append(_block(parts[index]))
         if self._stop.reason in CUT and blocks and type(blocks[-1]) is ToolCall and blocks[-1].raw == "{}":
-            # The limit came before its arguments. Without any, it would run with its defaults.
+            # The limit came before its arguments. As an empty object they would run the tool with its defaults.
             blocks[-1] = msgspec.structs.replace(blocks[-1], raw="")
         return Reply(tuple(blocks), self._stop, self._usage, started.id, started.model, tuple(self._notices))
 
@@ -177,14 +161,14 @@ def _block(part: _Part) -> Block:
 
 
 def assemble(deltas: Iterable[d.Delta]) -> Reply:
-    """The reply that these deltas make."""
+    """Return the reply that these deltas make."""
     assembler = Assembler()
     assembler.add(deltas)
     return assembler.reply()
 
 
 def deltas_of(reply: Reply) -> Iterator[d.Delta]:
-    """The deltas, in order; `assemble` makes the same reply of them."""
+    """Yield the deltas of a reply, in order; `assemble` makes the same reply of them."""
     yield d.Started(reply.id, reply.model)
     for index, block in enumerate(reply.blocks):
         yield from _pieces(index, block)
@@ -229,11 +213,11 @@ MID_TURN = "The stream ended in mid-turn. The turn does not count; ask again."
 NO_REASON = "a reason why it stopped"
 OPEN_CALL = "the end of a call that had begun"
 FRAMINGS: dict[str, type[SseReader] | type[EventStreamReader]] = {"sse": SseReader, "eventstream": EventStreamReader}
-"""How a streamed answer is cut into events, by the quirk of that name."""
+"""Readers that split a streamed answer into events, by the quirk of that name."""
 SAYING = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, CallBegun, HostedAdded, MediaAdded})
-"""What an answer says something with."""
+"""Deltas with content."""
 UNREAD = 16
-"""Events that are kept of an answer as long as nothing could be read in it."""
+"""The most events that are kept of an answer in which nothing could be read yet."""
 
 
 class EventReading(Protocol):
@@ -244,15 +228,15 @@ class EventReading(Protocol):
         ...
 
     def mend(self, frame: bytes) -> tuple[bytes, list[Notice]]:
-        """An event that could not be decoded, without the fields that need not be understood, and these as notices."""
+        """Return an event that could not be decoded without its optional fields, and these as notices."""
         ...
 
     def missing(self) -> str:
-        """What the answer lacks to be complete, now that it has ended; empty when it is complete."""
+        """Return what the ended answer lacks to be complete; empty when it is complete."""
         ...
 
     def end(self) -> list[Delta] | None:
-        """The bytes have ended without a last event: the closing deltas if the turn is complete all the same, else None."""
+        """Return the closing deltas if the turn is complete although the bytes ended without a last event, else None."""
         ...
 
 
@@ -266,7 +250,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
     _unread: list[bytes] = []
 
     def feed(self, data: bytes) -> list[Delta]:
-        """The deltas that these bytes complete."""
+        """Return the deltas that these bytes complete."""
         if self._over:
             return []
         found: list[Delta] = []
@@ -277,13 +261,13 @@ class StreamDecoder(msgspec.Struct, gc=False):
         return found
 
     def close(self) -> list[Delta]:
-        """The rest. A turn without its terminal mark is truncated, whatever half an event says."""
+        """Return the rest. A turn without its end marker is truncated, whatever half an event says."""
         if self._over:
             return []
         found: list[Delta] = []
         try:
             self._read(self._frames.close(), found)
-        except WireError:  # half an event: more was to come, whatever was said before
+        except WireError:  # half an event: the answer was cut, whatever came before
             found.clear()
             self._fail(found, TruncatedStream(MID_TURN))
         if not self._over:
@@ -291,7 +275,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
             try:
                 closing = self._events.end()
             except BROKEN as error:
-                self._fail(found, not_ours(error, b"", EVENT))
+                self._fail(found, unreadable_error(error, b"", EVENT))
                 return found
             if closing is None:
                 self._fail(found, TruncatedStream(MID_TURN))
@@ -313,7 +297,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
                 self._settle(found)
 
     def _listen(self, frames: list[bytes], found: list[Delta]) -> None:
-        """Keep what has come as long as nothing was read in it."""
+        """Keep the events as long as nothing was read in them."""
         self._said = self._said or not SAYING.isdisjoint(map(type, found))
         if not self._said:
             self._unread += frames[: UNREAD - len(self._unread)]
@@ -346,7 +330,7 @@ def _read_on(
                 mended, notices = events.mend(frame)
                 over = events.read(iter((mended,)), found)
             except BROKEN:
-                raise not_ours(error, frame, what) from None
+                raise unreadable_error(error, frame, what) from None
             place = len(found) - over  # before the last one, after all others of the event
             found[place:place] = notices
             if over:
@@ -369,7 +353,7 @@ def settle(events: EventReading, found: list[Delta], unread: list[bytes]) -> Non
         found[-1:] = [*(Notice("text elsewhere", frame.decode()) for frame in unread if has_text(frame)), last]
 
 
-def not_ours(error: Exception, frame: bytes, what: str) -> WireError:
-    """The error for bytes that are not what they should be."""
+def unreadable_error(error: Exception, frame: bytes, what: str) -> WireError:
+    """Return the error for bytes that are not what was expected."""
     start = frame[:60].decode(errors="replace")
     return WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.")

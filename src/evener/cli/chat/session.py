@@ -15,13 +15,13 @@ from evener.cli.commands.show import format_cost
 from evener.cli.commands.store import write_export
 from evener.cli.commands.threads import tree_lines
 from evener.cli.terminal import count
-from evener.encodings import prepare
 from evener.errors import BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.branches import before_turns
 from evener.harness.opening import NOT_RESUMABLE
 from evener.loop.state import Limits, RunState, Spent
 from evener.model import Model, open_model
+from evener.model.endpoint import prepare_request
 from evener.result import RunResult, approvals_of
 from evener.store.memory import MemoryStore
 from evener.store.sqlite.store import SqliteStore
@@ -308,11 +308,8 @@ class Session:
         """Return the losses that a request to this model would have now."""
         if not len(transcript):
             return ()
-        to = model.endpoint
-        ask = model.ask(transcript, self._harness.tools.specs)
         try:
-            prepared = prepare(ask, to.facts.quirks, encoding=to.encoding)
-            return (*prepared.losses, *to.codec.encode(prepared.ask, to.facts.quirks, None).losses)
+            return prepare_request(model.ask(transcript, self._harness.tools.specs), model.endpoint).losses
         except EvenerError as error:
             return (loss_of("degraded", "conversation", f"the losses are not known before the request is sent: {error}"),)
 

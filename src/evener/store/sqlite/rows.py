@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = [
-    "Appended",
+    "AppendedRows",
     "BlobTable",
     "Claim",
     "EventRow",
@@ -79,7 +79,7 @@ class HeldLog(msgspec.Struct, frozen=True):
     rival: Rival = ""
 
 
-class Appended(msgspec.Struct, frozen=True):
+class AppendedRows(msgspec.Struct, frozen=True):
     """How long a log is now, and the checkpoint that was due, if one was."""
 
     length: int
@@ -99,7 +99,7 @@ def rows_of(events: tuple[Event, ...], guard: Redaction) -> tuple[tuple[Event, .
 
 def create(
     connection: "sqlite3.Connection", log: str, first: Event, claim: Claim, guard: Redaction
-) -> tuple[HeldLog, Appended]:
+) -> tuple[HeldLog, AppendedRows]:
     """A new log with its first event. A fork goes on from an event of its parent; nothing is copied."""
     if connection.execute("SELECT 1 FROM logs WHERE log = ?", (log,)).fetchone():
         raise protocol.already_there(log)
@@ -159,7 +159,7 @@ def release(connection: "sqlite3.Connection", log: str, mark: str, *, left: bool
 
 def append(
     connection: "sqlite3.Connection", held: HeldLog, rows: Sequence[EventRow], until: float, guard: Redaction
-) -> Appended:
+) -> AppendedRows:
     """Add rows and renew the lease. Writes nothing when the epoch is not the holder's."""
     if not rows:
         return renew(connection, held, until)
@@ -177,15 +177,15 @@ def append(
         (length, head, rows[-1].at, until, held.mark, held.number, held.epoch),
     )
     if not digests.due(before, length):
-        return Appended(length)
-    return Appended(length, digests.put(connection, held.number, seq=length, chain=head))
+        return AppendedRows(length)
+    return AppendedRows(length, digests.put(connection, held.number, seq=length, chain=head))
 
 
-def renew(connection: "sqlite3.Connection", held: HeldLog, until: float) -> Appended:
+def renew(connection: "sqlite3.Connection", held: HeldLog, until: float) -> AppendedRows:
     """Keep the lease."""
     length, _ = end_of(connection, held)
     connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
-    return Appended(length)
+    return AppendedRows(length)
 
 
 def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[Any, ...]:
@@ -253,7 +253,7 @@ def notes(connection: "sqlite3.Connection", held: HeldLog, guard: Redaction) -> 
 
 def settle(
     connection: "sqlite3.Connection", held: HeldLog, number: int, added: Sequence[EventRow], until: float, guard: Redaction
-) -> Appended:
+) -> AppendedRows:
     """Append what a note led to, and mark the note with the length of the log from then on."""
     end_of(connection, held)
     found = connection.execute(

@@ -29,7 +29,7 @@ from evener.store.sqlite.erase import WalScrubber
 from evener.store.sqlite.file import StoreBusy, StoreFull, connect, default_path, only_read
 from evener.store.sqlite.identity import FileIdentity
 from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
-from evener.store.sqlite.rows import Appended, BlobTable, Claim, HeldLog, rows_of
+from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, HeldLog, rows_of
 from evener.store.sqlite.search_index import SearchIndex, part_of
 from evener.store.sqlite.snapshots import Folder
 from evener.store.sqlite.writer import Interlock, Perform, WriterThread, freely, in_turn, read_alone, reads
@@ -131,12 +131,12 @@ class SqliteLog:
             self._closed = True
             self._dropped()
 
-    async def _write(self, job: "Callable[[sqlite3.Connection], Appended]", until: float) -> None:
+    async def _write(self, job: "Callable[[sqlite3.Connection], AppendedRows]", until: float) -> None:
         if self._closed:
             raise protocol.given_back(self._held.log)
         await self._store._writer.run(job, partial(self._grown, until=until))
 
-    def _grown(self, grown: Appended, until: float) -> None:
+    def _grown(self, grown: AppendedRows, until: float) -> None:
         self._length = grown.length
         self._until = until
         self._store._sidecar.mark(grown.mark)

@@ -56,7 +56,7 @@ _SINGLES = ("items", "additionalProperties", "not", "if", "then", "else", "conta
 
 
 def check_subset(path: str, schema: object, dialect: StrictMode) -> Iterator[Violation]:
-    """Reports everything in one schema that the dialect refuses."""
+    """Report everything in one schema that the dialect refuses."""
     if not isinstance(schema, dict):
         yield Violation(path, "type", "Input should be an object (a JSON Schema).")
         return
@@ -130,7 +130,7 @@ def _check_values(path: str, node: Mapping[str, object], dialect: StrictMode) ->
 
 
 def _check_recursion(path: str, root: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports a definition that reaches itself through local references."""
+    """Report a definition that reaches itself through local references."""
     edges = {"#": _refs({key: value for key, value in root.items() if key not in ("$defs", "definitions")})}
     for keyword in ("$defs", "definitions"):
         for name, definition in fields(root.get(keyword)).items():
@@ -144,7 +144,7 @@ def _refs(node: Mapping[str, object]) -> list[str]:
 
 
 def _has_cycle(edges: Mapping[str, list[str]]) -> bool:
-    """Takes away, again and again, what points nowhere further; what is left is a cycle. Linear in nodes and edges."""
+    """Take away, again and again, what points nowhere further; what is left is a cycle. Linear in nodes and edges."""
     waiting = {name: {ref for ref in refs if ref in edges} for name, refs in edges.items()}
     users: dict[str, list[str]] = {name: [] for name in edges}
     for name, refs in waiting.items():
@@ -236,7 +236,7 @@ _WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
 
 
 def check_arguments(path: str, schema: Mapping[str, object], form: ToolSchemaRule) -> Iterator[Violation]:
-    """Reports what is wrong with the schema of a tool's arguments, whether it is strict or not."""
+    """Report what is wrong with the schema of a tool's arguments, whether it is strict or not."""
     if text(schema.get("type")).lower() != "object":
         message = "Invalid schema for a tool: schema must be a JSON Schema of 'type: \"object\"'."
         yield Violation(join(path, "type"), "tool.schema_type", message)

@@ -1,4 +1,5 @@
-"""Puts an answer on a connection: head, frames, pauses, breaks. Every wait ends when the client goes, or after `MOST_WAIT`."""
+"""An HTTP answer as a value, and how it is sent: head, frames, pauses, breaks. Every wait ends when the client goes, or
+after `MOST_WAIT`."""
 
 import asyncio
 import json
@@ -73,19 +74,19 @@ class Voice(Protocol):
         ...
 
     def failure(self, status: int, message: str) -> Sequence[bytes]:
-        """An error after the head was sent: what the provider would write in the rest of its stream."""
+        """Return an error after the head was sent: what the provider would write in the rest of its stream."""
         ...
 
     def unknown(self, filler: str = "") -> bytes:
-        """A well-formed event of a kind that nobody knows."""
+        """Return a well-formed event of an unknown kind."""
         ...
 
     def nothing(self) -> bytes:
-        """A sign of life that carries nothing."""
+        """Return a sign of life that carries nothing."""
         ...
 
     def error(self, status: int, message: str, *, wait: float | None = None) -> Mapping[str, object]:
-        """The body of an HTTP error. `wait` is how long the client should stay away, for wires that say so in the body."""
+        """Return the body of an HTTP error. `wait`: how long the client should stay away, where the body says so."""
         ...
 
 
@@ -116,25 +117,25 @@ def json_bytes(value: object) -> bytes:
 
 
 def whole(status: int, value: object, headers: Sequence[Header] = ()) -> HttpAnswer:
-    """A JSON answer with its length."""
+    """Return a JSON answer with its length."""
     return HttpAnswer(status=status, headers=(("content-type", "application/json"), *headers), frames=(json_bytes(value),))
 
 
 def streamed(events: Sequence[bytes], *, ending: int, headers: Sequence[Header] = ()) -> HttpAnswer:
-    """A chunked answer of events."""
+    """Return a chunked answer of events."""
     kind = ("content-type", "text/event-stream; charset=utf-8")
     return HttpAnswer(status=200, headers=(kind, *headers), frames=tuple(events), ending=ending, chunked=True)
 
 
 def event(payload: Mapping[str, object] | str, *, name: str = "", line: str = "\n") -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     text = payload if isinstance(payload, str) else json_bytes(payload).decode()
     head = f"event: {name}{line}" if name else ""
     return f"{head}data: {text}{line}{line}".encode()
 
 
 def sliced(answer: HttpAnswer) -> HttpAnswer:
-    """A whole answer whose body lies in a few frames, so that faults can strike between them."""
+    """Return a whole answer whose body lies in a few frames, so that faults can strike between them."""
     body = b"".join(frame for frame in answer.frames if isinstance(frame, bytes))
     size = max(1, -(-len(body) // _SLICES))
     frames = tuple(body[start : start + size] for start in range(0, len(body), size))
@@ -207,7 +208,7 @@ class _Body:
         await self._send(data)
 
     async def _send(self, data: bytes) -> None:
-        """All but the bytes that are to be lost in the end."""
+        """Send all but the bytes that are to be lost at the end."""
         data = self._held + data
         cut = max(0, len(data) - self._lost)
         data, self._held = data[:cut], data[cut:]

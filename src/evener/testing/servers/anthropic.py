@@ -71,7 +71,7 @@ class AnthropicVoice(msgspec.Struct, frozen=True):
 
 
 def blocks(turn: Turn, mint: Mint, *, hidden: bool) -> list[Json]:
-    """The content of the answer. `hidden`: thinking comes with its signature and without its text."""
+    """Return the content of the answer. `hidden`: thinking comes with its signature and without its text."""
     return [_block(part, mint, hidden=hidden) for part in turn.parts]
 
 
@@ -91,7 +91,7 @@ def _block(part: Part, mint: Mint, *, hidden: bool) -> Json:
 
 
 def message(turn: Turn, made: Sequence[Json], body: Mapping[str, object], *, name: str, tokens: Tokens) -> Json:
-    """The whole answer. One that stops at a sequence says at which: the first that the request has."""
+    """Return the whole answer. One that stops at a sequence says at which: the first that the request has."""
     stop = _stop(turn)
     sequences = items(body.get("stop_sequences")) if stop == "stop_sequence" else []
     return {
@@ -137,7 +137,7 @@ def _usage(tokens: Tokens) -> Json:
 
 
 def events(turn: Turn, reply: Mapping[str, object], made: Sequence[Json]) -> list[bytes]:
-    """The answer as a stream; the last event is the terminal mark."""
+    """Return the answer as a stream; the last event is the terminal mark."""
     usage = reply["usage"]
     assert isinstance(usage, dict)
     early = {name: value for name, value in usage.items() if name != "output_tokens_details"}
@@ -161,7 +161,7 @@ def _block_events(index: int, part: Part, block: Json) -> Iterator[bytes]:
 
 
 def _opened(part: Part, block: Json) -> tuple[Json, list[Json]]:
-    """The block as it starts, and what is then added. What nobody streams comes complete (section 9)."""
+    """Return the block as it starts, and what is then added. A block that is not streamed comes complete (section 9)."""
     match part:
         case Text(text=text, pieces=count) | Refusal(text=text, pieces=count):
             return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(text, count)]
@@ -320,7 +320,7 @@ def _blocks(content: object) -> list[object]:
 
 
 def _prefixes(body: Mapping[str, object]) -> list[str]:
-    """The fingerprint of what stands before each block, and of the whole at the end; cache marks do not count."""
+    """Return the fingerprint of what stands before each block, and of the whole at the end; cache marks do not count."""
     running = hashlib.sha256(_canonical([items(body.get("tools")), _blocks(body.get("system"))]))
     found = [running.hexdigest()]
     for _path, role, block in _flat(body):

@@ -63,7 +63,7 @@ _STYLES: Mapping[str, ChatStyle] = {
 
 
 def style(dialect: str) -> ChatStyle:
-    """The record of a dialect; reasoning in `reasoning_content` and usage when asked for where nothing else is known."""
+    """Return the record of a dialect; reasoning in `reasoning_content` and usage when asked for where nothing else is known."""
     return _STYLES.get(dialect, _PLAIN)
 
 
@@ -129,7 +129,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def completion(reply: ChatReply) -> Json:
-    """The whole answer."""
+    """Return the whole answer."""
     turn, style = reply.turn, reply.style
     message: Json = {"role": "assistant", "content": _content(turn.parts, style), "refusal": None, "annotations": []}
     thought = "".join(part.text for part in turn.parts if isinstance(part, Thinking))
@@ -188,7 +188,7 @@ def _usage(tokens: Tokens) -> Json:
 
 
 def chunks(reply: ChatReply) -> tuple[list[bytes], int]:
-    """The answer as a stream, and how many chunks at its end tell that it is finished."""
+    """Return the answer as a stream, and how many chunks at its end tell that it is finished."""
     head = reply.head("chat.completion.chunk")
     opening = [b": PROCESSING\n\n"] if reply.style.comments else []
     first: Json = {"role": "assistant", "content": None if reply.turn.calls else "", "refusal": None}
@@ -232,7 +232,7 @@ def _thoughts(text: str, count: int, style: ChatStyle) -> Iterator[Json]:
 
 
 def _finishing(reply: ChatReply, head: Json) -> list[Json]:
-    """The chunk with the reason, and the usage where this server reports it."""
+    """Return the chunk with the reason, and the usage where this server reports it."""
     last, usage = _with_choice(head, {}, reply.finish()), _usage(reply.tokens)
     match reply.style.usage:
         case "asked":

@@ -63,7 +63,7 @@ class Cut(msgspec.Struct, frozen=True):
     after: int = 2
 
     def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
-        """The answer with the fault in it; so for all faults."""
+        """Return the answer with the fault in it; so for all faults."""
         return _end(answer, self.after, Sever("clean"))
 
 
@@ -150,7 +150,7 @@ class Malformed(msgspec.Struct, frozen=True):
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
-    """An event of a type that nobody knows: harmless, clients skip it."""
+    """An event of an unknown type: harmless, clients skip it."""
 
     after: int = 2
 
@@ -159,7 +159,7 @@ class UnknownEvent(msgspec.Struct, frozen=True):
 
 
 class Huge(msgspec.Struct, frozen=True):
-    """One frame of `size` bytes of filler: a well-formed event that nobody knows, or white space in a whole answer."""
+    """One frame of `size` bytes of filler: a well-formed event of an unknown type, or white space in a whole answer."""
 
     size: int
     after: int = 2
@@ -201,7 +201,7 @@ class Twice(msgspec.Struct, frozen=True):
 
 
 class ExtraBytes(msgspec.Struct, frozen=True):
-    """More bytes after the terminal mark; without `data`, an event that nobody knows."""
+    """More bytes after the terminal mark; without `data`, an event of an unknown type."""
 
     data: bytes = b""
 

@@ -57,7 +57,7 @@ class GeminiVoice(msgspec.Struct, frozen=True):
         return {"error": held}
 
     def failure(self, status: int, message: str) -> Sequence[bytes]:
-        """An error of 529 is no word of this provider's: it says 503."""
+        """Return the error event; this provider says 503 where others say 529."""
         body = self.error(503 if status == 529 else status, message)
         return [_event(body) if self.streamed else spaced(body)]
 
@@ -69,7 +69,7 @@ class GeminiVoice(msgspec.Struct, frozen=True):
 
 
 def pieces_of(turn: Turn, mint: Mint, *, thoughts: bool) -> list[list[Json]]:
-    """The parts of the answer, each in the pieces in which it is streamed.
+    """Return the parts of the answer, each in the pieces in which it is streamed.
 
     Section 7: a signature sits on the first call of a step, or else closes the text. `thoughts`: they are shown when asked for.
     """
@@ -100,7 +100,7 @@ def _parts(part: Part, mint: Mint, *, thoughts: bool) -> list[Json]:
 
 
 def response(turn: Turn, made: Sequence[Sequence[Json]], *, model: str, name: str, tokens: Tokens) -> Json:
-    """The whole answer: the pieces of a part are one, and the signature sits on the text that it closes."""
+    """Return the whole answer: the pieces of a part are one, and the signature sits on the text that it closes."""
     parts = [_joined(group) for group in made]
     if len(parts) > 1 and parts[-1].get("text") == "" and "text" in parts[-2] and "thought" not in parts[-2]:
         parts[-2:] = [{**parts[-1], **parts[-2]}]
@@ -114,7 +114,7 @@ def _joined(group: Sequence[Json]) -> Json:
 
 
 def chunks(turn: Turn, made: Sequence[Sequence[Json]], *, model: str, name: str, tokens: Tokens) -> list[Json]:
-    """The answer in pieces; the last one has the finish reason and the final usage."""
+    """Return the answer in pieces; the last one has the finish reason and the final usage."""
     flat = [piece for group in made for piece in group]
     counted = [{"modality": "TEXT", "tokenCount": tokens.input}]
     early: Json = {"promptTokenCount": tokens.input, "totalTokenCount": tokens.input, "promptTokensDetails": counted}
@@ -125,7 +125,7 @@ def chunks(turn: Turn, made: Sequence[Sequence[Json]], *, model: str, name: str,
 
 
 def _closes(piece: Mapping[str, object]) -> bool:
-    """Calls and signatures come with the finish reason; text is followed by an empty part that has it."""
+    """Call and signatures come with the finish reason; text is followed by an empty part that has it."""
     return "text" not in piece or "thoughtSignature" in piece
 
 
@@ -169,7 +169,7 @@ def _event(value: object) -> bytes:
 
 
 def framed(values: Sequence[Json]) -> list[bytes]:
-    """The chunks as server-sent events."""
+    """Return the chunks as server-sent events."""
     return [_event(value) for value in values]
 
 
@@ -274,7 +274,7 @@ def _signature(part: Mapping[str, object]) -> str:
 
 
 def _plain(seal: str) -> str:
-    """The same for both alphabets of base64, padded or not: it is bytes that were signed."""
+    """Return the same for both alphabets of base64, padded or not: it is bytes that were signed."""
     return seal.replace("-", "+").replace("_", "/").rstrip("=") if seal not in _SKIP else seal
 
 

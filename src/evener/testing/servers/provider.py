@@ -51,13 +51,13 @@ class Scripted:
         return len(self._entries) - self._played
 
     def add(self, *entries: Entry) -> None:
-        """More entries at the end."""
+        """Add entries at the end."""
         for entry in entries:
             _read(entry)
         self._entries += entries
 
     def choose(self, received: Received) -> Turn | status.Instead | None:
-        """The answer to this request; None when the script has none."""
+        """Return the answer to this request; None when the script has none."""
         entry = self._chooser(received)
         return None if entry is None else _read(entry)
 
@@ -110,7 +110,7 @@ class FakeProvider:
         self._mint = Mint(settings.seed and f"{settings.seed}:requests")
 
     def respond(self, received: Received) -> HttpAnswer:
-        """The answer to one request."""
+        """Return the answer to one request."""
         self.requests.append(received)
         return self._stamped(self._answer(received))
 

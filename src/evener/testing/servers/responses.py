@@ -73,7 +73,7 @@ class ResponsesVoice(msgspec.Struct, frozen=True):
 
 
 def items_of(turn: Turn, mint: Mint) -> list[Json]:
-    """The output items, complete; but where the answer breaks off, the last of them is not."""
+    """Return the output items, complete; but where the answer breaks off, the last of them is not."""
     made = [_item(part, mint, last=part is turn.parts[-1]) for part in turn.parts]
     if turn.stop and turn.parts and isinstance(turn.parts[-1], Text | Refusal | Call):
         made[-1]["status"] = "incomplete"
@@ -103,7 +103,7 @@ def _item(part: Part, mint: Mint, *, last: bool) -> Json:
 
 
 def response(turn: Turn, output: Sequence[Json], body: Mapping[str, object], *, name: str, tokens: Tokens) -> Json:
-    """The whole answer; settings of the request are repeated in it."""
+    """Return the whole answer; settings of the request are repeated in it."""
     reason = {"length": "max_output_tokens", "filter": "content_filter"}.get(turn.stop, turn.stop)
     echoed = {field: usual if body.get(field) is None else body[field] for field, usual in _ECHOED.items()}
     asked, shaped = body.get("reasoning"), body.get("text")
@@ -136,7 +136,7 @@ def _usage(tokens: Tokens) -> Json:
 
 
 def events(turn: Turn, reply: Mapping[str, object], output: Sequence[Json]) -> list[bytes]:
-    """The answer as a stream; the last event is the terminal mark."""
+    """Return the answer as a stream; the last event is the terminal mark."""
     early = {**reply, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
     steps: list[Step] = [("response.created", {"response": early}), ("response.in_progress", {"response": early})]
     for index, (part, item) in enumerate(zip(turn.parts, output, strict=True)):
@@ -225,7 +225,7 @@ class ResponsesWire:
         return unlock(received, self._settings)
 
     def held(self, name: str) -> list[object] | None:
-        """The items up to an answer, or in a conversation; None when they are not stored."""
+        """Return the items up to an answer, or in a conversation; None when they are not stored."""
         found = self._chains.get(name, self._conversations.get(name))
         return None if found is None else list(found)
 
@@ -305,7 +305,7 @@ class ResponsesWire:
             self._items |= {text(item.get("id")): item for item in output}
 
     def _unfolded(self, body: Mapping[str, object]) -> Json:
-        """The request with what lies on the server put into its input, as a stateless one would have it."""
+        """Return the request with what lies on the server put into its input, as a stateless one would have it."""
         given = body.get("input")
         said: list[object] = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
         told = {name: value for name, value in body.items() if name not in ("previous_response_id", "conversation")}

@@ -100,11 +100,13 @@ class FakeServer:
         return len(self._guests)
 
     def add(self, *entries: Entry) -> None:
-        """More entries at the end of the script."""
+        """Add entries at the end of the script."""
         self._provider.script.add(*entries)
 
     def held(self, name: str) -> list[object] | None:
-        """The items that are stored up to an answer, or in a conversation, of this id (Responses); None when they are not."""
+        """Return the items that are stored up to an answer, or in a conversation, of this id (Responses); None when they are
+        not.
+        """
         wire = self._provider.wire
         return wire.held(name) if isinstance(wire, ResponsesWire) else None
 

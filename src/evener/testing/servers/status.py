@@ -41,7 +41,7 @@ class Status(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
     def answer(self, voice: Voice) -> HttpAnswer:
-        """The answer as this wire gives it; so for all of these."""
+        """Return the answer as this wire gives it; so for all of these."""
         headers = (*self.headers.items(), *self._wait())
         if self.code == 502:
             return _page(self.code, "502 Bad Gateway", headers)

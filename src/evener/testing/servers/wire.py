@@ -33,11 +33,11 @@ class Mint:
         self._count = 0
 
     def id(self, prefix: str, length: int = 24) -> str:
-        """A fresh name of `length` letters and digits after the prefix."""
+        """Return a fresh name of `length` letters and digits after the prefix."""
         return prefix + self._next().hex()[:length]
 
     def seal(self) -> str:
-        """A fresh opaque value as a provider would make it: long, and base64."""
+        """Return a fresh opaque value as a provider would make it: long, and base64."""
         return base64.b64encode(self._next() + self._next()).decode()
 
     def _next(self) -> bytes:
@@ -130,32 +130,32 @@ class Wire(Protocol):
     def voice(self, *, streamed: bool) -> Voice: ...
 
     def unlock(self, received: Received) -> Refused | None:
-        """The refusal of a request whose key is wrong."""
+        """Return the refusal of a request whose key is wrong."""
         ...
 
     def serve(self, received: Received) -> HttpAnswer | None:
-        """The answer to what needs no script: lists of models, stored things."""
+        """Return the answer to what needs no script: lists of models, stored things."""
         ...
 
     def route(self, received: Received) -> RequestRoute | None:
-        """Where a request for an answer leads; None for an unknown address."""
+        """Return where a request for an answer leads; None for an unknown address."""
         ...
 
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
-        """The refusal of a request that the provider would not take."""
+        """Return the refusal of a request that the provider would not take."""
         ...
 
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
-        """The turn in this wire's shape; what it issues is remembered."""
+        """Return the turn in this wire's shape; what it issues is remembered."""
         ...
 
 
 def bearer(received: Received) -> str:
-    """The token of an Authorization header."""
+    """Return the token of an Authorization header."""
     scheme, _, token = received.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def listed(models: Sequence[str]) -> tuple[str, ...]:
-    """The models to list when asked: those it has, or one with a telling name."""
+    """Return the models to list when asked: those it has, or one with a telling name."""
     return tuple(models) or ("fake-model",)

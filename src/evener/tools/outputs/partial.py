@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import isfinite
 
-from evener.encodings.buffer import unescaped
+from evener.encodings.buffer import unescape
 from evener.encodings.forms import FINAL_RESULT, THOUGHT_END
 from evener.encodings.json import VALUE
 from evener.tools.outputs.shape import OutputShape
@@ -181,7 +181,7 @@ class PartialJson:
         found = INSIDE.match(text, place)
         end = found.end() if found else place
         whole = text[end : end + 1] == '"'
-        piece, used, _ = unescaped(text[place:end], final=whole)
+        piece, used, _ = unescape(text[place:end], final=whole)
         if piece:
             said.append(piece)
         if whole:

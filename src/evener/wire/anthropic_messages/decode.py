@@ -15,50 +15,13 @@ from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.anthropic_messages.hosted import citations_in, hosted_block, read_citation, seal_name
-from evener.wire.faults import complaint_of, typed
+from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.prefix import dumps, fields, text_in
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
 from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
-__all__ = [
-    "BEGUN",
-    "CARRYING",
-    "EVENTS",
-    "NOTHING",
-    "NO_INPUT",
-    "NULL",
-    "PIECE",
-    "PIECES",
-    "Cited",
-    "Counted",
-    "Other",
-    "Ping",
-    "_BlockBegun",
-    "_BlockDelta",
-    "_BlockEnded",
-    "_Call",
-    "_Counts",
-    "_Event",
-    "_MessageFinished",
-    "_MessageStarted",
-    "_MessageStopped",
-    "_MoreJson",
-    "_MoreSignature",
-    "_MoreText",
-    "_MoreThinking",
-    "_Text",
-    "_Thinking",
-    "decode",
-    "decoder",
-    "form_of",
-    "read_begun",
-    "read_block",
-    "read_call",
-    "read_event",
-    "read_other",
-    "read_text",
-]
+__all__ = ["decode", "decoder"]
 
 
 NOTHING = msgspec.Raw(b"")
@@ -73,7 +36,7 @@ class _Details(msgspec.Struct, gc=False):
 
 
 class _Counts(msgspec.Struct, gc=False):
-    """Token counts. A field that is not stated says nothing new."""
+    """Token counts. An absent field leaves the last count as it is."""
 
     input_tokens: Count = None
     cache_creation_input_tokens: Count = None
@@ -82,8 +45,9 @@ class _Counts(msgspec.Struct, gc=False):
     output_tokens_details: _Details | None = None
 
 
+COUNTS = _Counts.__struct_fields__
 Counted = _Counts | None | msgspec.UnsetType
-"""Token counts that may be there, and may be null: then they say nothing new."""
+"""Token counts that may be absent or null, which leaves the last ones as they are."""
 
 
 @final
@@ -109,7 +73,7 @@ class _MoreJson(msgspec.Struct, tag="input_json_delta", gc=False):
 
 @final
 class _MoreSignature(msgspec.Struct, tag="signature_delta", gc=False):
-    """What thinking is signed with, whole."""
+    """The whole signature of thinking."""
 
     signature: str = ""
 
@@ -123,7 +87,7 @@ class Cited(msgspec.Struct, tag="citations_delta", gc=False):
 
 @final
 class _BlockDelta(msgspec.Struct, tag="content_block_delta", gc=False):
-    """More of a block. By far the most events are this one."""
+    """More of a block: by far the most frequent event."""
 
     delta: _MoreText | _MoreJson | _MoreThinking | _MoreSignature | Cited
     index: int = 0
@@ -131,7 +95,7 @@ class _BlockDelta(msgspec.Struct, tag="content_block_delta", gc=False):
 
 @final
 class _Text(msgspec.Struct, tag="text", forbid_unknown_fields=True, gc=False):
-    """A text as it begins, if it has nothing of its own beside it; so with the two below."""
+    """A text as it begins, without unknown fields; the two below likewise."""
 
     text: str = ""
     citations: msgspec.Raw = NULL
@@ -148,7 +112,7 @@ class _Call(msgspec.Struct, tag="tool_use", forbid_unknown_fields=True, gc=False
 
 @final
 class _Thinking(msgspec.Struct, tag="thinking", forbid_unknown_fields=True, gc=False):
-    """Reasoning. Its signature comes last; what stands for it until then is only kept."""
+    """Reasoning. Its signature comes last; a placeholder until then is only kept."""
 
     thinking: str = ""
     signature: msgspec.Raw = NULL
@@ -156,7 +120,7 @@ class _Thinking(msgspec.Struct, tag="thinking", forbid_unknown_fields=True, gc=F
 
 @final
 class _BlockBegun(msgspec.Struct, tag="content_block_start", gc=False):
-    """A block begins that is nothing else than one of these."""
+    """A block of one of these kinds begins, without unknown fields."""
 
     content_block: _Text | _Call | _Thinking
     index: int = 0
@@ -198,7 +162,7 @@ class _Finish(msgspec.Struct, gc=False):
 
 @final
 class _MessageFinished(msgspec.Struct, tag="message_delta", gc=False):
-    """The message is complete, but for its end mark."""
+    """The message is complete, but for its end marker."""
 
     delta: _Finish | None = None
     usage: Counted = msgspec.UNSET
@@ -206,12 +170,12 @@ class _MessageFinished(msgspec.Struct, tag="message_delta", gc=False):
 
 @final
 class _MessageStopped(msgspec.Struct, tag="message_stop", gc=False):
-    """The end mark."""
+    """The end marker."""
 
 
 @final
 class Ping(msgspec.Struct, tag="ping", gc=False):
-    """A sign of life."""
+    """A keep-alive event."""
 
 
 _Event = _BlockDelta | _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping
@@ -219,13 +183,7 @@ PIECE = "content_block_delta"
 PIECES = ("text_delta", "thinking_delta", "input_json_delta", "signature_delta", "citations_delta")
 BEGUN = "content_block_start"
 EVENTS = ("content_block_stop", "message_start", "message_delta", "message_stop", "ping")
-"""The names of these: who bears one of them, or is a piece of such a kind, has no other form."""
-
-
-class AnyBlock(msgspec.Struct):
-    """Any block as it begins, as far as all of them are told apart."""
-
-    type: str = ""
+"""Types of events and of pieces that have one known form."""
 
 
 class _TextStart(msgspec.Struct):
@@ -249,13 +207,13 @@ class AnyBegun(msgspec.Struct):
 
 
 class AnyPiece(msgspec.Struct):
-    """A piece of any kind."""
+    """The type of a piece, a block or an event of any kind."""
 
     type: str = ""
 
 
 class Other(msgspec.Struct):
-    """An event of a form that is not among those above."""
+    """An event of any other form."""
 
     type: str = ""
     index: int = 0
@@ -272,7 +230,7 @@ FORMS: dict[str, type[msgspec.Struct]] = {
     "message_stop": _MessageStopped,
     "ping": Ping,
 }
-"""By the type of an event, the form that it is mended by; any other is an `Other`."""
+"""The form of an event, by its type, for `mend`; any other is an `Other`."""
 
 CARRYING: Carrying = {
     _MoreText: ("text",),
@@ -287,11 +245,11 @@ CARRYING: Carrying = {
     AnyPiece: ("type",),
     Other: ("type", "index", "delta"),
 }
-"""The fields that must be of their form."""
+"""The fields that carry the answer."""
 
 
 def form_of(frame: bytes) -> type[msgspec.Struct]:
-    """The form of an event, by its type."""
+    """Return the form of an event, by its type."""
     return FORMS.get(read_type(frame).type, Other)
 
 
@@ -300,7 +258,6 @@ read_text = msgspec.json.Decoder(_TextStart).decode
 read_call = msgspec.json.Decoder(ToolUse).decode
 read_other = msgspec.json.Decoder(Other).decode
 read_begun = msgspec.json.Decoder(AnyBegun).decode
-read_block = msgspec.json.Decoder(AnyBlock).decode
 _events: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
 read_event = _events.decode
 
@@ -321,7 +278,7 @@ SAID = {
     "redacted_thinking": ("type",),
     "tool_use": ("type", "id", "name", "input"),
 }
-"""The blocks that have a neutral word, and their fields that are said with it: the others ride in a seal."""
+"""The blocks that have a neutral form, and their fields that it holds: the others go into a seal."""
 TWO_MESSAGES = "A second message began in one stream. Expected one; nothing of them counts. Ask again."
 Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
@@ -346,11 +303,11 @@ class _Refusal(msgspec.Struct, gc=False):
 
 WHOLE: Carrying = {_Message: ("type", "content", "stop_reason")}
 MAY_STAY_OPEN = ("text", "thinking", "redacted_thinking")
-"""Blocks that a reason to stop also ends; any other must have been closed."""
+"""Blocks that a stop reason ends, too; any other must have been closed."""
 
 
 class _Open(msgspec.Struct, gc=False):
-    """A block that has begun: what is kept of it (all, if it has no neutral word), and what was added since."""
+    """A block that has begun: what is kept of it (all, if it has no neutral form), and what was added since."""
 
     kind: str
     own: Raws
@@ -369,12 +326,12 @@ class _Turn(msgspec.Struct, gc=False):
     stopped: d.Stopped | None = None
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Events; `message_stop` and errors are the last."""
+        """Read events; `message_stop` and errors are the last."""
         for frame in frames:
             try:
                 event = read_event(frame)
             except msgspec.ValidationError:
-                if self._other(frame, found):
+                if self._read_other(frame, found):
                     return True
                 continue
             if type(event) is _BlockDelta:
@@ -384,26 +341,26 @@ class _Turn(msgspec.Struct, gc=False):
                 elif type(delta) is _MoreThinking:
                     found.append(ReasoningDelta(event.index, delta.thinking))
                 else:
-                    self._piece(event.index, delta, frame, found)
-            elif self._rare(event, found):
+                    self._read_piece(event.index, delta, frame, found)
+            elif self._read_rare(event, found):
                 return True
         return False
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """An event without what need not be understood."""
+        """Return an event without its optional fields that do not fit."""
         return mend(frame, form_of, CARRYING)
 
     def end(self) -> None:
-        """Without `message_stop` a turn is never complete."""
+        """Return None: without `message_stop` a turn is never complete."""
 
     def missing(self) -> str:
-        """Why the message does not count, now that it has ended."""
+        """Return why the ended message does not count; empty when it does."""
         if self.stopped is None or not self.stopped.raw:
             return NO_REASON
         return OPEN_CALL if any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
 
     def begin(self, index: int, block: _Text | _Call | _Thinking, own: Raws, found: list[d.Delta]) -> None:
-        """A block begins, with whatever it already holds. `own` are those of its fields that nobody else knows."""
+        """Begin a block, with what it already holds. `own` are the fields that only this wire knows."""
         self._number(index)
         if type(block) is _Text:
             self.open[index] = _Open("text", own)
@@ -422,8 +379,8 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(ReasoningDelta(index, block.thinking))
 
     def begin_any(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """A block of any kind begins, with any fields."""
-        kind, own = read_block(raw).type, fields(raw)
+        """Begin a block of any kind, with any fields."""
+        kind, own = read_type(raw).type, fields(raw)
         kept = {name: value for name, value in own.items() if name not in SAID.get(kind, ())}
         match kind:
             case "text":
@@ -446,7 +403,7 @@ class _Turn(msgspec.Struct, gc=False):
         self.known.add(index)
 
     def cite(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """A citation of a text that has begun."""
+        """Add a citation to a text that has begun."""
         opened = self.open.get(index)
         if opened is None:
             found.append(d.Notice("citation without a block", bytes(raw).decode()))
@@ -455,7 +412,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.CitationAdded(index, read_citation(raw, found)))
 
     def complete(self, index: int, found: list[d.Delta]) -> None:
-        """A block is complete."""
+        """Complete a block."""
         opened = self.open.pop(index, None)
         if opened is None:
             return
@@ -474,25 +431,19 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(_hosted(index, opened))
 
     def count(self, stated: Counted, found: list[d.Delta]) -> None:
-        """A usage snapshot: what it states replaces what was known."""
+        """Apply a usage snapshot: what it states replaces what was known."""
         if stated is msgspec.UNSET:
             return
         new, old = stated or _Counts(), self.usage
         if old is not None:
-            if new.input_tokens is None:
-                new.input_tokens = old.input_tokens
-            if new.cache_creation_input_tokens is None:
-                new.cache_creation_input_tokens = old.cache_creation_input_tokens
-            if new.cache_read_input_tokens is None:
-                new.cache_read_input_tokens = old.cache_read_input_tokens
-            if new.output_tokens is None:
-                new.output_tokens = old.output_tokens
-            new.output_tokens_details = new.output_tokens_details or old.output_tokens_details
+            for name in COUNTS:
+                if getattr(new, name) is None:
+                    setattr(new, name, getattr(old, name))
         self.usage = new
         found.append(d.UsageReported(_usage(new)))
 
-    def _piece(self, index: int, delta: _MoreJson | _MoreSignature | Cited, frame: bytes, found: list[d.Delta]) -> None:
-        """A piece that belongs to what has begun."""
+    def _read_piece(self, index: int, delta: _MoreJson | _MoreSignature | Cited, frame: bytes, found: list[d.Delta]) -> None:
+        """Add a piece to the block that has begun."""
         opened = self.open.get(index)
         if type(delta) is Cited:
             self.cite(index, delta.citation or NULL, found)
@@ -505,7 +456,7 @@ class _Turn(msgspec.Struct, gc=False):
             if opened.kind == "tool_use":
                 found.append(ArgumentsDelta(index, delta.partial_json))
 
-    def _rare(
+    def _read_rare(
         self,
         event: _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping,
         found: list[d.Delta],
@@ -533,27 +484,25 @@ class _Turn(msgspec.Struct, gc=False):
             return True
         return False
 
-    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """An event, or a piece of a block, that has none of the known forms; True when it is an error."""
+    def _read_other(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """Read an event or a piece of a block of unknown form; True when it is an error."""
         event = read_other(frame)
         if event.type in EVENTS or (event.type == PIECE and event.delta and event.delta.type in PIECES):
-            read_event(frame)  # says what is wrong with it
+            read_event(frame)  # raises with what is wrong
         if event.type == BEGUN:
             begun = read_begun(frame)
             self.begin_any(begun.index, begun.content_block, found)
         elif event.type == PIECE and (event.delta or not event.error):
-            self._unknown(event, frame, found)
+            self._read_unknown(event, frame, found)
         elif event.type == "error" or event.error:
-            complaint = complaint_of(frame)
-            unread = WireError("The stream reported an error that is not of Anthropic's shape.")
-            found.append(d.Failed(typed(complaint, {}) if complaint else unread))
+            found.append(read_failure(frame))
             return True
         else:
             found.append(d.Notice(event.type, frame.decode()))
         return False
 
-    def _unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
-        """A piece of a kind of its own: it belongs to a block that only this wire understands, or to nobody."""
+    def _read_unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
+        """Add a piece of unknown kind to a block that only this wire understands; without such a block it is a notice."""
         opened = self.open.get(event.index)
         if event.delta and opened and opened.kind not in ("text", "thinking", "tool_use"):
             added = fields(fields(frame)["delta"])
@@ -563,15 +512,11 @@ class _Turn(msgspec.Struct, gc=False):
 
 
 def _usage(read: _Counts) -> Usage:
-    """Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
-    uncached, written, cached = (
-        int(read.input_tokens or 0),
-        int(read.cache_creation_input_tokens or 0),
-        int(read.cache_read_input_tokens or 0),
-    )
-    thought = (read.output_tokens_details.thinking_tokens if read.output_tokens_details else 0) or 0
-    said, thought = int(read.output_tokens or 0), int(thought)
-    return Usage(uncached + written + cached, uncached, cached, written, said, thought)
+    """Return the counts. Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
+    uncached, cached = int(read.input_tokens or 0), int(read.cache_read_input_tokens or 0)
+    written, details = int(read.cache_creation_input_tokens or 0), read.output_tokens_details
+    thought = int((details.thinking_tokens if details else 0) or 0)
+    return Usage(uncached + written + cached, uncached, cached, written, int(read.output_tokens or 0), thought)
 
 
 def _seal(index: int, block: Sealable, own: Raws, found: list[d.Delta]) -> None:
@@ -605,7 +550,7 @@ def _stop(reason: str, sequence: str, details: msgspec.Raw, found: list[d.Delta]
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
-    """A whole answer."""
+    """Decode a whole answer."""
     return assemble(_whole(body))
 
 
@@ -615,7 +560,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     if message.type == "error" or message.error:
         complaint = complaint_of(body)
         if complaint:
-            raise typed(complaint, {})
+            raise make_error(complaint, {})
     if message.type != "message":
         raise WireError(f"Expected an Anthropic message, but the answer is of type {message.type!r}. Check the base URL.")
     turn = _Turn()
@@ -634,5 +579,5 @@ def _whole(body: bytes) -> list[d.Delta]:
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:
-    """A streamed answer."""
+    """Return the decoder of a streamed answer."""
     return StreamDecoder(_Turn(), FRAMINGS[quirks.framing]())

@@ -1,14 +1,15 @@
-"""An Ask as an Anthropic Messages request. Pure: the same ask gives the same bytes, with or without `prior`."""
+"""Encodes an Ask as an Anthropic Messages request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from evener.transcript.ask import Ask, HostedTool, OutputSchema, Reasoning, ToolSpec
+from evener.transcript.ask import Ask, ChoiceMode, HostedTool, OutputSchema, Reasoning, ReasoningShow, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -17,7 +18,6 @@ from evener.transcript.blocks import (
     Inline,
     ReasoningBlock,
     Remote,
-    ResultContent,
     Seal,
     Source,
     Stored,
@@ -30,28 +30,27 @@ from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
 from evener.wire.codec import Encoded, Frame
-from evener.wire.media import IMAGES, is_image_taken, is_textual, plain_text, settled
+from evener.wire.media import IMAGES, is_image_taken, is_textual, normalize_media, plain_text
 from evener.wire.prefix import (
     ERROR,
     OPERATOR,
-    UNREADABLE,
     ExchangeWriter,
     Fragment,
     Prefix,
     Render,
-    as_object,
     dict_of,
     dumps,
-    extended,
+    extend_prefix,
     fields,
     is_plain,
-    joined,
+    join_body,
     must_fetch,
     placeholder,
-    started,
+    start_prefix,
     with_tool_extra,
 )
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     BUDGETS,
     SCALE,
@@ -61,108 +60,102 @@ from evener.wire.request import (
     KeptRequests,
     Marks,
     RequestSource,
+    Setting,
     Wanted,
     add_losses,
     as_function,
-    bounded,
+    bound_history,
     choose_marks,
+    choose_stops,
     control_mark,
     control_value,
-    declared_name,
-    drafted,
-    drawn,
+    declare_name,
     frame_of,
     headers_of,
-    hosted_tool,
+    hold_number,
+    insert_marks,
+    list_fragments,
     names_of,
     nearest_effort,
     output_limit,
+    pass_number,
     path_of,
+    plan_marks,
     report_choice,
     report_length,
-    wanted_marks,
+    report_stateless,
+    report_unforced,
     wire_name,
     with_control,
     with_extra,
-    within,
     without_messages,
+    write_hosted_tool,
+    write_settings,
 )
-from evener.wire.schema import ANTHROPIC_PLAIN, ANTHROPIC_STRICT, transform
-from evener.wire.tool_schema import declared_schema, report_description
+from evener.wire.schema import ANTHROPIC_PLAIN, ANTHROPIC_STRICT, as_list, transform
+from evener.wire.tool_schema import declare_schema, report_description
 
-__all__ = [
-    "WIRE",
-    "choice",
-    "encode",
-    "fit_names",
-    "must_lead",
-    "output_format",
-    "output_tokens",
-    "render",
-    "sampling",
-    "thinking",
-    "why_mute",
-]
+__all__ = ["CHOICES", "SETTINGS", "SHOWN", "WIRE", "encode"]
 
 
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
-Node = dict[str, object]
+Body = dict[str, object]
 
 
 def fit_names(schema: str, owner: Owner, losses: list[Loss]) -> str:
-    """The schema itself if the wire takes it; else one that is wider, and that describes what it leaves out."""
+    """Return the schema itself if the wire takes its names; else a wider one that describes what it leaves out."""
     try:
         root = msgspec.json.decode(schema, type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError):
         return schema
-    properties = dict_of(root.get("properties"))
+    properties, required, before = dict_of(root.get("properties")), as_list(root.get("required")), root.get("description")
     foreign = [name for name in properties if not NAME.fullmatch(name)]
     if not foreign:
         return schema
-    losses += (
-        loss_of(
-            "degraded",
-            f"{owner.topic}.schema",
-            f"{name}: this wire takes no such names; described",
-            name=owner.name,
-            at=f"properties/{escape_step(name)}",
-        )
-        for name in foreign
-    )
-    required = [name for name in _names(root.get("required")) if name in foreign]
-    said: Node = {"properties": {name: properties[name] for name in foreign}, **({"required": required} if required else {})}
-    return dumps(_widened(root, foreign) | {"description": _described(root, said)}).decode()
-
-
-def _widened(root: Node, foreign: list[str]) -> Node:
-    """The root without these properties, but so that they may be written."""
-    kept = {name: value for name, value in dict_of(root.get("properties")).items() if name not in foreign}
-    required = [name for name in _names(root.get("required")) if name not in foreign]
-    return {**root, "properties": kept, "required": required, "additionalProperties": True}
-
-
-def _described(root: Node, said: Node) -> str:
-    before = root.get("description")
+    for name in foreign:
+        why, at = f"{name}: this wire takes no such names; described", f"properties/{escape_step(name)}"
+        losses.append(loss_of("degraded", f"{owner.topic}.schema", why, name=owner.name, at=at))
+    said: Body = {"properties": {name: properties[name] for name in foreign}}
+    if demanded := [name for name in required if name in foreign]:
+        said["required"] = demanded
     text = f"The object must also fit this JSON Schema, names included: {dumps(said).decode()}"
-    return f"{before}\n{text}" if isinstance(before, str) and before else text
+    wider = {
+        "properties": {name: value for name, value in properties.items() if name not in foreign},
+        "required": [name for name in required if isinstance(name, str) and name not in foreign],
+        "additionalProperties": True,
+        "description": f"{before}\n{text}" if isinstance(before, str) and before else text,
+    }
+    return dumps({**root, **wider}).decode()
 
 
-def _names(value: object) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-
-
-SHOWN = {"summary": "summarized", "concise": "summarized", "detailed": "summarized", "omitted": "omitted"}
+SHOWN: dict[ReasoningShow, str] = {
+    "summary": "summarized",
+    "concise": "summarized",
+    "detailed": "summarized",
+    "omitted": "omitted",
+}
 LEAST_BUDGET = 1024  # sheet 7
 LEAST_ANSWER = 256
-"""Tokens that thinking leaves for the answer: one would be legal, and of no use."""
-CHOICES = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
-
-Body = dict[str, object]
+"""Tokens that thinking leaves for the answer: a single one would be legal, but useless."""
+CHOICES: dict[ChoiceMode, str] = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
+SAMPLERS = ("temperature", "top_p", "top_k")
+SETTINGS = (
+    Setting("max_output_tokens", "max_tokens", read=Fields.limit),  # written by `output_tokens`
+    Setting("temperature", "temperature", 1, hold_number),
+    Setting("top_p", "top_p", 1, hold_number),
+    Setting("top_k", "top_k", math.inf, hold_number, Fields.whole),
+    Setting("seed", write=pass_number),
+    Setting(
+        *("stop", "stop_sequences", math.inf, choose_stops, Fields.texts),
+        is_legal=str.strip,
+        illegal="a stop sequence of white space only is rejected",
+    ),
+)
 
 
 def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
-    """The output limit, which this wire demands. Thinking counts as output: where there is room, it comes on top."""
+    """Return the output limit, which this wire demands. Thinking counts as output: where there is room, it comes on top."""
     limit = output_limit(ask, quirks, losses)
     if limit is not None:
         return limit
@@ -172,7 +165,7 @@ def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
 
 
 def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """The fields `thinking` and `output_config.effort`."""
+    """Return the fields `thinking` and `output_config.effort`."""
     body: Body = {}
     switch = _switch(ask, quirks, losses)
     if switch == "enabled":
@@ -208,25 +201,25 @@ def _wanted_budget(ask: Ask) -> int:
 
 
 def why_mute(ask: Ask, quirks: Quirks) -> str:
-    """Why the thinking of the past stays out of this request: thinking is off in it. Empty when it is on or not known."""
+    """Return why past thinking stays out of this request: thinking is off in it. Empty when it is on or not known."""
     switch = _switch(ask, quirks, [])
     off = switch == "disabled" or (not switch and quirks.thinks_unasked is False)
     return "thinking is off for this request" if off else ""
 
 
 def must_lead(ask: Ask, quirks: Quirks) -> bool:
-    """Whether a turn that has thinking must begin with it: so while it has a budget (sheet 3)."""
+    """True if a turn that has thinking must begin with it: so while it has a budget (sheet 3)."""
     return _switch(ask, quirks, []) == "enabled"
 
 
 def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
-    """The thinking type to send; empty for none."""
+    """Return the thinking type to send; empty for none."""
     wanted = ask.reasoning
     modes = quirks.thinking_modes
     if wanted.mode == "off" or wanted.effort == "off":
-        return _taken("disabled", modes, losses)
+        return _check_mode("disabled", modes, losses)
     if wanted.mode == "between_tools":
-        return _taken("between_tools", modes, losses)
+        return _check_mode("between_tools", modes, losses)
     if not _is_asked(wanted):
         return ""
     mode = _way_to_think(ask, quirks)
@@ -243,12 +236,12 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
 
 
 def _is_asked(wanted: Reasoning) -> bool:
-    """Whether thinking is to be switched on."""
+    """True if thinking is to be switched on."""
     return wanted.mode == "on" or (wanted.mode == "auto" and (wanted.effort is not None or wanted.budget is not None))
 
 
 def _way_to_think(ask: Ask, quirks: Quirks) -> str:
-    """The way that this model has to think when it is asked to; empty for none."""
+    """Return the thinking type that switches this model's thinking on, if that is asked for; empty for none."""
     wanted = ask.reasoning
     if wanted.effort == "off" or not _is_asked(wanted):
         return ""
@@ -256,7 +249,7 @@ def _way_to_think(ask: Ask, quirks: Quirks) -> str:
     return next((mode for mode in order if mode in quirks.thinking_modes), "")
 
 
-def _taken(mode: str, modes: tuple[str, ...], losses: list[Loss]) -> str:
+def _check_mode(mode: str, modes: tuple[str, ...], losses: list[Loss]) -> str:
     if mode in modes:
         return mode
     losses.append(loss_of("degraded", "reasoning.mode", "this model cannot; its default stays", name=mode))
@@ -278,14 +271,14 @@ def _effort(ask: Ask, quirks: Quirks, switch: str, losses: list[Loss]) -> str:
 
 
 def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: list[Loss]) -> Body:
-    """The field `tool_choice`."""
+    """Return the field `tool_choice`."""
     wanted = ask.choice
     if not offered:
         report_choice(ask, losses)
         return {}
     mode = CHOICES[wanted.mode]
     if mode in ("any", "tool"):
-        mode = _forced(ask, quirks, mode, thinks=thinks, losses=losses)
+        mode = _check_forced(ask, quirks, mode, thinks=thinks, losses=losses)
     if wanted.names and mode != "tool":
         losses.append(loss_of("degraded", "tool_choice", "this wire has no subsets; every tool is offered"))
     body: Body = {"type": mode}
@@ -300,9 +293,9 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
     return {"tool_choice": body}
 
 
-def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
+def _check_forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
     if not quirks.forced_choice or thinks:  # never beside a thinking budget (sheet 5)
-        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
+        report_unforced(losses)
         return "auto"
     known = {tool.name for tool in ask.tools if not isinstance(tool, HostedTool) or tool.name}
     if mode == "tool" and (len(ask.choice.names) != 1 or ask.choice.names[0] not in known):
@@ -312,36 +305,19 @@ def _forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[L
 
 
 def sampling(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> Body:
-    """Temperature and its kin, and stop sequences."""
+    """Return the temperature, the other settings of sampling, and the stop sequences."""
     settings = ask.settings
-    body: Body = {}
-    for name, value in (("temperature", settings.temperature), ("top_p", settings.top_p), ("top_k", settings.top_k)):
-        if value is None:
-            continue
-        if quirks.sampling == "none":
-            losses.append(loss_of("dropped", f"setting.{name}", "this model rejects it"))
-        elif thinks and not _beside_thinking(name, value):
-            losses.append(loss_of("dropped", f"setting.{name}", "it may not be changed while thinking is on"))
-        else:
-            body[name] = within(name, value, float("inf") if name == "top_k" else 1, losses)
-    if not quirks.both_samplers and body.keys() >= {"temperature", "top_p"}:
-        del body["top_p"]
-        losses.append(loss_of("dropped", "setting.top_p", "this model takes it or a temperature, not both"))
-    if settings.seed is not None:
-        losses.append(loss_of("dropped", "setting.seed", "this wire has none"))
-    stops = [text for text in settings.stop if text.strip()]
-    if len(stops) < len(settings.stop):
-        losses.append(loss_of("dropped", "setting.stop", "a stop sequence of white space only is rejected"))
-    return {**body, **({"stop_sequences": stops} if stops else {})}
-
-
-def _beside_thinking(name: str, value: float) -> bool:
-    """Whether a setting may stand beside thinking with a budget (sheet 7)."""
-    return value == 1 if name == "temperature" else name == "top_p" and 0.95 <= value <= 1
+    refused = dict.fromkeys(SAMPLERS, "this model rejects it") if quirks.sampling == "none" else {}
+    if thinks and not refused:  # sheet 7: beside a budget only these values are taken
+        taken = {"temperature": settings.temperature == 1, "top_p": 0.95 <= (settings.top_p or 0) <= 1}
+        refused = {name: "it may not be changed while thinking is on" for name in SAMPLERS if not taken.get(name)}
+    if not quirks.both_samplers and settings.temperature is not None and "temperature" not in refused:
+        refused.setdefault("top_p", "this model takes it or a temperature, not both")
+    return write_settings(SETTINGS, settings, losses, refused)
 
 
 def output_format(output: OutputSchema | None, quirks: Quirks, losses: list[Loss]) -> Body:
-    """The field `output_config.format`."""
+    """Return the field `output_config.format`."""
     if output is None:
         return {}
     report_description(output, losses)
@@ -360,12 +336,16 @@ WIRE = "anthropic_messages"
 PDF = "application/pdf"
 FILES = frozenset(("files",))
 """A trait of a fragment: it names files in the provider's store."""
-STARTS = {role: b'{"role":"%s","content":[' % role.encode() for role in ("user", "assistant", "system")}
+STARTS = {
+    "user": b'{"role":"user","content":[',
+    "assistant": b'{"role":"assistant","content":[',
+    "system": b'{"role":"system","content":[',
+}
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange, chain: bytes) -> Fragment:
-    """One exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so.
+    """Write one exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so.
 
     `leads`: a turn that has thinking must begin with it.
     """
@@ -377,241 +357,219 @@ def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange,
     return _fragment(exchange, ExchangeWriter(ask, quirks, chain, mute, leads), lean)
 
 
-def _fragment(exchange: Exchange, page: ExchangeWriter, lean: Fragment | None) -> Fragment:
+def _fragment(exchange: Exchange, out: ExchangeWriter, lean: Fragment | None) -> Fragment:
     said, back = exchange.assistant, exchange.back
     if said is not None:
-        _message(page, "assistant", (said if back or not page.quirks.prefill else _cleanly_ended(page, said),))
+        _message(out, "assistant", (said if back or not out.quirks.prefill else _trim_end(out, said),))
     if (
         len(back) > 1
-        and page.quirks.mid_system
+        and out.quirks.mid_system
         and [message.role for message in back] == ["user", *["system"] * (len(back) - 1)]
     ):
         for message in back:
-            _message(page, message.role, (message,))
+            _message(out, message.role, (message,))
     elif back:
-        _message(page, "user", back)
-    return page.fragment(exchange, lean)
+        _message(out, "user", back)
+    return out.fragment(exchange, lean)
 
 
-def _cleanly_ended(page: ExchangeWriter, said: Message) -> Message:
-    """What the assistant began and is to go on with: it may not end in white space (sheet 3)."""
+def _trim_end(out: ExchangeWriter, said: Message) -> Message:
+    """Return the message to be continued without white space at its end, which is refused (sheet 3)."""
     blocks = list(said.blocks)
     while len(blocks) > 1 and type(last := blocks[-1]) is TextBlock and not last.text.strip():
         blocks.pop()
     last = blocks[-1]
     if type(last) is not TextBlock or not last.text[-1:].isspace():
         return said
-    page.message = said
-    page.lose("repaired", "text", "what is to be gone on with may not end in white space", last, at="text")
+    out.message = said
+    out.lose("repaired", "text", "what is to be gone on with may not end in white space", last, at="text")
     return replace(said, blocks=(*blocks[:-1], replace(last, text=last.text.rstrip())))
 
 
-def _message(page: ExchangeWriter, role: str, messages: Sequence[Message]) -> None:
-    opening = b"," + STARTS[role] if page.pieces else STARTS[role]
-    page.pieces.append(opening)
-    page.size = page.start = start = page.size + len(opening)
+def _message(out: ExchangeWriter, role: str, messages: Sequence[Message]) -> None:
+    opening = b"," + STARTS[role] if out.pieces else STARTS[role]
+    out.pieces.append(opening)
+    out.size = out.start = start = out.size + len(opening)
     for message in messages:
-        page.message = message
+        out.message = message
         lead = ""
         if message.role == "system" and role == "user":
             lead = OPERATOR
-            page.degrade("message.role", "this endpoint takes none here; sent as marked user text")
+            out.degrade("message.role", "this endpoint takes none here; sent as marked user text")
         for block in message.blocks:
-            page.comma = b"," if page.size > start else b""
-            _block(page, block, role, message, lead)
-    if page.size == start:
-        page.block({"type": "text", "text": "[nothing that this provider can read]"})
-    page.close()
+            out.comma = b"," if out.size > start else b""
+            _block(out, block, role, message, lead)
+    if out.size == start:
+        out.block({"type": "text", "text": "[nothing that this provider can read]"})
+    out.close()
 
 
-def _block(page: ExchangeWriter, block: Block, role: str, message: Message, lead: str) -> None:
-    """Write one block, or what goes out of it."""
+def _block(out: ExchangeWriter, block: Block, role: str, message: Message, lead: str) -> None:
+    """Write one block, or what can go of it."""
     match block:
         case TextBlock():
-            _text(page, block, lead)
+            _text(out, block, lead)
         case ToolCall():
-            _call(page, block)
+            _call(out, block)
         case ToolResult():
-            _result(page, block)
+            _result(out, block)
         case ReasoningBlock():
-            _reasoning(page, block, message)
+            _reasoning(out, block, message)
         case ImageBlock() | DocumentBlock() | HostedBlock():
-            page.block(_plain(page, block, role), block.cache, page.comma)
+            out.block(_write_plain(out, block, role), block.cache, out.comma)
         case _:
             assert_never(block)
 
 
-def _text(page: ExchangeWriter, block: TextBlock, lead: str) -> None:
+def _text(out: ExchangeWriter, block: TextBlock, lead: str) -> None:
     if not block.text.strip():
-        page.drop("text", "it was empty and only its seal counted, which is not of this wire", block)
+        out.drop("text", "it was empty and only its seal counted, which is not of this wire", block)
         return
-    own: dict[str, object] = {"type": "text", "text": lead + block.text}
+    own: Body = {"type": "text", "text": lead + block.text}
     if block.seal is not None or block.citations:
-        own = {**page.unsealed(block), **own}
-    page.block(own, block.cache, page.comma)
+        own = {**out.open_seal(block), **own}
+    out.block(own, block.cache, out.comma)
 
 
-def _reasoning(page: ExchangeWriter, block: ReasoningBlock, message: Message) -> None:
-    why, value = _replayable(page, block, message)
+def _reasoning(out: ExchangeWriter, block: ReasoningBlock, message: Message) -> None:
+    why, value = _replay(out, block, message)
     if value is not None:
-        page.thought = True
-        page.write(page.comma + dumps(value))  # never a mark here: thinking takes none (sheet 12)
+        out.thought = True
+        out.write(out.comma + dumps(value))  # never a mark here: thinking takes none (sheet 12)
         return
-    page.shut = True
-    if block.text.strip() and page.ask.foreign_reasoning == "text":
-        page.degrade("reasoning", f"sent as plain text: {why}", block)
-        page.block({"type": "text", "text": block.text}, "", page.comma)
-    else:
-        page.drop("reasoning", why, block)
+    out.shut = True
+    if out.speaks_reasoning(block, why):
+        out.block({"type": "text", "text": block.text}, "", out.comma)
 
 
-def _replayable(page: ExchangeWriter, block: ReasoningBlock, message: Message) -> tuple[str, dict[str, object] | None]:
-    """The thinking block to send back, or why it cannot go."""
-    quirks = page.quirks
-    if page.mute:
-        return page.mute, None
-    if page.leads and page.size > page.start and not page.thought:
+def _replay(out: ExchangeWriter, block: ReasoningBlock, message: Message) -> tuple[str, Body | None]:
+    """Return why a thinking block cannot go back (empty if it can), and the block to send."""
+    quirks = out.quirks
+    if out.mute:
+        return out.mute, None
+    if out.leads and out.size > out.start and not out.thought:
         return "its turn did not begin with it, as it must while thinking has a budget", None
     if block.seal is None:
-        own = message.origin is not None and message.origin.provider == page.ask.target.provider
+        own = message.origin is not None and message.origin.provider == out.ask.target.provider
         if quirks.thinking_kept == "sealed" or not own:
             return "it carries no signature of this provider", None
         return "", {"type": "thinking", "thinking": block.text}
     if quirks.thinking_kept == "unsealed":
         return "this endpoint takes back unsigned thinking only", None
-    if page.shut and quirks.prefix_bound:
+    if out.shut and quirks.prefix_bound:
         return "an earlier thinking block of its turn was dropped", None
-    return _sealed(page, block, block.seal)
+    return _replay_sealed(out, block, block.seal)
 
 
-def _sealed(page: ExchangeWriter, block: ReasoningBlock, seal: Seal) -> tuple[str, dict[str, object] | None]:
-    why = page.shut_why(seal)
+def _replay_sealed(out: ExchangeWriter, block: ReasoningBlock, seal: Seal) -> tuple[str, Body | None]:
+    why = out.why_shut(seal)
     if why:
         return why, None
     own = fields(seal.data)
     if "data" in own:
         return "", {"type": "redacted_thinking", **own}
     signature = own.get("signature")
-    if page.quirks.thinking_kept == "sealed" and (signature is None or bytes(signature) in (b'""', b"null")):
+    if out.quirks.thinking_kept == "sealed" and (signature is None or bytes(signature) in (b'""', b"null")):
         return "its signature is missing, as after an aborted stream", None
     return "", {"type": "thinking", "thinking": block.text, **own}
 
 
-def _call(page: ExchangeWriter, call: ToolCall) -> None:
-    arguments: object = as_object(call.raw)
-    if arguments is None:
-        page.degrade("tool_call.arguments", f"they were not a JSON object; sent under {UNREADABLE!r}", call, at="raw")
-        arguments = {UNREADABLE: call.raw}
-    id, name = wire_name(call.id, page.quirks.id_length), wire_name(call.name, page.quirks.name_length)
+def _call(out: ExchangeWriter, call: ToolCall) -> None:
+    arguments = msgspec.Raw(out.arguments(call).encode())
+    id, name = wire_name(call.id, out.quirks.id_length), wire_name(call.name, out.quirks.name_length)
     if id != call.id:
-        page.rename("tool_call.id", call, call.id, id)
+        out.rename("tool_call.id", call, call.id, id)
     if name != call.name:
-        page.rename("tool_call.name", call, call.name, name)
-    own: dict[str, object] = {"type": "tool_use", "id": id, "name": name, "input": arguments}
-    page.block({**page.unsealed(call), **own} if call.seal else own, call.cache, page.comma)
+        out.rename("tool_call.name", call, call.name, name)
+    own: Body = {"type": "tool_use", "id": id, "name": name, "input": arguments}
+    out.block({**out.open_seal(call), **own} if call.seal else own, call.cache, out.comma)
 
 
-def _result(page: ExchangeWriter, result: ToolResult) -> None:
-    own: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, page.quirks.id_length)}
+def _result(out: ExchangeWriter, result: ToolResult) -> None:
+    own: Body = {"type": "tool_result", "tool_use_id": wire_name(result.call_id, out.quirks.id_length)}
     if result.seal:
-        own = {**page.unsealed(result), **own}
+        own = {**out.open_seal(result), **own}
     content = [block for block in result.content if type(block) is not TextBlock or block.text.strip()]
     if result.is_error:
         own["is_error"] = True
         if not content:
-            page.lose("added", "tool_result.text", "an error without a word is refused", result)
+            out.lose("added", "tool_result.text", "an error without a word is refused", result)
             content = [TextBlock("error")]
-        elif any(type(block) is not TextBlock for block in content):
-            _mixed_error(page, result, content, own)
-            return
+    if not content:
+        out.block(own, result.cache, out.comma)  # no content at all is legal, an empty list is not (sheet 3)
+        return
     if len(content) == 1 and type(only := content[0]) is TextBlock and is_plain(only):
         own["content"] = only.text
-        page.block(own, result.cache, page.comma)
-    elif not content:
-        page.block(own, result.cache, page.comma)  # no content at all is legal, an empty list is not (sheet 3)
-    else:
-        page.write(page.comma + dumps(own)[:-1] + b',"content":[')
-        for number, block in enumerate(content):
-            page.block(_plain(page, block, "result"), block.cache, b"," if number else b"")
-        page.write(b"]}")
-        if "cache_control" not in own:
-            page.mark(result.cache)
-
-
-def _mixed_error(page: ExchangeWriter, result: ToolResult, content: Sequence[ResultContent], own: dict[str, object]) -> None:
-    """Write an error that is not only words. With the flag, only words are taken; so its text says that it is one."""
-    parts = [(_plain(page, block, "result"), block.cache) for block in content]
-    if any(value["type"] != "text" for value, _ in parts):
-        page.degrade("tool_result.error", f"an error may hold only text; the text begins with {ERROR!r}", result, at="is_error")
+        out.block(own, result.cache, out.comma)
+        return
+    parts = [(_write_plain(out, block, "result"), block.cache) for block in content]
+    if result.is_error and any(value["type"] != "text" for value, _ in parts):  # with the flag, only text is taken
+        out.degrade("tool_result.error", f"an error may hold only text; the text begins with {ERROR!r}", result, at="is_error")
         del own["is_error"]
         parts.insert(0, ({"type": "text", "text": ERROR.strip()}, ""))
-    page.write(page.comma + dumps(own)[:-1] + b',"content":[')
+    out.write(out.comma + dumps(own)[:-1] + b',"content":[')
     for number, (value, cache) in enumerate(parts):
-        page.block(value, cache, b"," if number else b"")
-    page.write(b"]}")
+        out.block(value, cache, b"," if number else b"")
+    out.write(b"]}")
     if "cache_control" not in own:
-        page.mark(result.cache)
+        out.mark(result.cache)
 
 
-def _plain(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> dict[str, object]:
+def _write_plain(out: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | HostedBlock, role: str) -> Body:
     match block:
         case TextBlock(text):
-            return {**page.unsealed(block), "type": "text", "text": text}
-        case HostedBlock(raw, role=whose) if block.is_for(page.ask.target) and page.quirks.hosted and whose in ("", role):
+            return {**out.open_seal(block), "type": "text", "text": text}
+        case HostedBlock(raw, role=whose) if block.is_for(out.ask.target) and out.quirks.hosted and whose in ("", role):
             return dict(fields(raw))
         case HostedBlock(text=text):
-            page.degrade("hosted", f"only its own provider can read it; sent as a line ({text or 'no text'})", block)
+            out.degrade("hosted", f"only its own provider can read it; sent as a line ({text or 'no text'})", block)
             return {"type": "text", "text": placeholder(block)}
         case ImageBlock():
-            value = _image(page, block) if role != "assistant" else None
+            value = _image(out, block) if role != "assistant" else None
         case DocumentBlock():
-            value = _document(page, block) if role != "assistant" else None
+            value = _document(out, block) if role != "assistant" else None
     if value is None:
-        page.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
+        out.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "text", "text": placeholder(block)}
-    own = page.unsealed(block)
-    if "source" in own:  # fields of it that we have no word for
+    own = out.open_seal(block)
+    if "source" in own:  # its fields without a neutral word
         value["source"] = {**dict_of(value["source"]), **fields(own["source"])}
     return {**own, **value}
 
 
-def _image(page: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
-    block = settled(page, block)
-    if not page.quirks.images or not is_image_taken(block, page.quirks.image_types or IMAGES):  # sheet 3
+def _image(out: ExchangeWriter, block: ImageBlock) -> Body | None:
+    block = normalize_media(out, block)
+    if not out.quirks.images or not is_image_taken(block, out.quirks.image_types or IMAGES):  # sheet 3
         return None
-    source = _source(page, block.source, block.media_type)
+    source = _source(out, block.source, block.media_type)
     if source is None:
         return None
     if block.detail:
-        page.drop("image.detail", "this wire has none", block, at="detail")
+        out.drop("image.detail", "this wire has none", block, at="detail")
     return {"type": "image", "source": source}
 
 
-def _document(page: ExchangeWriter, block: DocumentBlock) -> dict[str, object] | None:
-    block = settled(page, block)
-    if not page.quirks.documents or not _is_taken(block.source, block.media_type):
+def _document(out: ExchangeWriter, block: DocumentBlock) -> Body | None:
+    block = normalize_media(out, block)
+    if not out.quirks.documents or not _is_taken(block.source, block.media_type):
         return None
     if isinstance(block.source, Inline) and is_textual(block.media_type):
-        source = _text_source(block.source.data)
+        text = plain_text(block.source.data)
+        source: Body | None = None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
     else:
-        source = _source(page, block.source, block.media_type)
+        source = _source(out, block.source, block.media_type)
     if source is None:
         return None
     return {"type": "document", "source": source, **({"title": block.name} if block.name else {})}
 
 
 def _is_taken(source: Source, media_type: str) -> bool:
-    """Whether a document of this type can go: PDF and text, unless it was uploaded; an address may leave it open."""
+    """True if a document of this type can go: PDF and text, unless it was uploaded; an address may leave it open."""
     known = media_type == PDF or is_textual(media_type)
     return known or isinstance(source, Uploaded) or (not media_type and isinstance(source, Remote))
 
 
-def _text_source(data: str) -> dict[str, object] | None:
-    text = plain_text(data)
-    return None if text is None else {"type": "text", "media_type": "text/plain", "data": text}
-
-
-def _source(page: ExchangeWriter, source: Source, media_type: str) -> dict[str, object] | None:
+def _source(out: ExchangeWriter, source: Source, media_type: str) -> Body | None:
     match source:
         case Inline(data):
             whole = media_type and len(data) % 4 == 0 and BASE64.fullmatch(data)
@@ -619,9 +577,9 @@ def _source(page: ExchangeWriter, source: Source, media_type: str) -> dict[str, 
         case Remote(url):
             return {"type": "url", "url": url}
         case Uploaded(file_id):
-            if not page.quirks.uploads or not source.is_for(page.ask.target):
+            if not out.quirks.uploads or not source.is_for(out.ask.target):
                 return None
-            page.traits |= FILES
+            out.traits |= FILES
             return {"type": "file", "file_id": file_id}
         case Stored():
             raise must_fetch("media")
@@ -654,47 +612,48 @@ class _Fixed(Fixed, frozen=True, eq=False):
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
-    """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
+    """Return the request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never
+    different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
     bare = fold.open is not None and "bare_calls" in fragments[-1].traits
     losses = list(fixed.losses[bare])
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
-    messages = drawn(fragments, marks, control_mark)
-    bounded(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
+    messages = insert_marks(fragments, marks, control_mark)
+    bound_history(messages, fragments, quirks, losses, prefill=quirks.prefill and ask.output is None)
     add_losses(fold, fragments, losses)
     opening = fixed.openings[bare]
-    if marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:  # there was no room for all
+    if marks.tools != fixed.marks.tools or marks.system != fixed.marks.system:  # not all marks fit
         opening = _opening(fixed.heads[bare], fixed.frame, marks)
     path, headers, names = fixed.address
     if "files" in fold.traits or (fold.open is not None and "files" in fragments[-1].traits):
         headers = _with_beta(headers, quirks.upload_beta)
-    body = joined(opening, messages, b"]}")
+    body = join_body(opening, messages, b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource) -> _Fixed:
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, _tool, partial(_part, ask=ask, quirks=quirks))
-    losses = [*frame.losses, *_unsealed(ask, quirks)]
+    losses = [*frame.losses, *_report_system(ask, quirks)]
     mute, leads = why_mute(ask, quirks), must_lead(ask, quirks)
     rules = RepairRules(unique_ids=quirks.unique_ids, in_flight=True)
-    start = started((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, mute, leads, ask.foreign_reasoning), rules, frame.seed)
     draw = partial(render, ask, quirks, mute, leads)
-    wanted = wanted_marks(ask, quirks, TTLS)
+    wanted = plan_marks(ask, quirks, TTLS)
     marks = choose_marks(wanted, (), (), [])
     lost: tuple[list[Loss], list[Loss]] = ([], [])
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
     openings = _opening(heads[0], frame, marks), _opening(heads[1], frame, marks)
     all_lost = (*losses, *lost[0]), (*losses, *lost[1])
-    return _Fixed(source, frame, start, draw, wanted, _addressed(ask, quirks), marks, heads, openings, all_lost)
+    return _Fixed(source, frame, start, draw, wanted, _address(ask, quirks), marks, heads, openings, all_lost)
 
 
 _fixed = KeptRequests(_Fixed, _fix)
 
 
-def _addressed(ask: Ask, quirks: Quirks) -> Address:
+def _address(ask: Ask, quirks: Quirks) -> Address:
     version = () if quirks.version_in_body else (("anthropic-version", quirks.api_version or VERSION),)
     headers = headers_of(ask, WIRE, *version)
     if quirks.betas_in_body:
@@ -703,7 +662,7 @@ def _addressed(ask: Ask, quirks: Quirks) -> Address:
 
 
 def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[str, str], ...]:
-    """The headers, with a beta feature among those that are named."""
+    """Return the headers with a beta feature among those that are named."""
     given = [value for name, value in headers if name.lower() == BETAS]
     if not beta or any(beta in value for value in given):
         return headers
@@ -712,36 +671,36 @@ def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[s
 
 
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
-    """A part of the system prompt; empty when it says nothing, which is refused."""
-    own = ExchangeWriter(ask, quirks, b"").unsealed(block)
+    """Return a part of the system prompt; empty when it has no text, which is refused."""
+    own = ExchangeWriter(ask, quirks, b"").open_seal(block)
     return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
 
 
-def _unsealed(ask: Ask, quirks: Quirks) -> list[Loss]:
-    """What stays behind of the fields on the system prompt."""
-    page = ExchangeWriter(ask, quirks, b"")
+def _report_system(ask: Ask, quirks: Quirks) -> list[Loss]:
+    """Return the losses of the fields on the system prompt."""
+    out = ExchangeWriter(ask, quirks, b"")
     for block in ask.transcript.system_blocks:
-        page.unsealed(block)
-    return page.losses
+        out.open_seal(block)
+    return out.losses
 
 
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """One tool; empty when it does not go out."""
+    """Return the declaration of one tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     tool = as_function(tool, losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses)}
+    own: Body = {"name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
-    own["input_schema"], strict = declared_schema(tool, DIALECTS, quirks, losses, fit_names)
+    own["input_schema"], strict = declare_schema(tool, DIALECTS, quirks, losses, fit_names)
     if strict is not None:
         own["strict"] = strict
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
 def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]) -> bytes:
-    """Every field but tools, system and messages. `bare`: the open calls were made without thinking."""
-    body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
+    """Return every field but tools, system and messages. `bare`: the open calls were made without thinking."""
+    body: Body = {"model": ask.target.model} if quirks.model_in_body else {}
     if quirks.version_in_body:
         body["anthropic_version"] = quirks.api_version
     body["max_tokens"] = output_tokens(ask, quirks, losses)
@@ -763,32 +722,20 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
         body["output_config"] = config
     if ask.cache.mode == "provider" and quirks.cache_provider:
         body["cache_control"] = control_value(ask.cache.ttl)
-    losses += _unkept(ask)
+    report_stateless(ask, losses)
     betas = [value for name, value in headers_of(ask, WIRE) if name.lower() == BETAS]
     if quirks.betas_in_body and betas:
         body["anthropic_beta"] = [beta.strip() for value in betas for beta in value.split(",")]
     return dumps(with_extra(body, ask, WIRE, NESTED, losses, (*TYPED, "thinking")))[:-1]
 
 
-def _unkept(ask: Ask) -> Iterator[Loss]:
-    """What this wire has no word for, as it keeps nothing."""
-    if ask.cache.key:
-        yield loss_of("dropped", "cache.key", "this wire has none")
-    if ask.state.store:
-        yield loss_of("dropped", "state.store", "this wire keeps no answers")
-    if ask.state.mode != "replay":
-        elsewhere = ask.state.id and not ask.state.after
-        sent = "what the provider holds is not sent" if elsewhere else "the whole conversation is sent"
-        yield loss_of("degraded", "state.mode", f"this wire keeps no state; {sent}", name=ask.state.mode)
-
-
 def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
-    """The body up to the messages."""
+    """Return the body up to the messages."""
     pieces = [head]
-    tools = [_marked(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
+    tools = [_mark(data, marks.tools.get(number)) for number, data in enumerate(frame.tools) if data]
     if tools:
         pieces.append(b',"tools":[' + b",".join(tools) + b"]")
-    system = [_marked(data, marks.system.get(number)) for number, data in enumerate(frame.system) if data]
+    system = [_mark(data, marks.system.get(number)) for number, data in enumerate(frame.system) if data]
     if len(system) == 1 and fields(system[0]).keys() == {"type", "text"}:
         pieces.append(b',"system":' + system[0][len(b'{"type":"text","text":') : -1])
     elif system:
@@ -796,5 +743,5 @@ def _opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
     return b"".join((*pieces, b',"messages":['))
 
 
-def _marked(data: bytes, ttl: str | None) -> bytes:
+def _mark(data: bytes, ttl: str | None) -> bytes:
     return data if ttl is None else with_control(data, ttl)

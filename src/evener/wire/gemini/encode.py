@@ -1,5 +1,6 @@
-"""An Ask as a Gemini request. Pure: the same ask gives the same bytes, with or without `prior`."""
+"""Encodes an Ask as a Gemini request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import assert_never
@@ -44,8 +45,8 @@ from evener.wire.gemini.parts import (
     part_of,
     shape_of,
 )
-from evener.wire.gemini.tools import fitted, offers, tool_part
-from evener.wire.media import is_base64, is_image_taken, is_textual, settled
+from evener.wire.gemini.tools import fit_schema, group_tools, tool_part
+from evener.wire.media import is_base64, is_image_taken, is_textual, normalize_media
 from evener.wire.prefix import (
     OPERATOR,
     ExchangeWriter,
@@ -53,96 +54,95 @@ from evener.wire.prefix import (
     Prefix,
     Render,
     as_object,
+    dict_of,
     dumps,
-    extended,
+    extend_prefix,
     fields,
-    joined,
+    join_body,
     must_fetch,
     placeholder,
-    started,
+    start_prefix,
     why_shut,
 )
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     Address,
     Fixed,
     KeptRequests,
     RequestSource,
+    Setting,
     add_losses,
-    drafted,
+    choose_stops,
     effort_for,
+    find_chosen_tools,
     frame_of,
     headers_of,
+    hold_number,
+    list_fragments,
     names_of,
     nearest_effort,
     output_limit,
+    pass_number,
     path_of,
     report_choice,
     report_length,
+    report_stateless,
+    report_unforced,
     short_id,
     with_extra,
-    within,
     without_messages,
+    write_settings,
 )
 from evener.wire.tool_schema import report_description
 
-__all__ = [
-    "JSON",
-    "LEVELS",
-    "WIRE",
-    "choice",
-    "encode",
-    "generation_config",
-    "render",
-]
+__all__ = ["JSON", "LEVELS", "SETTINGS", "WIRE", "encode", "read_whole"]
 
 
-JSON = "application/json"
+JSON, PDF = "application/json", "application/pdf"
 LEVELS = ("minimal", "low", "medium", "high")
-BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # above that, the most there is
-MOST_STOPS = 5  # sheet 2
+BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # for higher efforts, the most of the model
 MODES = {"auto": "AUTO", "required": "ANY", "named": "ANY", "none": "NONE"}
 AUTO_BUDGET = -1
 
 Body = dict[str, object]
-NEUTRAL = {"temperature": "temperature", "topP": "top_p", "topK": "top_k"}
+SAMPLERS = ("temperature", "top_p", "top_k")
+
+
+def read_whole(own: Fields, name: str, least: int | None = None) -> int | None:
+    """Take a whole number, not below `least`; also one that is written with a point. Anything else stays where it is."""
+    try:
+        value = msgspec.json.decode(own.peek_raw(name), type=int | float | None)
+    except msgspec.ValidationError:
+        return None
+    if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
+        return None
+    if isinstance(value, int):  # else it goes back as it was written
+        own.take(name)
+    return int(value)
+
+
+SETTINGS = (
+    Setting("max_output_tokens", "maxOutputTokens", read=partial(read_whole, least=1)),  # written by `output_limit`
+    Setting("temperature", "temperature", 2, hold_number),
+    Setting("top_p", "topP", 1, hold_number),
+    Setting("top_k", "topK", math.inf, hold_number, read_whole),
+    Setting("seed", "seed", math.inf, pass_number, read_whole),
+    Setting("stop", "stopSequences", 5, choose_stops, Fields.texts),  # sheet 2
+)
 
 
 def generation_config(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
-    """The field `generationConfig`."""
+    """Return the field `generationConfig`."""
     limit = output_limit(ask, quirks, losses)
-    body = {"maxOutputTokens": limit} if limit is not None else {}
     thinking = _thinking(ask, quirks, losses)
+    refused = dict.fromkeys(SAMPLERS, "this model ignores it") if quirks.sampling == "none" else {}
     return {
-        **body,
-        **_sampling(ask, quirks, losses),
+        **({"maxOutputTokens": limit} if limit is not None else {}),
+        **write_settings(SETTINGS, ask.settings, losses, refused),
         **_output(ask, quirks, losses, functions=functions),
         **({"thinkingConfig": thinking} if thinking else {}),
     }
-
-
-def _sampling(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    settings = ask.settings
-    body: Body = {}
-    if settings.temperature is not None:
-        body["temperature"] = within("temperature", settings.temperature, 2, losses)
-    if settings.top_p is not None:
-        body["topP"] = within("top_p", settings.top_p, 1, losses)
-    if settings.top_k is not None:
-        body["topK"] = within("top_k", settings.top_k, float("inf"), losses)
-    if body and quirks.sampling == "none":
-        losses += (loss_of("dropped", f"setting.{NEUTRAL[name]}", "this model does not heed it") for name in body)
-        body = {}
-    if settings.seed is not None:
-        body["seed"] = settings.seed
-    stops = [text for text in settings.stop if text]
-    if len(stops) < len(settings.stop):
-        losses.append(loss_of("dropped", "setting.stop", "an empty stop sequence is rejected"))
-    if stops:
-        body["stopSequences"] = stops[:MOST_STOPS]
-    if len(stops) > MOST_STOPS:
-        losses.append(loss_of("dropped", "setting.stop", f"this wire takes {MOST_STOPS} sequences; the rest was left out"))
-    return body
 
 
 def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) -> Body:
@@ -156,7 +156,7 @@ def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) ->
     if _gives_schema(ask):
         return {"responseMimeType": JSON}
     if output.schema and quirks.output_schema:
-        schema, told = fitted(output.schema, quirks, OUTPUT)
+        schema, told = fit_schema(output.schema, quirks, OUTPUT)
         losses += told
         return {"responseMimeType": JSON, "responseJsonSchema" if quirks.json_schemas else "responseSchema": schema}
     if not quirks.json_mode:
@@ -168,7 +168,7 @@ def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) ->
 
 
 def _gives_schema(ask: Ask) -> bool:
-    """Whether the caller's own fields hold a schema: there can be only one, under either name."""
+    """True if the caller's own fields hold a schema: there can be only one, under either name."""
     configs = [fields(extra.body).get("generationConfig") for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
     given = {name for config in configs if config and bytes(config)[:1] == b"{" for name in camel_fields(config)}
     return bool(given & {"responseSchema", "responseJsonSchema"})
@@ -229,7 +229,7 @@ def _budget(effort: str | None, budget: int | None, quirks: Quirks, losses: list
 
 
 def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> Body:
-    """The field `functionCallingConfig` of `toolConfig`."""
+    """Return the field `functionCallingConfig` of `toolConfig`."""
     wanted = ask.choice
     if not functions:
         report_choice(ask, losses)
@@ -244,22 +244,20 @@ def choice(ask: Ask, quirks: Quirks, *, functions: bool, losses: list[Loss]) -> 
 
 def _mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, list[str]]:
     wanted = ask.choice
-    known = {tool.name for tool in ask.tools if isinstance(tool, ToolSpec)}
-    names = [function_name(name, quirks.name_length) for name in wanted.names if name in known]
+    names = find_chosen_tools(ask, quirks, losses, function_name)
     mode = MODES[wanted.mode]
     if mode == "ANY" and not quirks.forced_choice:
-        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
+        report_unforced(losses)
         mode = "AUTO"
-    if len(names) < len(wanted.names) or (wanted.mode == "named" and len(names) != 1):
-        losses.append(loss_of("degraded", "tool_choice", "a named tool is not offered"))
-        mode = "AUTO" if not names else mode
+    if not names and (wanted.names or wanted.mode == "named"):
+        mode = "AUTO"
     if mode == "AUTO":
-        mode = _checked(ask, quirks, losses, narrowed=bool(names))
+        mode = _check_strict(ask, quirks, losses, narrowed=bool(names))
     return mode, names if mode in ("ANY", "VALIDATED") else []
 
 
-def _checked(ask: Ask, quirks: Quirks, losses: list[Loss], *, narrowed: bool) -> str:
-    """Strict tools, and a choice that is narrowed to some, are a mode of their own: for all functions or for none."""
+def _check_strict(ask: Ask, quirks: Quirks, losses: list[Loss], *, narrowed: bool) -> str:
+    """Return the mode for strict tools, or for a choice narrowed to some: it applies to all functions or to none."""
     strict = {tool.name: tool.strict for tool in ask.tools if isinstance(tool, ToolSpec)}
     if not any(strict.values()) and not narrowed:
         return "AUTO"
@@ -289,220 +287,212 @@ NOTHING_LEFT: tuple[Part] = (({"text": "[nothing that this provider can read]"},
 
 
 def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
-    """One exchange: what the model said, then what came back."""
-    page = ExchangeWriter(ask, quirks, chain)
+    """Write one exchange: what the model said, then what came back."""
+    out = ExchangeWriter(ask, quirks, chain)
     calls: Mapping[str, ToolCall] = {}
     if exchange.assistant is not None:
         calls = {call.id: call for call in exchange.assistant.calls}
-        _content(page, MODEL, _said(page, exchange.assistant))
+        _content(out, MODEL, _write_turn(out, exchange.assistant))
     parts: list[Part] = []
     before = None
     for message in exchange.back:
-        if before is not None and not _share(before, message, quirks):
-            _content(page, USER, parts)
+        # The two halves of one message share a content, and all messages do where turns must alternate.
+        if before is not None and not quirks.merge_turns and before.id != f"{message.id}/results":
+            _content(out, USER, parts)
             parts = []
-        _back(page, message, calls, parts)
+        _back(out, message, calls, parts)
         before = message
     if before is not None:
-        _content(page, USER, parts)
-    return page.fragment(exchange, None)
+        _content(out, USER, parts)
+    return out.fragment(exchange, None)
 
 
-def _share(before: Message, message: Message, quirks: Quirks) -> bool:
-    """Whether two messages stand in one content: the two halves of one do, and all do where turns must alternate."""
-    return quirks.merge_turns or before.id == f"{message.id}/results"
-
-
-def _content(page: ExchangeWriter, opening: bytes, parts: Sequence[Part]) -> None:
-    lead = b"," + opening if page.pieces else opening
+def _content(out: ExchangeWriter, opening: bytes, parts: Sequence[Part]) -> None:
+    lead = b"," + opening if out.pieces else opening
     for value, cache in parts or NOTHING_LEFT:
-        page.block(value, cache, lead)
+        out.block(value, cache, lead)
         lead = b","
-    page.close()
+    out.close()
 
 
-def _opened(page: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
-    """The fields of a seal that may go out; other models of its maker know all but the signature."""
+def _open_seal(out: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
+    """Return the fields of a seal that may go out; other models of its provider know all but the signature."""
     seal = block.seal
     if seal is None:
         return {}
-    own, why = own_fields(seal), page.shut_why(seal)
+    own, why = own_fields(seal), out.why_shut(seal)
     if not why:
-        return page.put_beside(own)
+        return out.hold_message_fields(own)
     if own.pop(SIGNATURE, None):
-        page.drop("reasoning.signature", why, block)
-    why = why_shut(seal, page.ask.target, replace(page.quirks, seal_scope="provider"), page.chain)
+        out.drop("reasoning.signature", why, block)
+    why = why_shut(seal, out.ask.target, replace(out.quirks, seal_scope="provider"), out.chain)
     if not why:
-        return page.put_beside(own)
-    page.leave(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
+        return out.hold_message_fields(own)
+    out.report_fields(block, named_fields(own if seal.origin.wire == WIRE else fields(seal.data)), why)
     return ours(own)
 
 
 # What the model said.
 
 
-def _said(page: ExchangeWriter, message: Message) -> list[Part]:
-    page.message = message
+def _write_turn(out: ExchangeWriter, message: Message) -> list[Part]:
+    out.message = message
     parts: list[Part] = []
-    signs = bool(page.quirks.call_signature)
+    signs = bool(out.quirks.call_signature)
     for block in message.blocks:
         match block:
             case TextBlock():
-                parts += _text(page, block, message)
+                parts += _text(out, block, message)
             case ReasoningBlock():
-                parts += _reasoning(page, block)
+                parts += _reasoning(out, block)
             case ToolCall():
-                parts.append((_call(page, block, signs=signs), block.cache))
+                parts.append((_call(out, block, signs=signs), block.cache))
                 signs = False
             case ImageBlock() | DocumentBlock():
-                parts.append((_media(page, block) or _line(page, block), block.cache))
+                parts.append((_media(out, block) or _line(out, block), block.cache))
             case HostedBlock():
-                parts.append((_hosted(page, block, message), block.cache))
+                parts.append((_hosted(out, block, message), block.cache))
             case ToolResult():
-                page.drop("tool_result", "a model's turn cannot hold it", block)
+                out.drop("tool_result", "a model's turn cannot hold it", block)
             case _:
                 assert_never(block)
     return parts
 
 
-def _text(page: ExchangeWriter, block: TextBlock, message: Message) -> Iterator[Part]:
-    own = _opened(page, block)
+def _text(out: ExchangeWriter, block: TextBlock, message: Message) -> Iterator[Part]:
+    own = _open_seal(out, block)
     if message.origin is None or message.origin.wire != WIRE:
-        page.uncited(block, UNCITED)
+        out.report_citations(block, UNCITED)
     if block.text.strip() or SIGNATURE in own:
         yield {"text": block.text, **own}, block.cache
     else:
-        page.drop("text", "it was empty and its seal cannot go", block)
+        out.drop("text", "it was empty and its seal cannot go", block)
 
 
-def _reasoning(page: ExchangeWriter, block: ReasoningBlock) -> Iterator[Part]:
+def _reasoning(out: ExchangeWriter, block: ReasoningBlock) -> Iterator[Part]:
     why = "it carries nothing that this provider could verify"
-    if page.quirks.thinking_replay == "none":
+    if out.quirks.thinking_replay == "none":
         why = "this endpoint takes back no reasoning"
     elif block.seal:
-        why = page.shut_why(block.seal)
+        why = out.why_shut(block.seal)
     if not why:
-        page.thought = True
+        out.thought = True
         yield {"text": block.text, "thought": True, **own_fields(block.seal)}, ""
-    elif block.text.strip() and page.ask.foreign_reasoning == "text":
-        page.degrade("reasoning", f"sent as plain text: {why}", block)
+    elif out.speaks_reasoning(block, why):
         yield {"text": block.text}, ""
-    else:
-        page.drop("reasoning", why, block)
 
 
-def _call(page: ExchangeWriter, call: ToolCall, *, signs: bool) -> Value:
-    own = _opened(page, call)
-    name, id = function_name(call.name, page.quirks.name_length), short_id(call.id, page.quirks.id_length)
+def _call(out: ExchangeWriter, call: ToolCall, *, signs: bool) -> Value:
+    own = _open_seal(out, call)
+    name, id = function_name(call.name, out.quirks.name_length), short_id(call.id, out.quirks.id_length)
     if name != call.name:
-        page.rename("tool_call.name", call, call.name, name)
-    value: Value = {"name": name, "args": msgspec.Raw(page.arguments(call).encode())}
+        out.rename("tool_call.name", call, call.name, name)
+    value: Value = {"name": name, "args": msgspec.Raw(out.arguments(call).encode())}
     if not is_bare(own):
         value = {"id": id, **value}
         if id != call.id:
-            page.rename("tool_call.id", call, call.id, id)
+            out.rename("tool_call.id", call, call.id, id)
     part = part_of("functionCall", value, own)
     if signs and SIGNATURE not in part:
         why = "the first call of a turn needs one and has none that this model could verify; a stand-in is sent"
-        page.lose("added", "reasoning.signature", why, call)
-        part[SIGNATURE] = page.quirks.call_signature
+        out.lose("added", "reasoning.signature", why, call)
+        part[SIGNATURE] = out.quirks.call_signature
     return part
 
 
-def _hosted(page: ExchangeWriter, block: HostedBlock, message: Message) -> Value:
-    own = _hosted_fields(page, block) or {}
+def _hosted(out: ExchangeWriter, block: HostedBlock, message: Message) -> Value:
+    own = _hosted_fields(out, block) or {}
     circulated = any(camel(name) in CIRCULATED for name in own)
-    if not own or (circulated and page.quirks.hosted_beside != "flag"):
-        return _line(page, block)
+    if not own or (circulated and out.quirks.hosted_beside != "flag"):
+        return _line(out, block)
     if circulated:
-        page.traits |= CIRCULATES
+        out.traits |= CIRCULATES
     signed = [name for name in own if camel(name) == SIGNATURE]
-    why = page.shut_why(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
+    why = out.why_shut(Seal(block.raw, message.origin or Origin())) if signed and message.role == "assistant" else ""
     if why:
-        page.drop("reasoning.signature", why, block)
+        out.drop("reasoning.signature", why, block)
     return {name: value for name, value in own.items() if not why or name not in signed}
 
 
-def _line(page: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
-    page.degrade(block.kind, "it cannot go here; sent as a line", block)
+def _line(out: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
+    out.degrade(block.kind, "it cannot go here; sent as a line", block)
     return {"text": placeholder(block)}
 
 
 # What came back.
 
 
-def _back(page: ExchangeWriter, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
+def _back(out: ExchangeWriter, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
     """Add the parts of a message: its results, what they could not hold, and the rest."""
-    page.message = message
+    out.message = message
     lead = ""
     if message.role == "system":
         lead = OPERATOR
-        page.degrade("message.role", "this wire takes none here; sent as marked user text")
+        out.degrade("message.role", "this wire takes none here; sent as marked user text")
     after: list[Part] = []
     for block in message.blocks:
         if type(block) is ToolResult:
-            parts.append((_result(page, block, calls, after), block.cache))
+            parts.append((_result(out, block, calls, after), block.cache))
     if after:
         parts += after
     for block in message.blocks:
         if type(block) is not ToolResult:
-            _spoken(page, block, message, lead, parts)
+            _add_block(out, block, message, lead, parts)
 
 
-def _spoken(page: ExchangeWriter, block: Block, message: Message, lead: str, parts: list[Part]) -> None:
+def _add_block(out: ExchangeWriter, block: Block, message: Message, lead: str, parts: list[Part]) -> None:
     match block:
         case TextBlock():
             if block.citations:
-                page.uncited(block, UNCITED)
+                out.report_citations(block, UNCITED)
             value: Value = {"text": lead + block.text}
             if block.seal is not None:
-                value |= _opened(page, block)
+                value |= _open_seal(out, block)
             parts.append((value, block.cache))
         case ImageBlock() | DocumentBlock():
-            parts.append((_media(page, block) or _line(page, block), block.cache))
+            parts.append((_media(out, block) or _line(out, block), block.cache))
         case HostedBlock():
-            parts.append((_hosted(page, block, message), block.cache))
+            parts.append((_hosted(out, block, message), block.cache))
         case ReasoningBlock() | ToolCall() | ToolResult():
-            page.drop(block.kind, "a user's turn cannot hold it", block)
+            out.drop(block.kind, "a user's turn cannot hold it", block)
         case _:
             assert_never(block)
 
 
-def _result(page: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCall], after: list[Part]) -> Value:
-    """A function's response; what it cannot hold goes `after` all of them."""
+def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCall], after: list[Part]) -> Value:
+    """Return a function's response; what it cannot hold goes `after` all of them."""
     call = calls.get(result.call_id)
-    own = _opened(page, result)
+    own = _open_seal(out, result)
     texts: list[str] = []
     media: list[Value] = []
     for block in result.content:
         if block.cache:
-            page.drop("cache.mark", "this wire takes none; caching is automatic", block, at="cache")
+            out.drop("cache.mark", NO_MARKS, block, at="cache")
         if isinstance(block, TextBlock):
             texts.append(block.text)
-            page.uncited(block, UNCITED)
-            _opened(page, block)  # only reported: a response is words, and no reader seals them
+            out.report_citations(block, UNCITED)
+            _open_seal(out, block)  # only reported: a response is words, and no reader seals them
             continue
-        value = _hosted_fields(page, block) if isinstance(block, HostedBlock) else _media(page, block)
+        value = _hosted_fields(out, block) if isinstance(block, HostedBlock) else _media(out, block)
         if value is None:
-            texts.append(str(_line(page, block)["text"]))
-        elif isinstance(block, HostedBlock) or _media_type(value) in page.quirks.result_parts:
+            texts.append(str(_line(out, block)["text"]))
+        elif isinstance(block, HostedBlock) or _type_of(value) in out.quirks.result_parts:
             media.append(value)
         else:
-            page.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)
+            out.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)
             label = f"[{block.kind} from {call.name if call else result.call_id}]"
             after += (({"text": label}, ""), (value, block.cache))
     value = {
-        "name": function_name(call.name, page.quirks.name_length) if call else "",
+        "name": function_name(call.name, out.quirks.name_length) if call else "",
         "response": _response(result, own, texts),
     }
     if call is None or not is_bare(own_fields(call.seal)):
-        value = {"id": short_id(result.call_id, page.quirks.id_length), **value}
+        value = {"id": short_id(result.call_id, out.quirks.id_length), **value}
     return _response_part({**value, "parts": media} if media else value, own)
 
 
-def _media_type(part: Value) -> str:
-    data = part.get("inlineData", part.get("fileData"))
-    return str(data.get("mimeType", "")) if isinstance(data, dict) else ""
+def _type_of(part: Value) -> object:
+    return dict_of(part.get("inlineData", part.get("fileData"))).get("mimeType", "")
 
 
 def _response_part(value: Value, own: Raws) -> Value:
@@ -514,7 +504,7 @@ def _response_part(value: Value, own: Raws) -> Value:
 
 
 def _response(result: ToolResult, own: Raws, texts: Sequence[str]) -> object:
-    """A result as an object: as it stood when it was read, else as its output or its error."""
+    """Return a result as an object: as it stood when it was read, else as its output or its error."""
     text, shape = "\n".join(texts), shape_of(own)
     if shape and (shape.under == "error") == result.is_error:
         value = _json(text) if shape.json else None
@@ -533,25 +523,29 @@ def _json(text: str) -> msgspec.Raw | None:
         return None
 
 
-def _hosted_fields(page: ExchangeWriter, block: HostedBlock) -> Value | None:
-    """A part of the provider's own as it came; None when it is not for whom we ask, or holds media that the row refuses."""
+def _hosted_fields(out: ExchangeWriter, block: HostedBlock) -> Value | None:
+    """Return a part of the provider's own as it came; None when it is for another provider, or holds media that the row
+    refuses."""
     own = fields(block.raw)
     media = any(camel(name) in ("inlineData", "fileData") for name in own)
-    taken = page.quirks.hosted and (not media or (page.quirks.images and page.quirks.documents))
-    return dict(own) if taken and block.is_for(page.ask.target) else None
+    taken = out.quirks.hosted and (not media or (out.quirks.images and out.quirks.documents))
+    return dict(own) if taken and block.is_for(out.ask.target) else None
 
 
 # Media, on both sides.
 
 
-def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | None:
-    """An image or a file as a part; None when this endpoint cannot take it."""
+def _media(out: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | None:
+    """Return an image or a file as a part; None when this endpoint cannot take it."""
     if isinstance(block, ImageBlock):
-        block, image = settled(page, block), True
-        taken = page.quirks.images and is_image_taken(block, page.quirks.image_types or IMAGES)
+        block, image = normalize_media(out, block), True
+        taken = out.quirks.images and is_image_taken(block, out.quirks.image_types or IMAGES)
     else:
-        block, image = _textual(settled(page, block)), False
-        taken = page.quirks.documents and (not isinstance(block.source, Inline) or _is_taken(block.media_type))
+        block, image = normalize_media(out, block), False
+        if isinstance(block.source, Inline) and is_textual(block.media_type) and not block.media_type.startswith("text/"):
+            block = replace(block, media_type="text/plain")
+        known = block.media_type in ("", PDF) or block.media_type.startswith(("text/", "audio/", "video/"))
+        taken = out.quirks.documents and (known or not isinstance(block.source, Inline))
     if not taken:
         return None
     kind = {"mimeType": block.media_type} if block.media_type else {}
@@ -559,41 +553,31 @@ def _media(page: ExchangeWriter, block: ImageBlock | DocumentBlock) -> Value | N
         case Inline(data):
             if not is_base64(data):
                 return None
-            name, value = "inlineData", {"mimeType": "image/png" if image else "application/pdf", **kind, "data": data}
+            name, value = "inlineData", {"mimeType": "image/png" if image else PDF, **kind, "data": data}
         case Remote(url):
             name, value = "fileData", {**kind, "fileUri": url}
         case Uploaded(file_id):
-            if not block.source.is_for(page.ask.target):
+            if not block.source.is_for(out.ask.target):
                 return None
             name, value = "fileData", {**kind, "fileUri": file_id}
         case Stored():
             raise must_fetch("media")
         case _:
             assert_never(block.source)
-    own = _opened(page, block)
+    own = _open_seal(out, block)
     sealed = fields(own[name]) if name in own else {}
-    return part_of(name, {**value, **_labels(page, block, sealed)}, own)
+    return part_of(name, {**value, **_labels(out, block, sealed)}, own)
 
 
-def _textual(block: DocumentBlock) -> DocumentBlock:
-    """A text of a type that has a name of its own goes as plain text."""
-    plain = is_textual(block.media_type) and not block.media_type.startswith("text/") and isinstance(block.source, Inline)
-    return replace(block, media_type="text/plain") if plain else block
-
-
-def _is_taken(kind: str) -> bool:
-    return not kind or kind == "application/pdf" or kind.startswith(("text/", "audio/", "video/"))
-
-
-def _labels(page: ExchangeWriter, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:
+def _labels(out: ExchangeWriter, block: ImageBlock | DocumentBlock, sealed: Raws) -> Value:
     if isinstance(block, ImageBlock):
         if block.detail not in ("", "auto"):
-            page.drop("image.detail", "this wire has none for one image", block, at="detail")
+            out.drop("image.detail", "this wire has none for one image", block, at="detail")
         return {}
     if not block.name or "displayName" in sealed:
         return {}
-    if not page.quirks.media_names:
-        page.drop("document.name", "this endpoint takes none", block, at="name")
+    if not out.quirks.media_names:
+        out.drop("document.name", "this endpoint takes none", block, at="name")
         return {}
     return {"displayName": block.name}
 
@@ -603,6 +587,7 @@ STREAM_PATH = "/v1beta/models/{model}:streamGenerateContent"
 EVENTS = "?alt=sse"
 NOTHING_SAID = b'{"role":"user","parts":[{"text":""}]}'
 CONTINUE = b'{"role":"user","parts":[{"text":"Continue."}]}'
+NO_MARKS = "this wire takes none; caching is automatic"
 NESTED = (
     *("generationConfig", "generationConfig.thinkingConfig"),
     *("toolConfig", "toolConfig.functionCallingConfig"),
@@ -613,7 +598,7 @@ NESTED = (
 
 class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `heads` are the body up to them, and its losses; the second is for requests in
-    which the provider's own calls go back to it. `uncached` is what this wire cannot keep, without and with marks inside."""
+    which the provider's own calls go back to it. `silent`: cache marks on messages are not to be reported (again)."""
 
     frame: Frame
     start: Prefix
@@ -621,19 +606,22 @@ class _Fixed(Fixed, frozen=True, eq=False):
     address: Address
     heads: tuple[bytes, bytes]
     losses: tuple[tuple[Loss, ...], tuple[Loss, ...]]
-    uncached: tuple[tuple[Loss, ...], tuple[Loss, ...]]
+    silent: bool
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
-    """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
+    """Return the request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never
+    different."""
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
     circulated = "circulated" in fold.traits or (fold.open is not None and "circulated" in fragments[-1].traits)
-    losses = [*fixed.losses[circulated], *fixed.uncached[bool(marked)]]
+    losses = list(fixed.losses[circulated])
+    if marked and not fixed.silent:
+        losses.append(loss_of("dropped", "cache.mark", NO_MARKS))
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body = joined(fixed.heads[circulated], _contents(fragments, quirks, losses), b"]}")
+    body = join_body(fixed.heads[circulated], _contents(fragments, quirks, losses), b"]}")
     return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, "", fixed)
 
 
@@ -641,26 +629,32 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     ask = without_messages(ask)
     frame = frame_of(ask, quirks, prior, tool_part, partial(_part, target=ask.target))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
-    start = started((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
+    marked = any(part.cache for part in ask.transcript.system_blocks)
+    marked = marked or any(isinstance(tool, ToolSpec) and tool.cache for tool in ask.tools)
     lost: tuple[list[Loss], list[Loss]] = (list(frame.losses), list(frame.losses))
     heads = _head(ask, quirks, frame, False, lost[0]), _head(ask, quirks, frame, True, lost[1])
-    losses = tuple(lost[0]), tuple(lost[1])
-    uncached = tuple(_uncached(ask, marked=False)), tuple(_uncached(ask, marked=True))
-    draw = partial(render, ask, quirks)
-    return _Fixed(source, frame, start, draw, _addressed(ask, quirks), heads, losses, uncached)
+    for losses in lost:
+        if ask.cache.mode != "off" and marked:
+            losses.append(loss_of("dropped", "cache.mark", NO_MARKS))
+        if ask.cache.mode != "off" and ask.cache.ttl:
+            losses.append(loss_of("dropped", "cache.mark", "caching is automatic", at="ttl"))
+        report_stateless(ask, losses)
+    silent, draw = marked or ask.cache.mode == "off", partial(render, ask, quirks)
+    return _Fixed(source, frame, start, draw, _address(ask, quirks), heads, (tuple(lost[0]), tuple(lost[1])), silent)
 
 
 _fixed = KeptRequests(_Fixed, _fix)
 
 
-def _addressed(ask: Ask, quirks: Quirks) -> Address:
+def _address(ask: Ask, quirks: Quirks) -> Address:
     path = path_of(ask, quirks, STREAM_PATH if ask.stream else PATH)
     events = EVENTS if ask.stream and "?" not in path else ""
     return path + events, headers_of(ask, WIRE), names_of(ask.tools, quirks, function_name)
 
 
 def _part(block: TextBlock, target: Origin) -> bytes:
-    """A part of the system prompt, with what this provider put on it; empty when it says nothing."""
+    """Return a part of the system prompt, with what this provider put on it; empty when it has no text."""
     own = own_fields(block.seal) if _is_of(block.seal, target) else {}
     return dumps({"text": block.text, **own}) if block.text else b""
 
@@ -670,13 +664,13 @@ def _is_of(seal: Seal | None, target: Origin) -> bool:
 
 
 def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list[Loss]) -> bytes:
-    """The body up to the contents. `circulated`: the provider's own calls go back to it."""
+    """Return the body up to the contents. `circulated`: the provider's own calls go back to it."""
     body: dict[str, object] = {}
     parts = [msgspec.Raw(part) for part in frame.system if part]
     if parts:
         body["systemInstruction"] = {"parts": parts}
     _report_system(ask, losses)
-    tools, functions, hosted = offers(ask.tools, frame.tools, quirks, losses)
+    tools, functions, hosted = group_tools(ask.tools, frame.tools, quirks, losses)
     if tools:
         body["tools"] = tools
     config = choice(ask, quirks, functions=functions, losses=losses)
@@ -692,7 +686,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list
 
 
 def _report_system(ask: Ask, losses: list[Loss]) -> None:
-    """Say what of the system prompt does not go out: only words do."""
+    """Report what of the system prompt does not go out: only text does."""
     for number, block in enumerate(ask.transcript.system_blocks):
         if not block.text:
             losses.append(loss_of("dropped", "system.part", "it was empty", at=f"{number}"))
@@ -704,39 +698,16 @@ def _report_system(ask: Ask, losses: list[Loss]) -> None:
             losses.append(loss_of("dropped", "system.fields", why, at=f"{number}/seal"))
 
 
-def _uncached(ask: Ask, *, marked: bool) -> Iterator[Loss]:
-    """What was asked for that this wire does not have: marks and keys for the cache, and state."""
-    asked = [part.cache for part in ask.transcript.system_blocks]
-    asked += (tool.cache for tool in ask.tools if isinstance(tool, ToolSpec))
-    if ask.cache.mode != "off" and (marked or any(asked)):
-        yield loss_of("dropped", "cache.mark", "this wire takes none; caching is automatic")
-    if ask.cache.mode != "off" and ask.cache.ttl:
-        yield loss_of("dropped", "cache.mark", "caching is automatic", at="ttl")
-    if ask.cache.key:
-        yield loss_of("dropped", "cache.key", "this wire has none")
-    if ask.state.mode != "replay":
-        yield loss_of("degraded", "state.mode", "this wire keeps no state; what is given is sent", name=ask.state.mode)
-    if ask.state.store:
-        yield loss_of("dropped", "state.store", "this wire keeps nothing")
-
-
 def _contents(fragments: Sequence[Fragment], quirks: Quirks, losses: list[Loss]) -> list[bytes]:
-    """The contents: there is at least one, and the first is the user's (sheet 2)."""
-    contents = [fragment.data for fragment in fragments if fragment.data]
-    if not contents or _is_begun_by_model(fragments):
+    """Return the contents: there is at least one, and the first is the user's (sheet 2)."""
+    written = [fragment for fragment in fragments if fragment.data]
+    contents = [fragment.data for fragment in written]
+    if not written or "assistant_first" in written[0].traits:
         losses.append(
             loss_of("added", "message", "a conversation must begin with the user; an empty text stands for it", name="user")
         )
         contents.insert(0, NOTHING_SAID)
-    last = next((fragment for fragment in reversed(fragments) if fragment.data), None)
-    if not quirks.prefill and last is not None and "assistant_last" in last.traits:
+    if not quirks.prefill and written and "assistant_last" in written[-1].traits:
         losses.append(loss_of("added", "message", "the history may not end with the model", name="user"))
         contents.append(CONTINUE)
     return contents
-
-
-def _is_begun_by_model(fragments: Sequence[Fragment]) -> bool:
-    for fragment in fragments:
-        if fragment.data:
-            return "assistant_first" in fragment.traits
-    return False

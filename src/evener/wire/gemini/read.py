@@ -1,4 +1,4 @@
-"""A Gemini request as an Ask: the other direction, for translation, tests and the gateway. Pure.
+"""Reads a Gemini request as an Ask, for translation, tests and the gateway. Pure.
 
 Fields may be spelled in camel case or with underscores; they are read alike, and go out again in camel case. What has no
 neutral word is kept, not refused: unknown fields of the body are `extra`. Model and streaming stand in the path, not here.
@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from evener.errors import WireError
-from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputSchema, Reasoning, Settings, State, ToolSpec
+from evener.transcript.ask import Ask, Choice, HostedTool, OutputSchema, Reasoning, State, ToolSpec
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -27,11 +27,11 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.message import Message, Role
 from evener.transcript.transcript import Transcript
-from evener.wire.gemini.encode import JSON, LEVELS
+from evener.wire.gemini.encode import JSON, LEVELS, SETTINGS, read_whole
 from evener.wire.gemini.parts import (
     HOSTED,
     KNOWN,
-    NOBODYS,
+    NULL,
     WIRE,
     Raws,
     ResultShape,
@@ -47,21 +47,18 @@ from evener.wire.gemini.parts import (
 from evener.wire.gemini.tools import older_schema, read_tools
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, keep_beside, message_id, raw_text, reading
-from evener.wire.request import made_id
+from evener.wire.reading import Fields, keep_beside, make_seal, message_id, raw_text, reading, with_rest
+from evener.wire.request import make_id, read_settings
 from evener.wire.schema import GEMINI_JSON, transform
 
-__all__ = [
-    "ContentReader",
-    "read_request",
-]
+__all__ = ["read_request"]
 
 
 ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
 STANDARD = str.maketrans("-_", "+/")
 """This wire takes both alphabets of base64, other wires only the one with plus and slash."""
 PLAIN = ("output", "error")
-"""Where the text of a result stands when nobody says otherwise."""
+"""The usual places of a result's text."""
 
 
 class ContentReader:
@@ -73,7 +70,7 @@ class ContentReader:
         self._ask(())
 
     def message(self, number: int, raw: msgspec.Raw) -> Message:
-        """One content."""
+        """Read one content."""
         own = Fields(camel_fields(raw))
         role = ROLES.get(said := own.carried_text("role"))
         parts = as_list(own.take("parts")) if own.has("parts") else []
@@ -84,7 +81,7 @@ class ContentReader:
             self._ask(())
         blocks = tuple(self._block(place, part) for place, part in enumerate(parts))
         if role == "user" and all(isinstance(block, TextBlock) and not block.text.strip() for block in blocks):
-            blocks = tuple(self._kept(part, "an empty message", "user") for part in parts)
+            blocks = tuple(self._keep(part, "an empty message", "user") for part in parts)
         if role == "assistant":
             self._ask(blocks)
         origin = self.target if role == "assistant" else None
@@ -113,12 +110,11 @@ class ContentReader:
             case _:
                 return hosted_block(raw, self.target.provider)
 
-    def _kept(self, raw: msgspec.Raw, text: str, role: Literal["", "user"] = "") -> HostedBlock:
+    def _keep(self, raw: msgspec.Raw, text: str, role: Literal["", "user"] = "") -> HostedBlock:
         return HostedBlock(bytes(raw).decode(), WIRE, text, role, provider=self.target.provider)
 
     def _seal(self, beside: Raws, name: str = "", inner: Raws | None = None) -> Seal | None:
-        text = sealed_text(beside, name, inner)
-        return Seal(text, self.target) if text else None
+        return make_seal(sealed_text(beside, name, inner), self.target)
 
     def _text(self, own: Fields) -> TextBlock | ReasoningBlock:
         text = own.text("text")
@@ -133,11 +129,11 @@ class ContentReader:
         if not given:
             call.put("id", "null")
         return ToolCall(
-            given or made_id(self.place, place), name, arguments, self._seal(own.rest(), "functionCall", call.rest())
+            given or make_id(self.place, place), name, arguments, self._seal(own.rest(), "functionCall", call.rest())
         )
 
     def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock | None:
-        """The media of a part; None, and nothing taken, where it says in no known form what it is."""
+        """Take the media of a part; None, and nothing taken, where they are in no known form."""
         media = camel_object(own, kind)
         inline, where = kind == "inlineData", "data" if kind == "inlineData" else "fileUri"
         if (media.has("mimeType") and not media.is_text("mimeType")) or not media.is_text(where):
@@ -153,7 +149,7 @@ class ContentReader:
     def _result(self, own: Fields) -> ToolResult:
         result = Fields(camel_fields(own.take("functionResponse")))
         name, given = result.carried_text("name"), result.carried_text("id")
-        call = self._answered(name, given)
+        call = self._find_call(name, given)
         if call and not given and not is_bare(own_fields(call.seal)):
             result.put("id", "null")
         if call and name != call.name:
@@ -165,8 +161,8 @@ class ContentReader:
         seal = self._seal(own.rest(), "functionResponse", result.rest())
         return ToolResult(call.id if call else given, (*texts, *media), failed, seal)
 
-    def _answered(self, name: str, given: str) -> ToolCall | None:
-        """The call that a result is for: by id, else the first open one of that name."""
+    def _find_call(self, name: str, given: str) -> ToolCall | None:
+        """Return the call that a result is for: by id, else the first open one of that name."""
         if given:
             return self.open.pop(given, None)
         waiting = self.named.get(name, [])
@@ -177,9 +173,9 @@ class ContentReader:
         return None
 
     def _response(self, result: Fields) -> tuple[list[TextBlock], bool]:
-        """The text of a result and whether it is an error; where it stood is left in the seal unless it is the usual place."""
+        """Take the text of a result and whether it is an error; an unusual place of the text is kept in the seal."""
         raw = result.take("response")
-        own = Fields({} if raw == NOBODYS else fields(raw))
+        own = Fields({} if raw == NULL else fields(raw))
         names = list(own.rest())
         if not names:
             return [], False
@@ -193,14 +189,15 @@ class ContentReader:
     def _inner(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = Fields(camel_fields(raw))
         found = [name for name in ("inlineData", "fileData") if own.has(name)]
-        return (self._media(own, found[0]) if len(found) == 1 else None) or self._kept(raw, "part of a result")
+        return (self._media(own, found[0]) if len(found) == 1 else None) or self._keep(raw, "part of a result")
 
 
 SYSTEM, CONFIG, CHOICE, CALLING = "systemInstruction", "generationConfig", "toolConfig", "functionCallingConfig"
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
-    """The ask behind a request. `target` says whom it was for, the model included; its seals then count as that provider's."""
+    """Return the ask behind a request. `target` is the provider and model that it was for; its seals then count as that
+    provider's."""
     with reading("a Gemini request"):
         return _Reader(Fields(camel_fields(body)), quirks, target or Origin()).ask()
 
@@ -220,13 +217,15 @@ class _Reader:
         choice = camel_object(body, CHOICE)
         config = camel_object(body, CONFIG)
         calling = camel_object(choice, CALLING)
-        tools = self._tools(strict=True if calling.peek("mode") == "VALIDATED" else None)
+        strict = True if calling.peek("mode") == "VALIDATED" else None
+        entries = as_list(body.take("tools")) if body.has("tools") else []
+        tools = tuple(tool for entry in entries for tool in read_tools(entry, self.quirks, self.target.provider, strict=strict))
         ask = Ask(
             transcript=Transcript(messages, self._system()),
             target=self.target,
             tools=tools,
             choice=_choice(calling, tools),
-            settings=_settings(config),
+            settings=read_settings(SETTINGS, config),
             reasoning=self._reasoning(config),
             output=self._output(config),
             state=State(),
@@ -235,11 +234,10 @@ class _Reader:
         _put(choice, CALLING, calling)
         _put(body, CHOICE, choice)
         _put(body, CONFIG, config)
-        rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return with_rest(ask, body)
 
     def _system(self) -> list[TextBlock]:
-        """The system prompt; what is not plain text stays in `extra`."""
+        """Take the system prompt; what is not plain text stays in `extra`."""
         if self.body.is_text(SYSTEM):
             return [TextBlock(self.body.text(SYSTEM))]
         own = camel_object(self.body, SYSTEM)
@@ -248,17 +246,7 @@ class _Reader:
         if not parts or len(parts) < len(raws) or not all(part.is_text("text") for part in parts):
             return []
         self.body.put_rest(SYSTEM, own)
-        return [self._system_part(part) for part in parts]
-
-    def _system_part(self, own: Fields) -> TextBlock:
-        text = own.text("text")
-        return TextBlock(text, seal=Seal(own.rest_text(), self.target) if own.rest() else None)
-
-    def _tools(self, *, strict: bool | None) -> tuple[ToolSpec | HostedTool, ...]:
-        if not self.body.has("tools"):
-            return ()
-        entries = as_list(self.body.take("tools"))
-        return tuple(tool for entry in entries for tool in read_tools(entry, self.quirks, self.target.provider, strict=strict))
+        return [TextBlock(part.text("text"), seal=make_seal(part.rest_text(), self.target)) for part in parts]
 
     def _reasoning(self, config: Fields) -> Reasoning:
         found: dict[str, object] = {"mode": "default"}
@@ -266,7 +254,7 @@ class _Reader:
         level = own.peek("thinkingLevel")
         if level.lower() in LEVELS:
             found["effort"] = own.text("thinkingLevel").lower()
-        budget = _whole(own, "thinkingBudget")
+        budget = read_whole(own, "thinkingBudget")
         if budget is not None:
             found |= {"mode": "off"} if budget == 0 else {"mode": "on"} if budget < 0 else {"mode": "on", "budget": budget}
         shown = own.flag("includeThoughts")
@@ -276,7 +264,7 @@ class _Reader:
         return msgspec.convert(found, Reasoning)
 
     def _output(self, config: Fields) -> OutputSchema | None:
-        """The shape of the answer. A schema that would go out differently stays in `extra`, too."""
+        """Take the shape of the answer. A schema that would go out differently stays in `extra`, too."""
         if config.peek("responseMimeType") != JSON:
             return None
         if config.is_object("responseSchema"):
@@ -296,32 +284,8 @@ def _put(holder: Fields, name: str, own: Fields) -> None:
         holder.put_rest(name, own)
 
 
-def _whole(own: Fields, name: str, least: int | None = None) -> int | None:
-    """A whole number, not below `least`; also one that is written with a point. Anything else stays where it is."""
-    try:
-        value = msgspec.json.decode(own.peek_raw(name), type=int | float | None)
-    except msgspec.ValidationError:
-        return None
-    if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
-        return None
-    if isinstance(value, int):  # else it goes back as it was written
-        own.take(name)
-    return int(value)
-
-
-def _settings(config: Fields) -> Settings:
-    return Settings(
-        max_output_tokens=_whole(config, "maxOutputTokens", 1),
-        temperature=config.number("temperature"),
-        top_p=config.number("topP"),
-        top_k=_whole(config, "topK"),
-        stop=tuple(config.texts("stopSequences")),
-        seed=_whole(config, "seed"),
-    )
-
-
 def _choice(own: Fields, tools: tuple[ToolSpec | HostedTool, ...]) -> Choice:
-    """Which functions may or must be called; what has no neutral word stays in `extra`."""
+    """Take the choice of functions; what has no neutral word stays in `extra`."""
     if not any(isinstance(tool, ToolSpec) for tool in tools):
         return Choice()
     mode = own.peek("mode")

@@ -16,41 +16,25 @@ from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import Delta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
-from evener.wire.faults import complaint_of, typed
+from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_chat.encode import CLOSING, OPENING
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there, seal_text
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, Place, mend, read_some
-from evener.wire.request import made_id
+from evener.wire.request import make_id
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_ANSWER, NO_REASON, StreamDecoder, assemble, not_ours, read_frames, settle
+from evener.wire.stream import (
+    NO_ANSWER,
+    NO_REASON,
+    StreamDecoder,
+    assemble,
+    read_frames,
+    settle,
+    unreadable_error,
+)
 
-__all__ = [
-    "CARRYING",
-    "NOTHING_SAID",
-    "ChatAnswer",
-    "Chunk",
-    "ReasoningDetails",
-    "Speech",
-    "Tags",
-    "_CallPiece",
-    "_Choice",
-    "_Counts",
-    "_Function",
-    "_Message",
-    "citation",
-    "decode",
-    "decoder",
-    "form_of",
-    "read_chunk",
-    "read_citations",
-    "read_custom",
-    "read_opening",
-    "read_words",
-    "split",
-    "usage_of",
-]
+__all__ = ["decode", "decoder", "read_citations", "split"]
 
 
 class _Cited(msgspec.Struct):
@@ -65,8 +49,8 @@ class _Cited(msgspec.Struct):
 NOTHING_CITED = Citation()
 
 
-def citation(raw: msgspec.Raw, found: list[d.Delta]) -> Citation | None:
-    """What a text rests on, as far as it can be read; what is no citation is added to `found` as a notice.
+def read_citation(raw: msgspec.Raw, found: list[d.Delta]) -> Citation | None:
+    """Return what a text rests on, as far as it can be read; what is no citation is added to `found` as a notice.
 
     The facts stand in a field that is named like the annotation's type, or beside it.
     """
@@ -85,10 +69,10 @@ def citation(raw: msgspec.Raw, found: list[d.Delta]) -> Citation | None:
 
 
 def read_citations(raw: msgspec.Raw) -> tuple[Citation, ...]:
-    """The citations in a list of annotations; those of a form that nobody knows are left out."""
+    """Return the citations in a list of annotations; those of an unknown form are left out."""
     if bytes(raw)[:1] != b"[":
         return ()
-    found = (citation(one, []) for one in msgspec.json.decode(raw, type=list[msgspec.Raw]))
+    found = (read_citation(one, []) for one in msgspec.json.decode(raw, type=list[msgspec.Raw]))
     return tuple(one for one in found if one is not None)
 
 
@@ -119,7 +103,7 @@ NO_PROMPT, NO_OUTPUT = _Prompt(), _Output()
 
 
 def usage_of(read: _Counts, *, apart: bool) -> Usage:
-    """The counts in neutral words. `apart`: reasoning is not in the output count."""
+    """Return the counts in neutral words. `apart`: reasoning is not in the output count."""
     prompt, output = read.prompt_tokens_details or NO_PROMPT, read.completion_tokens_details or NO_OUTPUT
     cached = prompt.cached_tokens or read.prompt_cache_hit_tokens or read.cached_tokens or read.num_cached_tokens or 0
     thought = output.reasoning_tokens or read.reasoning_tokens or 0
@@ -159,13 +143,13 @@ class Speech:
         return read.transcript or ""
 
     def sound(self) -> tuple[str, str]:
-        """The sort of sound, and its base64; both empty when there was none."""
+        """Return the sort of sound, and its base64; both empty when there was none."""
         data = "".join(self._data)
         sort = next((sort for start, sort in SOUNDS.items() if data.startswith(start)), "audio/pcm")
         return (sort, data) if data else ("", "")
 
-    def sealed(self) -> dict[str, msgspec.Raw]:
-        """What the transcript's block is sealed with."""
+    def seal_fields(self) -> dict[str, msgspec.Raw]:
+        """Return what the transcript's block is sealed with."""
         return {"audio": msgspec.Raw(dumps({"id": self.id, "expires_at": self._expires}))} if self.id else {}
 
 
@@ -181,7 +165,7 @@ class _Entry(msgspec.Struct):
     pieces: list[str] = []
 
     def raw(self) -> dict[str, msgspec.Raw]:
-        """The entry, its pieces joined."""
+        """Return the entry, its pieces joined."""
         return {**self.own, self.texts: msgspec.Raw(dumps("".join(self.pieces)))} if self.pieces else self.own
 
 
@@ -207,8 +191,8 @@ class ReasoningDetails:
                 last.pieces.append(text)
         return "".join(shown)
 
-    def sealed(self) -> dict[str, msgspec.Raw]:
-        """The field that goes back; nothing when there were no entries."""
+    def seal_fields(self) -> dict[str, msgspec.Raw]:
+        """Return the field that goes back; nothing when there were no entries."""
         if not self._entries:
             return {}
         return {"reasoning_details": msgspec.Raw(dumps([entry.raw() for entry in self._entries]))}
@@ -230,14 +214,14 @@ class Tags:
         self._state = "start"
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that are certain by now."""
+        """Return the pieces that are certain by now."""
         if self._state == "text":
             return [("text", text)]
         self._held += text
         return self._start() if self._state == "start" else self._think()
 
     def close(self) -> list[Piece]:
-        """What is left when no more text comes."""
+        """Return what is left when no more text comes."""
         kind = "reasoning" if self._state == "think" else "text"
         held, self._held = self._held, ""
         return [(kind, held)] if held else []
@@ -263,7 +247,7 @@ class Tags:
 
 
 def split(text: str) -> list[Piece]:
-    """A whole text in its pieces."""
+    """Return a whole text in its pieces."""
     tags = Tags()
     return [*tags.feed(text), *tags.close()]
 
@@ -313,7 +297,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
-    """One of the answers; nobody here asks for more than one."""
+    """One of the answers; we never ask for more than one."""
 
     index: int | None = None
     delta: _Message | None = None
@@ -381,7 +365,7 @@ CARRYING: Carrying = {
 
 
 def form_of(frame: bytes) -> type[_Opening]:  # noqa: ARG001 - other wires look at the event
-    """The form of every chunk."""
+    """Return the form of every chunk."""
     return _Opening
 
 
@@ -455,14 +439,14 @@ class ChatAnswer(msgspec.Struct, gc=False):
             if self.kind == "text" and self._tags is None and type(text) is str:
                 found.append(TextDelta(self.place, text))
             else:
-                self._content(text, found)
+                self._add_content(text, found)
         if said.tool_calls:
             for number, call in enumerate(said.tool_calls):
-                self._call(call, number if whole else None, found)
+                self._add_call(call, number if whole else None, found)
         if said.refusal or said.annotations or said.audio or said.function_call or said.executed_tools:
             self._add_rare(said, found)
 
-    def ended(self, reason: str, native: str) -> None:
+    def note_end(self, reason: str, native: str) -> None:
         """Note why it ended; of several reasons, the first that is out of the ordinary counts."""
         if STOPS.get(self.finish, "other") == "done":
             self.finish, self.native = reason, native
@@ -483,13 +467,13 @@ class ChatAnswer(msgspec.Struct, gc=False):
         return not (self._kinds or self.calls or self._executed or self._speech or self._refusals or self.place >= CONTENT)
 
     def end(self) -> list[d.Delta]:
-        """All that is certain only now, and why it ended."""
+        """Return all that is certain only now, and why it ended."""
         found: list[d.Delta] = []
         if self._tags:
             for kind, piece in self._tags.close():
-                self._piece(kind, piece, found)
+                self._add_piece(kind, piece, found)
         if self._refusals:
-            self._refuse("".join(self._refusals), found)
+            self._add_refusal("".join(self._refusals), found)
         if self._speech:
             sort, sound = self._speech.sound()
             if sound:
@@ -497,7 +481,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         if self._executed:
             told = msgspec.Raw(dumps({"executed_tools": list(self._executed.values())}))
             found.append(d.HostedAdded(HOSTED, hosted_block(told)))
-        self._sealed(found)
+        self._seal_blocks(found)
         for call in self.calls:
             written = "".join(call.pieces)
             free = bytes(call.own.get("type", b"")) == b'"custom"'
@@ -506,8 +490,8 @@ class ChatAnswer(msgspec.Struct, gc=False):
         found.append(d.Stopped(self._why(), self.finish, native))
         return found
 
-    def _refuse(self, words: str, found: list[d.Delta]) -> None:
-        """A refusal is the answer, or it is none: beside content or calls it is a notice."""
+    def _add_refusal(self, words: str, found: list[d.Delta]) -> None:
+        """Add a refusal as the answer; beside content or calls it is a notice."""
         if self.calls or "text" in self._kinds.values():
             found.append(d.Notice("refusal", dumps(words).decode()))
         else:
@@ -520,15 +504,15 @@ class ChatAnswer(msgspec.Struct, gc=False):
             return known
         return "tools" if self.calls else "refusal" if REFUSED in self._kinds else "done"
 
-    def _sealed(self, found: list[d.Delta]) -> None:
-        """A seal for each block that has fields of its own; those of the message ride on the first."""
+    def _seal_blocks(self, found: list[d.Delta]) -> None:
+        """Add a seal for each block that has fields of its own; those of the message ride on the first."""
         seals = self._seals
         if self._details:
-            seals[REASONING] = self._details.sealed()
+            seals[REASONING] = self._details.seal_fields()
         if REFUSED in self._kinds:
             seals[REFUSED] = {FIELD: msgspec.Raw(REFUSAL)}
         if self._speech:
-            seals[SPOKEN] = self._speech.sealed()
+            seals[SPOKEN] = self._speech.seal_fields()
         for call in self.calls:
             if call.own:
                 seals[call.slot] = call.own
@@ -543,7 +527,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
                 found.append(d.SealAdded(slot, _sealable(kinds[slot]), text))
 
     def _slot(self, kind: str) -> int:
-        """The place of content of this kind: a new one when the kind changes."""
+        """Return the place of content of this kind: a new one when the kind changes."""
         if kind != self.kind:
             self.kind = kind
             self.place += 1
@@ -551,25 +535,25 @@ class ChatAnswer(msgspec.Struct, gc=False):
                 self._kinds[self.place] = kind
         return self.place
 
-    def _content(self, content: str | list[msgspec.Raw], found: list[d.Delta]) -> None:
+    def _add_content(self, content: str | list[msgspec.Raw], found: list[d.Delta]) -> None:
         if isinstance(content, list):
             for raw in content:
-                self._part(raw, found)
+                self._add_part(raw, found)
         elif self._tags is None:
             found.append(d.TextDelta(self._slot("text"), content))
         else:
             for kind, piece in self._tags.feed(content):
-                self._piece(kind, piece, found)
+                self._add_piece(kind, piece, found)
 
-    def _piece(self, kind: str, text: str, found: list[d.Delta]) -> None:
+    def _add_piece(self, kind: str, text: str, found: list[d.Delta]) -> None:
         slot = self._slot(kind)
         found.append(d.TextDelta(slot, text) if kind == "text" else d.ReasoningDelta(slot, text))
 
-    def _part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """A part of the content: words, thoughts, or something only this wire knows."""
+    def _add_part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        """Add a part of the content: words, thoughts, or something only this wire knows."""
         start = bytes(raw)[:1]
         if start == b'"':
-            self._piece("text", text_in(raw), found)
+            self._add_piece("text", text_in(raw), found)
             return
         if start != b"{":
             found.append(d.Notice("content", bytes(raw).decode()))
@@ -586,10 +570,10 @@ class ChatAnswer(msgspec.Struct, gc=False):
                 return
         slot = self._slot(kind)
         if text:
-            self._piece(kind, text, found)
+            self._add_piece(kind, text, found)
         self._seals.setdefault(slot, {}).update({name: value for name, value in own.items() if is_there(value)})
 
-    def _call(self, call: _CallPiece, number: int | None, found: list[d.Delta]) -> None:
+    def _add_call(self, call: _CallPiece, number: int | None, found: list[d.Delta]) -> None:
         function = call.function or _Function()
         if function.arguments and not (call.id or function.name or number is not None) and isinstance(function.arguments, str):
             known = self._by_index.get(call.index) if call.index is not None else None
@@ -607,7 +591,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         if custom:
             opened.own["type"] = msgspec.Raw(b'"custom"')
         opened.id, opened.name = opened.id or call.id or "", opened.name or name
-        known_as = (opened.id or made_id(self.id or opened.name, opened.slot - CALLS), opened.name)
+        known_as = (opened.id or make_id(self.id or opened.name, opened.slot - CALLS), opened.name)
         if opened.shown != known_as:
             opened.shown = known_as
             found.append(d.CallBegun(opened.slot, *known_as))
@@ -617,7 +601,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
             found.append(d.ArgumentsDelta(opened.slot, text))
 
     def _find(self, call: _CallPiece, name: str, number: int | None) -> _Call:
-        """The call that this is a piece of, or a new one. `number` is its place in a whole list of calls."""
+        """Return the call that this is a piece of, or a new one. `number` is its place in a whole list of calls."""
         index = call.index if number is None else number
         if index is not None:
             known = self._by_index.get(index)
@@ -637,13 +621,13 @@ class ChatAnswer(msgspec.Struct, gc=False):
         if said.refusal:
             self._refusals.append(said.refusal)
         for raw in said.annotations or ():
-            cited = citation(raw, found)
+            cited = read_citation(raw, found)
             if cited is not None:
                 found.append(d.CitationAdded(self._slot("text"), cited))
         if said.audio:
             self._add_speech(dumps(said.audio), found)
         if said.function_call and (said.function_call.name or said.function_call.arguments):
-            self._call(_CallPiece(LEGACY, function=said.function_call), None, found)
+            self._add_call(_CallPiece(LEGACY, function=said.function_call), None, found)
         for raw in _objects("executed_tools", said.executed_tools or (), found):
             self._executed[bytes(fields(raw).get("index", b"")) or bytes(raw)] = raw.copy()
 
@@ -656,7 +640,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
 
 
 def _objects(name: str, items: Sequence[msgspec.Raw], found: list[d.Delta]) -> list[msgspec.Raw]:
-    """The items that are objects; the others are notices."""
+    """Return the items that are objects; the others are notices."""
     kept = [raw for raw in items if bytes(raw)[:1] == b"{"]
     if len(kept) < len(items):
         found += (d.Notice(name, bytes(raw).decode()) for raw in items if bytes(raw)[:1] != b"{")
@@ -664,7 +648,7 @@ def _objects(name: str, items: Sequence[msgspec.Raw], found: list[d.Delta]) -> l
 
 
 def _text(own: dict[str, msgspec.Raw], name: str, found: list[d.Delta]) -> str:
-    """The text under a name, taken out; anything else there is a notice."""
+    """Return the text under a name, taken out; anything else there is a notice."""
     raw = own.pop(name, None)
     if raw is not None and bytes(raw) != b"null" and bytes(raw)[:1] != b'"':
         found.append(d.Notice(name, bytes(raw).decode()))
@@ -672,7 +656,7 @@ def _text(own: dict[str, msgspec.Raw], name: str, found: list[d.Delta]) -> str:
 
 
 def _thoughts(own: dict[str, msgspec.Raw], found: list[d.Delta]) -> str:
-    """The thoughts of a part, taken out: a list of texts, or one text."""
+    """Return the thoughts of a part, taken out: a list of texts, or one text."""
     if bytes(own.get("thinking", b""))[:1] != b"[":
         return _text(own, "thinking", found)
     inner = msgspec.json.decode(own.pop("thinking"), type=list[msgspec.Raw])
@@ -706,7 +690,7 @@ _raw_chunks = msgspec.json.Decoder(_RawChunk)
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:
-    """A whole answer."""
+    """Return a whole answer."""
     found: list[d.Delta] = []
     events = _events(quirks, whole=True)
     frames = [body]
@@ -714,7 +698,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
         if not read_frames(events, frames, found, ANSWER):
             found += events.closed()
     except BROKEN as error:
-        raise not_ours(error, body, ANSWER) from None
+        raise unreadable_error(error, body, ANSWER) from None
     if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
         start = body[:60].decode(errors="replace")
         raise WireError(
@@ -725,7 +709,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:
-    """A streamed answer."""
+    """Return a streamed answer."""
     return StreamDecoder(_events(quirks), SseReader())
 
 
@@ -744,10 +728,10 @@ class _Events(msgspec.Struct, gc=False):
     beside: list[_Message] = []
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Chunks; the end mark and errors are the last."""
+        """Read chunks. True if the answer has ended: with its end mark, or in an error."""
         for frame in frames:
             if self.words >= 0:
-                other = self._spoken(frame, frames, found)
+                other = self._read_words(frame, frames, found)
                 if other is None:
                     return False
                 frame = other
@@ -767,8 +751,8 @@ class _Events(msgspec.Struct, gc=False):
                 self._beside(chunk, frame, found)
         return False
 
-    def _spoken(self, frame: bytes | None, frames: Iterator[bytes], found: list[d.Delta]) -> bytes | None:
-        """This chunk and the next ones, as long as they are words and nothing else; the first that is not."""
+    def _read_words(self, frame: bytes | None, frames: Iterator[bytes], found: list[d.Delta]) -> bytes | None:
+        """Read this chunk and the next ones, as long as they are words and nothing else; return the first that is not."""
         place = self.words
         while frame is not None:
             try:
@@ -782,25 +766,25 @@ class _Events(msgspec.Struct, gc=False):
             frame = next(frames, None)
             if choice.finish_reason:
                 self.words = NOWHERE
-                self.turn.ended(choice.finish_reason, choice.native_finish_reason or "")
+                self.turn.note_end(choice.finish_reason, choice.native_finish_reason or "")
                 break
         return frame
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """A chunk without what need not be understood."""
+        """Return a chunk without what need not be understood."""
         return mend(frame, form_of, CARRYING)
 
     def missing(self) -> str:
-        """Why the turn does not count, now that it has ended."""
+        """Return why the turn does not count, now that it has ended."""
         told = self.turn.finish or (not self.quirks.stop_told and (self.whole or self.counted))
         return "" if told else NO_REASON
 
     def end(self) -> list[d.Delta] | None:
-        """A turn that has said why it ended is complete, also without the end mark."""
+        """Return a turn that has said why it ended is complete, also without the end mark."""
         return self.closed() if self.turn.finish else None
 
     def closed(self) -> list[d.Delta]:
-        """What follows at the end. An answer that said nothing where it is looked for may have said it beside."""
+        """Return what follows at the end. An answer that said nothing where it is looked for may have said it beside."""
         found: list[d.Delta] = []
         if self.beside and self.turn.silent:
             for said in self.beside:
@@ -808,7 +792,7 @@ class _Events(msgspec.Struct, gc=False):
         return [*found, *self.turn.end()]
 
     def _open(self, frame: bytes, found: list[d.Delta]) -> Chunk:
-        """The first chunks, up to one that says whose answer it is."""
+        """Return the first chunks, up to one that says whose answer it is."""
         chunk = read_opening(frame)
         if chunk.id or chunk.model:
             self.started = True
@@ -828,7 +812,7 @@ class _Events(msgspec.Struct, gc=False):
             if said is not None:
                 turn.add(said, found, self.whole)
             if choice.finish_reason:
-                turn.ended(choice.finish_reason, choice.native_finish_reason or "")
+                turn.note_end(choice.finish_reason, choice.native_finish_reason or "")
             if self.quirks.answer_fields:
                 self._keep(frame)
             if (choice.usage or choice.logprobs or choice.error) and self._beside_choice(choice, found):
@@ -838,7 +822,7 @@ class _Events(msgspec.Struct, gc=False):
         return False
 
     def _either(self, message: _Message, delta: _Message | None) -> _Message:
-        """The one of the two that belongs here; the other one is kept until it is known whether anything was said."""
+        """Return the one of the two that belongs here; the other one is kept until it is known whether anything was said."""
         if delta is None:
             return message
         said, other = (message, delta) if self.whole else (delta, message)
@@ -847,27 +831,27 @@ class _Events(msgspec.Struct, gc=False):
         return said
 
     def _beside_choice(self, choice: _Choice, found: list[d.Delta]) -> bool:
-        """What else a choice may hold; True when it is an error."""
+        """Return what else a choice may hold; True when it is an error."""
         if choice.usage:
             self._count(dumps(choice.usage), found)
         if isinstance(choice.logprobs, dict) and any(is_there(raw) for raw in choice.logprobs.values()):
             found.append(d.Notice("logprobs", dumps(choice.logprobs).decode()))
         if not choice.error:
             return False
-        found.append(_failed(dumps({"error": choice.error})))
+        found.append(read_failure(dumps({"error": choice.error})))
         return True
 
     def _keep(self, frame: bytes) -> None:
-        """Fields of the message that must go back as they came, if this chunk has some."""
+        """Keep fields of the message that must go back as they came, if this chunk has some."""
         names = self.quirks.answer_fields
         if any(name.encode() in frame for name in names):
             read = _raw_chunks.decode(frame).choices[0]
             self.turn.keep(read.delta or read.message or {}, names, whole=self.whole)
 
     def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
-        """A chunk without choices: an error, counts only, a sign of life, or something nobody knows."""
+        """Return a chunk without choices: an error, counts only, a sign of life, or something unknown."""
         if chunk.error:
-            found.append(_failed(frame))
+            found.append(read_failure(frame))
             return True
         if chunk.usage or chunk.choices is not None:
             self.counted = self.answered  # what comes after all choices comes last
@@ -876,13 +860,13 @@ class _Events(msgspec.Struct, gc=False):
         if kind.startswith("chat.completion") or "choices" in fields(frame):
             return False
         complaint = complaint_of(frame)
-        found.append(d.Failed(typed(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))
+        found.append(d.Failed(make_error(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))
         return complaint is not None
 
     def _beside(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> None:
-        """What else a chunk may hold: token counts, and words about the answer rather than of it."""
+        """Read what else a chunk may hold: token counts, and words about the answer rather than of it."""
         if chunk.usage:
-            self._counted(chunk.usage, frame, found)
+            self._report_counts(chunk.usage, frame, found)
         elif self.quirks.usage_path and self.quirks.usage_path[0].encode() in frame:
             raw: bytes | msgspec.Raw = frame
             for name in self.quirks.usage_path:
@@ -893,8 +877,8 @@ class _Events(msgspec.Struct, gc=False):
         if chunk.prompt_filter_results:
             found.append(d.Notice("prompt_filter_results", dumps(chunk.prompt_filter_results).decode()))
 
-    def _counted(self, counts: _Counts, frame: bytes, found: list[d.Delta]) -> None:
-        """The counts of a chunk. Where nothing is known of them, they may be empty: then they say nothing."""
+    def _report_counts(self, counts: _Counts, frame: bytes, found: list[d.Delta]) -> None:
+        """Report the counts of a chunk. Where nothing is known of them, they may be empty: then they say nothing."""
         if counts == UNCOUNTED:
             self._count(dumps(fields(fields(frame)["usage"])), found)
         else:
@@ -913,19 +897,14 @@ def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
 
 
 def _end_in(frame: bytes) -> Chunk | None:
-    """None, where what cannot be read is an end mark with spaces around it."""
+    """Return None if what cannot be read is an end mark with spaces around it; else raise again."""
     if frame.strip() != END:
         raise
     return None
 
 
 def _distinct(said: list[_Message]) -> list[_Message]:
-    """Messages that came one after the other, without the last but one where the last repeats it."""
+    """Return messages in the order they came, without the last but one where the last repeats it."""
     *_, before, after = NOTHING_SAID, *said
     grown = isinstance(before.content, str) and isinstance(after.content, str) and after.content.startswith(before.content)
     return [*said[:-2], after] if grown else said
-
-
-def _failed(frame: bytes) -> d.Failed:
-    complaint = complaint_of(frame)
-    return d.Failed(typed(complaint, {}) if complaint else WireError("The provider reported an error without a message."))

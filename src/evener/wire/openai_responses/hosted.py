@@ -25,7 +25,7 @@ class _Cited(msgspec.Struct):
 
 
 def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citation:
-    """One annotation of a text, as far as it can be read; the rest of it is added to `found`, as notices."""
+    """Return one annotation of a text, as far as it can be read; the rest of it is added to `found`, as notices."""
     read = read_some(raw, _Cited, "annotation", [] if found is None else found)
     start, end = read.start_index, read.end_index
     title = read.title or read.filename or ""
@@ -33,22 +33,22 @@ def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citat
 
 
 def is_answer(kind: str) -> bool:
-    """Whether an item is something the client sends back."""
+    """True if an item is something the client sends back."""
     return kind.endswith("_output") or kind in ("mcp_approval_response", "compaction_trigger")
 
 
 def hosted_part(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
-    """A part of a message or a result that only this wire understands."""
+    """Return a part of a message or a result that only this wire understands."""
     block = hosted_block(raw, provider)
     return msgspec.structs.replace(block, raw=dumps({PART: raw}).decode(), opens="", closes="")
 
 
 def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
-    """An item of the provider's own."""
+    """Return an item of the provider's own."""
     own = fields(raw)
     kind, call = word(own.get("type")), word(own.get("call_id"))
     if word(own.get("execution")) == "server":
-        call = ""  # nobody has to answer it
+        call = ""  # the client need not answer it
     opens = call if not is_answer(kind) else ""
     closes = call if is_answer(kind) else ""
     line = line_of(own, ("type", "name", "server_label", "status"))

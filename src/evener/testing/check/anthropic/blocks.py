@@ -58,7 +58,7 @@ _NAME = one_of(
 
 
 def _block(roles: frozenset[str], required: Mapping[str, Kind], **optional: Kind) -> BlockRule:
-    """A block with the fields every block may carry: its type, and a cache mark (judged in anthropic_cache)."""
+    """Return a block with the fields every block may carry: its type, and a cache mark (judged in `cache`)."""
     return BlockRule(roles, ObjectShape({"type": STR, **required}, {"cache_control": OBJECT, **optional}))
 
 
@@ -125,7 +125,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterator[Violation]:
-    """Reports what is wrong with each block of one content array, taken on its own. `role` is a role or `TOP_LEVEL`."""
+    """Report what is wrong with each block of one content array, taken on its own. `role` is a role or `TOP_LEVEL`."""
     for index, value in enumerate(items(content)):
         at = f"{path}.{index}"
         kind = text(fields(value).get("type"))
@@ -204,7 +204,7 @@ def _check_source(path: str, block: Mapping[str, object], scope: Scope) -> Itera
 
 
 def _files_refused(scope: Scope) -> bool:
-    """A `file` source needs the files beta header on the older version.
+    """True if a `file` source lacks the beta header that the older version wants.
 
     The recordings hold the very same body once with a 400 (sent without that header) and once with a 200, so the body
     alone decides nothing: only a caller who passes `betas` gets this rule. Version 2026-10-21 has it without a header.
@@ -244,7 +244,7 @@ def _check_tool_result(path: str, block: Mapping[str, object], scope: Scope) -> 
 
 
 def _check_error(path: str, content: object) -> Iterator[Violation]:
-    """The API's words from the field: an error must say something, and only in words."""
+    """Yield the API's words from the field: an error must say something, and only in words."""
     if content in (None, "", []):
         yield Violation(path, "tool_result.error_empty", "content cannot be empty if `is_error` is true")
     if any(fields(part).get("type") != "text" for part in items(content)):

@@ -79,7 +79,7 @@ _MESSAGES: Mapping[str, ObjectShape] = {
 
 
 def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Every reason why the API would refuse this body."""
+    """Yield every reason why the API would refuse this body."""
     yield from check_shape("", body, _BODY)
     if "model" not in body and "anthropic_version" not in body:
         yield Violation("model", "missing", "Field required: a string.")

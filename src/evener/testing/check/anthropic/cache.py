@@ -28,7 +28,7 @@ class CacheMark(msgspec.Struct, frozen=True):
 
 
 def check_cache(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports misplaced, malformed, misordered and too many cache marks."""
+    """Report misplaced, malformed, misordered and too many cache marks."""
     marks = list(_marks(body))
     yield from _check_order(marks)
     if body.get("cache_control") is not None:
@@ -42,7 +42,7 @@ def check_cache(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _marks(body: Mapping[str, object]) -> Iterator[CacheMark]:
-    """The marked places in the order in which the server renders them: tools, system, messages."""
+    """Yield the marked places in the order in which the server renders them: tools, system, messages."""
     yield from _marked("tools", body.get("tools"))
     yield from _marked("system", body.get("system"))
     for index, message in enumerate(items(body.get("messages"))):

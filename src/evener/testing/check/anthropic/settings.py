@@ -41,7 +41,7 @@ _MIN_BUDGET = 1024
 
 
 def check_settings(body: Mapping[str, object], row: ClaudeRow, scope: Scope, *, prefilled: bool) -> Iterator[Violation]:
-    """Reports settings that are malformed, out of range, or refused by this model or API version."""
+    """Report settings that are malformed, out of range, or refused by this model or API version."""
     yield from _check_thinking(body, row, scope)
     yield from _check_effort(body, row)
     yield from _check_sampling(body, row, scope)

@@ -68,7 +68,7 @@ PROVIDER_TOOLS: Mapping[str, str] = {
 
 
 def check_tools(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Reports what is wrong with the tool list and the MCP servers."""
+    """Report what is wrong with the tool list and the MCP servers."""
     seen: set[str] = set()
     for index, value in enumerate(items(body.get("tools"))):
         path, tool = f"tools.{index}", fields(value)
@@ -102,7 +102,7 @@ def _check_custom(path: str, value: object) -> Iterator[Violation]:
 
 
 def _check_input_schema(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
-    """What every input schema must be, strict or not; the key rule is the API's words from the field."""
+    """Report what no input schema may be, strict or not; the key rule is in the API's own words, seen in use."""
     yield from check_arguments(path, schema, ANTHROPIC_FORM)
     for key in fields(schema.get("properties")):
         if not _KEY.fullmatch(str(key)):
@@ -141,7 +141,7 @@ def _check_servers(body: Mapping[str, object], scope: Scope) -> Iterator[Violati
 
 
 def check_choice(body: Mapping[str, object], row: ClaudeRow, thinking: str) -> Iterator[Violation]:
-    """Reports a tool choice that is malformed, names nothing, or is not allowed here."""
+    """Report a tool choice that is malformed, names nothing, or is not allowed here."""
     if body.get("tool_choice") is None:
         return
     choice = fields(body["tool_choice"])
@@ -180,7 +180,7 @@ def _check_forced(body: Mapping[str, object], row: ClaudeRow, thinking: str) -> 
 
 
 def check_references(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports a tool reference in a tool result that names no tool of this request."""
+    """Report a tool reference in a tool result that names no tool of this request."""
     if _has_toolset(body):
         return
     known = _names(body)
@@ -198,6 +198,6 @@ def _names(body: Mapping[str, object]) -> set[str]:
 
 
 def _has_toolset(body: Mapping[str, object]) -> bool:
-    """Whether some tools are named outside the body: then a name that is not in the list proves nothing."""
+    """True if some tools are named outside the body: then a name that is not in the list proves nothing."""
     kinds = (text(fields(tool).get("type")) for tool in items(body.get("tools")))
     return bool(items(body.get("mcp_servers"))) or any("toolset" in kind for kind in kinds)

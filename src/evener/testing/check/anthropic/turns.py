@@ -38,12 +38,12 @@ class MergedTurn(msgspec.Struct, frozen=True):
     blocks: list[Placed]
 
     def kinds(self) -> list[str]:
-        """The types of the turn's blocks, in order."""
+        """Return the types of the turn's blocks, in order."""
         return [placed.kind for placed in self.blocks]
 
 
 def merge_turns(messages: object) -> list[MergedTurn]:
-    """The turns as the server sees them; malformed messages are left out, their own rules report them."""
+    """Return the turns as the server sees them; malformed messages are left out, their own rules report them."""
     turns: list[MergedTurn] = []
     for index, message in enumerate(map(fields, items(messages))):
         role, path = text(message.get("role")), f"messages.{index}"
@@ -63,12 +63,12 @@ def _placed(path: str, content: object) -> Iterator[Placed]:
 
 
 def is_prefill(turns: Sequence[MergedTurn]) -> bool:
-    """Whether the request ends with assistant text to go on from, and not with a paused hosted turn (section 8.7)."""
+    """True if the request ends with assistant text to go on from, and not with a paused hosted turn (section 8.7)."""
     return bool(turns) and turns[-1].role == "assistant" and not _PAUSES.intersection(turns[-1].kinds())
 
 
 def check_turns(turns: Sequence[MergedTurn], row: ClaudeRow, thinking: str) -> Iterator[Violation]:
-    """Reports everything wrong between turns. `thinking` is the request's thinking type, empty when not set.
+    """Report everything wrong between turns. `thinking` is the request's thinking type, empty when not set.
 
     The sheet wants a user message first; a recording starts with an assistant message and is accepted, so that is no rule.
     """
@@ -192,7 +192,7 @@ def _check_prefill(turns: Sequence[MergedTurn], row: ClaudeRow) -> Iterator[Viol
 
 
 def _check_whitespace(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
-    """A turn whose only text is whitespace is refused; beside real text, live tests saw it accepted."""
+    """Report a turn whose only text is white space; beside real text, live tests saw it accepted."""
     for turn in turns:
         texts = [placed for placed in turn.blocks if placed.kind == "text" and text(placed.block.get("text"))]
         if texts and not any(text(placed.block.get("text")).strip() for placed in texts):

@@ -35,7 +35,7 @@ from evener.testing.check.shape import (
 )
 from evener.testing.check.violation import Violation
 
-# Section 2. An effort's value is judged by model and server, a service tier by nobody: clones have their own.
+# Section 2. An effort's value is judged by model and server, a service tier not at all: clones have their own.
 _BODY = ObjectShape(
     {"messages": LIST},
     {
@@ -80,7 +80,7 @@ _BODY = ObjectShape(
 
 
 def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Every reason why the API would refuse this body."""
+    """Yield every reason why the API would refuse this body."""
     model = text(body.get("model")) or scope.model
     dialect, row, levels = dialect_of(scope.dialect, model), chat(model), reasoning(model)
     yield from check_shape("", body, _BODY if dialect.known_only else loosened(_BODY))

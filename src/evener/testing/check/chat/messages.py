@@ -62,7 +62,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_messages(messages: object, dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Reports everything wrong with each message, taken on its own."""
+    """Report everything wrong with each message, taken on its own."""
     if messages == []:
         yield Violation("messages", "messages.empty", "Invalid 'messages': empty array.")
     for index, value in enumerate(items(messages)):

@@ -56,7 +56,7 @@ _PDF_URL = re.compile(r"data:application/pdf;base64,", re.IGNORECASE)
 
 
 def check_parts(path: str, content: object, role: str, dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports parts that this role may not send to this server, or that are malformed."""
+    """Report parts that this role may not send to this server, or that are malformed."""
     for index, value in enumerate(items(content)):
         at, part = f"{path}[{index}]", fields(value)
         kind = text(part.get("type"))
@@ -105,7 +105,7 @@ def _check_media(path: str, kind: str, held: Mapping[str, object], dialect: Chat
 
 
 def check_audio(path: str, content: object, row: ChatRow) -> Iterator[Violation]:
-    """Reports audio sent to a model that does not listen [recorded]; the API names the message, not the part."""
+    """Report audio sent to a model that does not listen [recorded]; the API names the message, not the part."""
     if not row.audio and any(fields(part).get("type") == "input_audio" for part in items(content)):
         message = f"Invalid '{path}'. Content blocks are expected to be either text or image_url type."
         yield Violation(path, "audio.model", message)

@@ -35,13 +35,13 @@ _INNER: Mapping[str, ObjectShape] = {
 
 
 def _kind(value: Mapping[str, object]) -> str:
-    """The type of a tool or choice; without one, a function [recorded on Mistral and Hugging Face]."""
+    """Return the type of a tool or choice; without one, a function [recorded on Mistral and Hugging Face]."""
     kind = value.get("type")
     return "function" if kind is None else text(kind)
 
 
 def check_tools(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Reports what is wrong with the tool list, and with what needs one."""
+    """Report what is wrong with the tool list, and with what needs one."""
     tools = body.get("tools")
     if tools == [] and dialect.filled_tools:
         yield Violation("tools", "tools.empty", "[] is too short - 'tools'")
@@ -107,7 +107,7 @@ _CHOICES: Mapping[str, tuple[ObjectShape, ObjectShape]] = {
 
 
 def check_choice(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports a tool choice of the wrong form, without tools, for an unknown tool, or forced on a thinking model."""
+    """Report a tool choice of the wrong form, without tools, for an unknown tool, or forced on a thinking model."""
     choice = body.get("tool_choice")
     if choice is None:
         return
@@ -160,7 +160,7 @@ _JSON = re.compile("json", re.IGNORECASE)
 
 
 def check_format(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports a response format of the wrong form, a schema outside the strict subset, JSON mode without its word."""
+    """Report a response format of the wrong form, a schema outside the strict subset, JSON mode without its word."""
     form = body.get("response_format")
     if form is None:
         return

@@ -31,7 +31,7 @@ class ContentTurn(msgspec.Struct, frozen=True):
 
 
 def turns_of(contents: object) -> list[ContentTurn]:
-    """The contents, read; a malformed one has no calls and no results, and its own rules report it."""
+    """Return the contents, read; a malformed one has no calls and no results, and its own rules report it."""
     return [_turn(f"contents[{index}]", read(value, CONTENT)) for index, value in enumerate(listed(contents))]
 
 
@@ -51,7 +51,7 @@ def _turn(path: str, content: Fields) -> ContentTurn:
 
 
 def check_turns(turns: Sequence[ContentTurn], row: GeminiRow, *, cached: bool) -> Iterator[Violation]:
-    """Reports everything wrong between contents."""
+    """Report everything wrong between contents."""
     if turns and turns[0].model and not cached:
         yield Violation(turns[0].path, "contents.first", "Please ensure that the first content is from the user.")
     if turns and turns[-1].model and not row.ends_with_model:

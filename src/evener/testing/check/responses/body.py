@@ -104,7 +104,7 @@ _MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512
 
 
 def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Every reason why the API would refuse this body."""
+    """Yield every reason why the API would refuse this body."""
     model = text(body.get("model"))
     row = server(model)
     yield from check_shape("", body, _BODY if row.known_fields_only else loosened(_BODY))

@@ -83,7 +83,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 def item_type(item: Mapping[str, object]) -> str:
-    """The item's type; the easy form of a message carries none."""
+    """Return the item's type; the easy form of a message carries none."""
     kind = item.get("type")
     if kind is None:
         return "message" if "role" in item or "id" not in item else "item_reference"
@@ -91,7 +91,7 @@ def item_type(item: Mapping[str, object]) -> str:
 
 
 def check_items(items_: object, row: ServerRow, scope: Scope) -> Iterator[Violation]:
-    """Reports everything wrong with each input item, taken on its own."""
+    """Report everything wrong with each input item, taken on its own."""
     for index, value in enumerate(items(items_)):
         path = f"input[{index}]"
         if not isinstance(value, dict):

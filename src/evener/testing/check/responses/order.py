@@ -29,7 +29,7 @@ Item = Mapping[str, object]
 
 
 def check_order(body: Mapping[str, object], row: ServerRow, scope: Scope) -> Iterator[Violation]:
-    """Reports items that lack their partner, stand in the wrong place, or appear twice."""
+    """Report items that lack their partner, stand in the wrong place, or appear twice."""
     listed = [fields(value) for value in items(body.get("input"))]
     yield from _check_duplicates(listed)
     if not _has_remote_history(body, listed):

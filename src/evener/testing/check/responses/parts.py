@@ -62,7 +62,7 @@ _AUDIO_SUFFIXES = (".mp3", ".wav", ".ogg", ".oga", ".flac", ".aac", ".m4a", ".ai
 
 
 def check_parts(path: str, content: object, speaker: str, row: ServerRow) -> Iterator[Violation]:
-    """Reports parts that this speaker may not send, or that are malformed. `speaker` is a role, or "tool"."""
+    """Report parts that this speaker may not send, or that are malformed. `speaker` is a role, or "tool"."""
     allowed = PARTS[speaker]
     for index, value in enumerate(items(content)):
         at, part = f"{path}[{index}]", fields(value)
@@ -83,7 +83,7 @@ def check_parts(path: str, content: object, speaker: str, row: ServerRow) -> Ite
 
 
 def loosened(shape: ObjectShape) -> ObjectShape:
-    """The same fields, with others tolerated: servers other than OpenAI's ignore what they do not know."""
+    """Return the same fields, with others tolerated: servers other than OpenAI's ignore what they do not know."""
     return ObjectShape(shape.required, shape.optional, open=True)
 
 
@@ -94,7 +94,7 @@ def _check_carrier(path: str, part: Mapping[str, object]) -> Iterator[Violation]
 
 
 def _check_image(path: str, part: Mapping[str, object]) -> Iterator[Violation]:
-    """An image is data of one of four types, or lies behind an address."""
+    """Report an image that is neither data of one of four types nor an address."""
     url = part.get("image_url") if part.get("type") == "input_image" else None
     if isinstance(url, str) and not IMAGE_URL.match(url):
         message = "Expected a valid URL, or a base64-encoded data URL of a PNG, JPEG, GIF or WebP image."

@@ -57,7 +57,7 @@ _FORMAT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_tools(body: Mapping[str, object], row: ServerRow) -> Iterator[Violation]:
-    """Reports what is wrong with the tool list, and with tools that an item adds."""
+    """Report what is wrong with the tool list, and with tools that an item adds."""
     yield from _check_list("tools", body.get("tools"), row)
     for index, item in enumerate(map(fields, items(body.get("input")))):
         if item_type(item) == "additional_tools":
@@ -131,7 +131,7 @@ _NAMED = frozenset(("function", "custom"))
 
 
 def check_choice(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports a tool choice of the wrong form, or one that names a tool the request does not have."""
+    """Report a tool choice of the wrong form, or one that names a tool the request does not have."""
     choice = body.get("tool_choice")
     if choice is None:
         return
@@ -164,7 +164,7 @@ def _check_names(body: Mapping[str, object], chosen: Mapping[str, object]) -> It
 
 
 def _known(body: Mapping[str, object]) -> set[tuple[str, str]]:
-    """The named tools of the request: in `tools`, in a namespace, added by an item or found by a search."""
+    """Return the named tools of the request: in `tools`, in a namespace, added by an item or found by a search."""
     found: set[tuple[str, str]] = set()
     for tool in map(fields, _all_tools(body)):
         for one in [tool, *map(fields, items(tool.get("tools")))]:
@@ -191,7 +191,7 @@ _FORMATS: Mapping[str, ObjectShape] = {
 
 
 def check_format(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports a text format of the wrong form, a schema outside the strict subset, and JSON mode without its word."""
+    """Report a text format of the wrong form, a schema outside the strict subset, and JSON mode without its word."""
     form = fields(body.get("text")).get("format")
     if form is None:
         return
@@ -215,7 +215,7 @@ def check_format(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _says_json(body: Mapping[str, object]) -> bool:
-    """Whether the input says "json" in any letter case; history on the server may say it too, so it counts as said."""
+    """True if the input says "json" in any letter case; history on the server may say it too, so it counts as said."""
     given = body.get("input")
     if any(body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt")):
         return True
