@@ -167,7 +167,7 @@ def test_vi_keys_edit_the_line_and_escape_twice_interrupts(place: Home, claude: 
         chat.until("One t")
         chat.send("\x1b")
         chat.send("\x1b")
-        chat.until("Interrupted. Say what you want instead")
+        chat.until("Interrupted. Write a new message")
 
 
 def test_keys_that_do_not_exist_are_refused(place: Home) -> None:
