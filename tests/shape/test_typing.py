@@ -10,7 +10,7 @@ from tests.shape.tree import Source, sources
 
 
 def guesses(source: Source) -> Iterator[str]:
-    """Yield each place that asks whether a value has an attribute. A field that a table names, and that must be there, is none."""
+    """Yield each place that asks whether a value has an attribute. A field that a table names is none: it must be there."""
     tabled = set()
     for node in ast.walk(source.tree):
         match node:

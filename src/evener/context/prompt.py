@@ -127,14 +127,15 @@ def check_stable(prompt: SystemPrompt, context: PromptContext) -> None:
 
     Renders them twice. Once per harness is enough; `check_unchanged` finds what a function knows from elsewhere.
     """
-    other = replace(context, thread=f"{context.thread}-other", run=f"{context.run}-other", at=_far(context.at))
+    at = context.at + (LONGER + 12_345.678) * (-1 if context.at > LONGER else 1)
+    other = replace(context, thread=f"{context.thread}-other", run=f"{context.run}-other", at=at)
     for (name, first), (_, second) in zip(_render_stable(prompt, context), _render_stable(prompt, other), strict=True):
         _compare(name, first, second)
 
 
 def check_unchanged(before: tuple[TextBlock, ...], after: tuple[TextBlock, ...]) -> None:
     """Refuse two renderings of one prompt whose blocks up to the mark differ."""
-    old, new = _marked(before), _marked(after)
+    old, new = _cut_at_mark(before), _cut_at_mark(after)
     for number in range(max(len(old), len(new))):
         first, second = (blocks[number].text if number < len(blocks) else "" for blocks in (old, new))
         _compare(f"block {number + 1}", first, second)
@@ -177,11 +178,7 @@ def _text(name: str, part: Single, context: PromptContext) -> str:
     return text
 
 
-def _far(at: float) -> float:
-    return at - LONGER - 12_345.678 if at > LONGER else at + LONGER + 12_345.678
-
-
-def _marked(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
+def _cut_at_mark(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
     """Return the blocks up to the last mark."""
     last = max((number for number, block in enumerate(blocks, 1) if block.cache), default=0)
     return blocks[:last]

@@ -62,7 +62,7 @@ class _Spot(msgspec.Struct, frozen=True):
         return self.bad(f"{_name(value)} does not fit", do)
 
     @contextmanager
-    def blamed(self, do: str = "Correct that field") -> Iterator[None]:
+    def blame(self, do: str = "Correct that field") -> Iterator[None]:
         """Give this place to a UsageError of what is made inside."""
         try:
             yield
@@ -81,50 +81,50 @@ def read_policy(rows: object, *, file: str, default: object = None, root: str = 
     spot = _Spot(file, "policy")
     if not isinstance(rows, list):
         raise spot.bad("expected a list of tables", "Write each rule below a line [[policy]]")
-    rules = tuple(_rule(_Spot(file, f"policy rule {number}"), row, root) for number, row in enumerate(rows, 1))
+    rules = tuple(_read_rule(_Spot(file, f"policy rule {number}"), row, root) for number, row in enumerate(rows, 1))
     spot_default = _Spot(file, "policy_default")
-    table = _table(spot_default, {} if default is None else default, EFFECTS)
-    stated = {effect: _choice(spot_default.at(effect), verdict, VERDICTS) for effect, verdict in table.items()}
-    with spot.blamed("Change that rule"):
+    table = _read_table(spot_default, {} if default is None else default, EFFECTS)
+    stated = {effect: _read_choice(spot_default.at(effect), verdict, VERDICTS) for effect, verdict in table.items()}
+    with spot.blame("Change that rule"):
         return Policy(rules, msgspec.convert(stated, Defaults))
 
 
-def _rule(spot: _Spot, value: object, root: str) -> Rule:
-    table = _table(spot, value, FIELDS)
-    name = _text(spot.at("name"), table.get("name", ""))
+def _read_rule(spot: _Spot, value: object, root: str) -> Rule:
+    table = _read_table(spot, value, FIELDS)
+    name = _read_text(spot.at("name"), table.get("name", ""))
     if name:
         spot = _Spot(spot.file, f"{spot.row} ({name})")
     for field, do in (("tool", 'Say which tools it is about: tool = "*" for all'), ("verdict", f"Write {_or(VERDICTS)}")):
         if field not in table:
             raise spot.at(field).bad("it is missing", do)
-    conditions = _table(spot.at("arguments"), table.get("arguments", {}), None)
+    conditions = _read_table(spot.at("arguments"), table.get("arguments", {}), None)
     effects = table.get("effect", [])
     effects = effects if isinstance(effects, list) else [effects]
-    with spot.blamed():
+    with spot.blame():
         return Rule(
-            tool=_text(spot.at("tool"), table["tool"]),
-            verdict=_choice(spot.at("verdict"), table["verdict"], VERDICTS),
-            arguments={path: _matcher(spot.at("arguments").at(path), one, root) for path, one in conditions.items()},
-            effect=tuple(_choice(spot.at("effect"), one, EFFECTS) for one in effects),
-            reason=_text(spot.at("reason"), table.get("reason", "")),
+            tool=_read_text(spot.at("tool"), table["tool"]),
+            verdict=_read_choice(spot.at("verdict"), table["verdict"], VERDICTS),
+            arguments={path: _read_matcher(spot.at("arguments").at(path), one, root) for path, one in conditions.items()},
+            effect=tuple(_read_choice(spot.at("effect"), one, EFFECTS) for one in effects),
+            reason=_read_text(spot.at("reason"), table.get("reason", "")),
             name=name,
         )
 
 
-def _matcher(spot: _Spot, value: object, root: str) -> Matcher:
+def _read_matcher(spot: _Spot, value: object, root: str) -> Matcher:
     """Return the matcher that a table describes, or that a value is short for."""
     if isinstance(value, dict):
-        return _stated(spot, value, root)
+        return _read_table_matcher(spot, value, root)
     for one in value if isinstance(value, list) else [value]:
-        _typed(spot, one, (str, int, float), f"{SCALAR}, a list of these, or a table")
-    with spot.blamed():
+        _check_kind(spot, one, (str, int, float), f"{SCALAR}, a list of these, or a table")
+    with spot.blame():
         return matcher_of(value)  # type: ignore[arg-type]  # a scalar or a list of them, see above
 
 
-def _stated(spot: _Spot, table: dict[str, object], root: str) -> Matcher:
+def _read_table_matcher(spot: _Spot, table: dict[str, object], root: str) -> Matcher:
     for key in table:
         if key not in WORDS:
-            raise _unknown(spot.at(key), key, WORDS, 'A path to an argument stands in quotes: "options.force" = true')
+            raise _refuse_unknown(spot.at(key), key, WORDS, 'A path to an argument stands in quotes: "options.force" = true')
     kinds = [key for key in KINDS if key in table] + ["bounds"] * any(key in table for key in BOUNDS)
     if len(kinds) != 1 or ("root" in table and kinds != ["path"]):
         raise spot.bad(
@@ -132,61 +132,61 @@ def _stated(spot: _Spot, table: dict[str, object], root: str) -> Matcher:
         )
     kind = kinds[0]
     if kind == "bounds":
-        with spot.blamed():
-            return Between(**{key: _number(spot.at(key), bound) for key, bound in table.items()})
+        with spot.blame():
+            return Between(**{key: _read_number(spot.at(key), bound) for key, bound in table.items()})
     inner, given = spot.at(kind), table[kind]
-    with inner.blamed():
+    with inner.blame():
         match kind:
             case "value":
-                _typed(inner, given, (str, int, float), SCALAR)
+                _check_kind(inner, given, (str, int, float), SCALAR)
                 return Exactly(given)  # type: ignore[arg-type]  # see above
             case "glob":
-                return Glob(_text(inner, given))
+                return Glob(_read_text(inner, given))
             case "regex":
-                return Regex(_text(inner, given))
+                return Regex(_read_text(inner, given))
             case "path":
                 patterns = given if isinstance(given, list) else [given]
-                base = _text(spot.at("root"), table.get("root", root))
-                return Within(tuple(_text(inner, one) for one in patterns), base)
+                base = _read_text(spot.at("root"), table.get("root", root))
+                return Within(tuple(_read_text(inner, one) for one in patterns), base)
             case _:
-                return Given(_typed(inner, given, (bool,), "Write true or false"))
+                return Given(_check_kind(inner, given, (bool,), "Write true or false"))
 
 
 # Single values.
 
 
-def _table(spot: _Spot, value: object, known: tuple[str, ...] | None) -> dict[str, object]:
+def _read_table(spot: _Spot, value: object, known: tuple[str, ...] | None) -> dict[str, object]:
     if not isinstance(value, dict):
         raise spot.bad(f"expected a table, found {_name(value)}", f"Write fields{': ' + ', '.join(known) if known else ''}")
     for key in value:
         if known is not None and key not in known:
-            raise _unknown(spot.at(key), key, known, "")
+            raise _refuse_unknown(spot.at(key), key, known, "")
     return value
 
 
-def _unknown(spot: _Spot, key: str, known: Iterable[str], more: str) -> BadRow:
+def _refuse_unknown(spot: _Spot, key: str, known: Iterable[str], more: str) -> BadRow:
     near = get_close_matches(key, known, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return spot.bad("there is no such field", f"{hint}Known are {', '.join(known)}{'. ' + more if more else ''}")
 
 
-def _typed(spot: _Spot, value: object, kinds: tuple[type[Value], ...], do: str) -> Value:
+def _check_kind(spot: _Spot, value: object, kinds: tuple[type[Value], ...], do: str) -> Value:
     if not isinstance(value, kinds):
         raise spot.unfit(value, do)
     return value
 
 
-def _text(spot: _Spot, value: object) -> str:
-    return _typed(spot, value, (str,), "Write a text in quotes")
+def _read_text(spot: _Spot, value: object) -> str:
+    return _check_kind(spot, value, (str,), "Write a text in quotes")
 
 
-def _number(spot: _Spot, value: object) -> float:
+def _read_number(spot: _Spot, value: object) -> float:
     if isinstance(value, bool):
         raise spot.unfit(value, "Write a number")
-    return _typed(spot, value, (int, float), "Write a number")
+    return _check_kind(spot, value, (int, float), "Write a number")
 
 
-def _choice(spot: _Spot, value: object, allowed: tuple[Word, ...]) -> Word:
+def _read_choice(spot: _Spot, value: object, allowed: tuple[Word, ...]) -> Word:
     for word in allowed:
         if word == value:
             return word

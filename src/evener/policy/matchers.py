@@ -15,12 +15,13 @@ deny or ask apply on `unsure` as well.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from math import isfinite
-from typing import Literal, Protocol, assert_never, get_args
+from typing import Final, Literal, assert_never, get_args
 from unicodedata import category, normalize
 
 import msgspec
@@ -118,21 +119,15 @@ class Unsupported(Exception):
     """A pattern that RE2 does not support, and why."""
 
 
-class _Compiled(Protocol):
-    """What RE2 makes of a pattern."""
-
-    def search(self, text: bytes) -> object | None: ...
-
-
 class Pattern(msgspec.Struct, frozen=True):
-    """A compiled pattern."""
+    """A compiled pattern. `search` is RE2's."""
 
     text: str
-    compiled: _Compiled
+    search: Callable[[bytes], object]
 
     def occurs_in(self, text: str) -> bool:
         """True if it matches anywhere in a text."""
-        return self.compiled.search(text.encode(errors="replace")) is not None
+        return self.search(text.encode(errors="replace")) is not None
 
 
 def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
@@ -146,7 +141,7 @@ def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
     try:
         # ECMA 262 and Python write a character's number as \uFFFF, RE2 as \x{FFFF}.
         said = CODE.sub(lambda found: rf"\x{{{found[1]}}}" if found[1] else found[0], text)
-        return Pattern(text, re2.compile(said.encode(), options))
+        return Pattern(text, re2.compile(said.encode(), options).search)
     except (re2.error, UnicodeEncodeError) as error:
         raise Unsupported(_words(error)) from None
 
@@ -172,6 +167,7 @@ Certainty = Literal["yes", "no", "unsure"]
 MOST_PATH = 4_096
 MOST_STEPS = 256
 TRICKS = re.compile(r"[\\:$*?\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}|%\w+%|^~|(?:^|/) | (?:/|$)|[^/.]\.+(?:/|$)|\.{3}")
+WILD = re.compile(r"[*?[]")
 LIKE_SLASH = frozenset("\u2044\u2215\u2216\u2571\u29f5\u29f8\u2afd")
 UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")
 
@@ -194,7 +190,7 @@ def fits(path: str, pattern: str, *, root: str = "") -> Certainty:
     steps = _steps(path, base)
     if steps is None or len(steps) > MOST_STEPS:
         return "unsure"
-    wanted = _steps(pattern, [_literal(step) for step in base or ()]) or []
+    wanted = _steps(pattern, [WILD.sub(r"[\g<0>]", step) for step in base or ()]) or []  # a folder's name is no pattern
     if _is_absolute(steps) == _is_absolute(wanted):
         if _match(steps, wanted):
             return "yes"
@@ -217,11 +213,6 @@ def _steps(path: str, base: Sequence[str] | None) -> list[str] | None:
         elif step not in ("", "."):
             steps.append(step)
     return steps
-
-
-def _literal(step: str) -> str:
-    """Return a pattern that fits this step only."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in step)
 
 
 def _is_absolute(steps: Sequence[str]) -> bool:
@@ -278,16 +269,15 @@ MOST_PATTERN = 1_000
 MOST_TEXT = 100_000
 
 
-class Missing(msgspec.Struct, frozen=True):
-    """Stands for a value that is not there, or null."""
+class Absent(Enum):
+    """What stands for a value that a rule does not find in the arguments of a call."""
+
+    MISSING = "it is not there, or null"
+    OPAQUE = "it cannot be reached: there is a list or a text where the rule expects an object"
 
 
-class Opaque(msgspec.Struct, frozen=True):
-    """Stands for a value that cannot be reached: there is a list or a text where the rule expects an object."""
-
-
-MISSING = Missing()
-OPAQUE = Opaque()
+MISSING: Final = Absent.MISSING
+OPAQUE: Final = Absent.OPAQUE
 
 
 class Exactly(msgspec.Struct, frozen=True):
@@ -413,22 +403,20 @@ def judge(matcher: Matcher, value: object) -> Certainty:
     match matcher, value:
         case OneOf(), _:
             return best(judge(one, value) for one in matcher.matchers)
-        case Given(), Missing():
-            return "no" if matcher.wanted else "yes"
-        case _, Missing():
-            return "no"
-        case _, Opaque():
+        case _, Absent.OPAQUE:
             return "unsure"
+        case Given(), _:
+            return "yes" if matcher.wanted == (value is not MISSING) else "no"
+        case _, Absent.MISSING:
+            return "no"
     match matcher:
-        case Given():
-            return "yes" if matcher.wanted else "no"
         case Exactly():
             return _exactly(matcher.value, value)
         case Between():
             return _between(matcher, value)
         case Glob() | Regex() | Within():
             return _text(matcher, value) if isinstance(value, str) else "unsure"
-        case OneOf():
+        case OneOf() | Given():
             return "no"  # answered above
         case _:
             assert_never(matcher)
@@ -456,16 +444,12 @@ def _text(matcher: Glob | Regex | Within, value: str) -> Certainty:
             wanted = fold_text(pattern)
             return "unsure" if any(fnmatchcase(one, wanted) for one in readings(value)) else "no"
         case Regex(pattern):
-            return _regex(pattern, value)
+            if _compile(pattern).occurs_in(value):
+                return "yes"
+            forms = {value, make_visible(value), *readings(value)}
+            return "unsure" if any(one.occurs_in(form) for one in _caseless_patterns(pattern) for form in forms) else "no"
         case Within(patterns, root):
             return best(fits(value, pattern, root=root) for pattern in patterns)
-
-
-def _regex(text: str, value: str) -> Certainty:
-    if _compile(text).occurs_in(value):
-        return "yes"
-    forms = {value, make_visible(value), *readings(value)}
-    return "unsure" if any(one.occurs_in(form) for one in _caseless_patterns(text) for form in forms) else "no"
 
 
 @lru_cache(1_024)

@@ -68,9 +68,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         matchers = {path: matcher_of(condition) for path, condition in self.arguments.items()}
         force_setattr(self, "arguments", MappingProxyType(matchers))
 
+    def is_about(self, tool: str, effect: Effect) -> bool:
+        """True if the rule names a tool, whatever the arguments."""
+        return fnmatchcase(tool, self.tool) and (not self.effect or effect in self.effect)
+
     def matches(self, tool: str, effect: Effect, arguments: Seen) -> Certainty:
         """Return whether the rule is about this call; never `unsure` for a rule that allows."""
-        if not fnmatchcase(tool, self.tool) or (self.effect and effect not in self.effect):
+        if not self.is_about(tool, effect):
             return "no"
         answers = {self._holds(path, matcher_of(wanted), arguments) for path, wanted in self.arguments.items()}
         if self.verdict == "allow":
@@ -245,13 +249,9 @@ def check_arguments(policy: Policy, tools: Iterable[tuple[str, Effect, str]]) ->
     for one in (policy, *policy.also):
         for number, rule in enumerate(one.rules):
             if rule.arguments and set(rule.tool) - {"*", "?"}:
-                _check(rule, one.named(number), [tool for tool in known if _is_about(rule, tool)])
+                _check(rule, one.named(number), [tool for tool in known if rule.is_about(tool[0], tool[1])])
         if one is not policy and one.also:
             check_arguments(one, known)
-
-
-def _is_about(rule: Rule, tool: tuple[str, Effect, str]) -> bool:
-    return fnmatchcase(tool[0], rule.tool) and (not rule.effect or tool[1] in rule.effect)
 
 
 def _check(rule: Rule, name: str, tools: list[tuple[str, Effect, str]]) -> None:

@@ -182,7 +182,7 @@ def decode_json(text: str, *, expected: str) -> object | tuple[Problem, ...]:
     except RecursionError:
         return (Problem("", TOO_DEEP),)
     except (msgspec.DecodeError, UnicodeError, ValueError) as error:
-        return (_malformed(text, error, expected),)
+        return (_explain_syntax(text, error, expected),)
     keys = _keys(value)
     if keys is None:
         return (Problem("", TOO_DEEP),)
@@ -198,7 +198,7 @@ def _has_only(raw: str, keys: int) -> bool:
     return raw.count(":") == keys or (raw.count('":') == keys and SPACED.search(raw) is None)
 
 
-def _malformed(text: str, error: Exception, expected: str) -> Problem:
+def _explain_syntax(text: str, error: Exception, expected: str) -> Problem:
     if not text.strip():
         return Problem("", f"empty; expected {expected}")
     if text.lstrip().startswith("```"):

@@ -410,23 +410,17 @@ def _end(tool: Tool, context: ToolContext[object], begin: float) -> float | None
     return own if context.deadline is None else min(own, context.deadline)
 
 
-def _limit_context(context: ToolContext[object], bounds: _Bounds) -> ToolContext[object]:
-    """Return the context with the call's own deadline, and with progress that is reported on the loop's thread."""
-    loop = asyncio.get_running_loop()
-    report = context.report
+def _bind(callee: Callee, accepted: ReadArguments, context: ToolContext[object], bounds: _Bounds) -> Callable[[], object]:
+    """Return the call of the function, ready to be made. Its context has the call's own deadline and reports on the loop."""
+    if not callee.context:
+        return partial(callee.function, *accepted.whole, **accepted.named)
+    loop, report = asyncio.get_running_loop(), context.report
 
     def on_loop(progress: Progress) -> None:
         call_on(loop, lambda: report(progress))
 
-    return msgspec.structs.replace(context, deadline=bounds.end, report=on_loop)
-
-
-def _bind(callee: Callee, accepted: ReadArguments, context: ToolContext[object], bounds: _Bounds) -> Callable[[], object]:
-    """Return the call of the function with its arguments, ready to be made."""
-    named = accepted.named
-    if callee.context:
-        named = {**named, callee.context: _limit_context(context, bounds)}
-    return partial(callee.function, *accepted.whole, **named)
+    own = replace(context, deadline=bounds.end, report=on_loop)
+    return partial(callee.function, *accepted.whole, **accepted.named, **{callee.context: own})
 
 
 def _perform(
@@ -441,23 +435,11 @@ def _perform(
         value = invoke()
         return value if inspect.iscoroutine(value) else finish(value)
 
-    return _by_thread(work, bounds, reports=reports)
+    return _in_thread(work, bounds, reports=reports)
 
 
-async def _by_thread(work: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
+async def _in_thread(work: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
     """Run work in a thread; if that returns a coroutine, run it as a task."""
-    ended = await _in_thread(work, bounds)
-    if isinstance(ended, Returned) and inspect.iscoroutine(ended.value):
-        coroutine = ended.value
-        try:
-            return await _as_task(lambda: coroutine, bounds, reports=reports)
-        finally:
-            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()
-    return ended
-
-
-async def _in_thread(work: Callable[[], object], bounds: _Bounds) -> Ended:
     job = bounds.threads.start(work)
     try:
         ended = await _wait_for(job.ended, bounds) or job.outcome  # set at the last moment, perhaps
@@ -468,7 +450,14 @@ async def _in_thread(work: Callable[[], object], bounds: _Bounds) -> Ended:
         raise _TimeOver(begun=_give_up(job, bounds))
     if isinstance(ended, Raised) and isinstance(ended.error, NoThread):
         raise ended.error
-    return ended
+    if not isinstance(ended, Returned) or not inspect.iscoroutine(ended.value):
+        return ended
+    coroutine = ended.value
+    try:
+        return await _as_task(lambda: coroutine, bounds, reports=reports)
+    finally:
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
 
 
 def _give_up(job: ThreadJob, bounds: _Bounds) -> bool:

@@ -245,7 +245,7 @@ def _limits(note: object, schema: Schema, where: str) -> Schema:
         limit = getattr(note, name, None)
         if limit is None:
             continue
-        sized = [keywords[kind] for kind in _listed(schema.get("type")) if kind in keywords]
+        sized = [keywords[kind] for kind in _as_list(schema.get("type")) if kind in keywords]
         if not sized:
             raise UsageError(f"{where}: a length is set for a type that has none. Set it for a text, a list or a dict.")
         found |= dict.fromkeys(sized, limit) if limit else {}
@@ -469,7 +469,7 @@ class Shapes:
             row = [{**self.of(hints.get(name, object), f"{where}.{name}"), "title": name} for name in kind._fields]
             return _row(row, len(row) - len(kind._field_defaults))  # type: ignore[attr-defined]  # a named tuple has it
         if _has_fields(kind):
-            return self._defined(kind, whole, where)
+            return self._define(kind, whole, where)
         raise _no_form(whole, where)
 
     def _dict(self, args: tuple[object, ...], where: str) -> Schema:
@@ -481,7 +481,7 @@ class Shapes:
             schema["propertyNames"] = names
         return schema
 
-    def _defined(self, kind: type, whole: object, where: str) -> Schema:
+    def _define(self, kind: type, whole: object, where: str) -> Schema:
         """Return a reference to the definition of a class, which is made when it is met first."""
         if whole not in self._names:
             name, number = kind.__name__, 2
@@ -601,7 +601,7 @@ def _either(schemas: list[Schema]) -> Schema:
     if any(not schema for schema in schemas):
         return {}
     if all(schema.keys() == {"type"} for schema in schemas):
-        kinds = [kind for schema in schemas for kind in _listed(schema["type"])]
+        kinds = [kind for schema in schemas for kind in _as_list(schema["type"])]
         return {"type": list(dict.fromkeys(kinds))}
     rest = [schema for schema in schemas if schema != {"type": "null"}]
     only = rest[0] if len(rest) == 1 else {}
@@ -610,7 +610,7 @@ def _either(schemas: list[Schema]) -> Schema:
     return {"anyOf": schemas}
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list) else [value]
 
 

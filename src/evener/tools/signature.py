@@ -42,7 +42,7 @@ class Callee(msgspec.Struct, frozen=True):
     def of(cls, function: Function) -> "Callee":
         """Inspect a function once, so that calling it need not."""
         inner = _unwrap(function)
-        awaits = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(_annotated(function))
+        awaits = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(_find_annotated(function))
         return cls(function, _context_name(function), awaits)
 
 
@@ -84,7 +84,7 @@ def check_takes_one(function: Function) -> None:
 
 def _context_name(function: Function) -> str:
     """Return the name of the parameter for the ToolContext; empty when there is none."""
-    hints = hints_of(_annotated(function), f"The function {name_of(function)!r}")
+    hints = hints_of(_find_annotated(function), f"The function {name_of(function)!r}")
     return next((name for name, kind in hints.items() if name != "return" and _is_context(kind)), "")
 
 
@@ -103,7 +103,7 @@ def _unwrap(function: object) -> object:
     return function.func if isinstance(function, partial) else function
 
 
-def _annotated(function: Function) -> object:
+def _find_annotated(function: Function) -> object:
     """Return the object that carries the annotations and the docstring."""
     inner = _unwrap(function)
     if inspect.isroutine(inner) or isinstance(inner, type):
@@ -116,7 +116,7 @@ def _doc(function: Function) -> str | None:
     inner = _unwrap(function)
     text = inner.__doc__
     if not inspect.isroutine(inner) and not type(inner).__dict__.get("__doc__"):
-        text = getattr(_annotated(function), "__doc__", None)
+        text = getattr(_find_annotated(function), "__doc__", None)
     return text
 
 
@@ -132,7 +132,7 @@ def _signature(function: Function, where: str) -> inspect.Signature:
 def _parameters(function: Function, where: str) -> list[tuple[str, object, object]]:
     """Return name, type and default of each parameter."""
     signature = _signature(function, where)
-    hints = hints_of(_annotated(function), where)
+    hints = hints_of(_find_annotated(function), where)
     given = function.keywords if isinstance(function, partial) else {}
     found = []
     for name, parameter in signature.parameters.items():

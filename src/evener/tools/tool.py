@@ -93,7 +93,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         check_takes_one(function)
         where = f"The schema of {name!r}"
-        arguments, text = _typed(schema, where) if isinstance(schema, type) else _raw(schema, where)
+        arguments, text = _read_type(schema, where) if isinstance(schema, type) else _read_schema(schema, where)
         return cls(
             spec=ToolSpec(name, describe(function) if description is None else description, text),
             function=function,
@@ -212,7 +212,7 @@ def tool(
     return make if function is None else make(function)
 
 
-def _typed(kind: type, where: str) -> tuple[ArgumentReader, str]:
+def _read_type(kind: type, where: str) -> tuple[ArgumentReader, str]:
     schema = root_schema(kind, where)
     if schema.get("type") != "object":
         raise UsageError(f"{where}: the arguments of a tool are an object. Use a class with named fields, or a dict.")
@@ -221,7 +221,7 @@ def _typed(kind: type, where: str) -> tuple[ArgumentReader, str]:
     return arguments, json_text(schema, where)
 
 
-def _raw(schema: str | Mapping[str, object], where: str) -> tuple[ArgumentReader, str]:
+def _read_schema(schema: str | Mapping[str, object], where: str) -> tuple[ArgumentReader, str]:
     text = schema if isinstance(schema, str) else json_text(schema, where)
     shape = json_object(text, where)
     kind = shape.get("type", "object")

@@ -303,14 +303,14 @@ def _explain(error: "jsonschema_rs.ValidationError", schema: Schema) -> Iterable
             yield (*place, name), MISSING
         case kinds.AdditionalProperties(names) | kinds.UnevaluatedProperties(names):
             known = _fields(schema, error.schema_path)
-            yield from (((*place, name), _unknown(name, known)) for name in names)
+            yield from (((*place, name), _explain_unknown(name, known)) for name in names)
         case kinds.UnevaluatedItems(numbers):
             yield place, f"must not have more items; found {len(numbers):,} too many"
         case kinds.PropertyNames(inner):
             name = str(inner.instance)
             yield from (((*place, name), f"as a name, it {message}") for _, message in _explain(inner, schema))
         case kinds.AnyOf(ways) | kinds.OneOfNotValid(ways):
-            yield from _nearest(ways, place, value, schema)
+            yield from _explain_nearest(ways, place, value, schema)
         case kinds.OneOfMultipleValid(ways):
             fitting = sum(not way for way in ways)
             yield place, f"must fit exactly one of {len(ways)} forms, but fits {fitting}"
@@ -325,7 +325,7 @@ def _sentence(error: "jsonschema_rs.ValidationError") -> str:
     kinds, value = jsonschema_rs.ValidationErrorKind, error.instance
     match error.kind:
         case kinds.Type(types):
-            return _expected(types, value)
+            return _explain_type(types, value)
         case kinds.Enum(options):
             return f"must be one of {format_values(options)}; found {format_value(value)}"
         case kinds.Constant(wanted):
@@ -333,18 +333,18 @@ def _sentence(error: "jsonschema_rs.ValidationError") -> str:
         case kinds.Pattern(pattern):
             return f"must match the pattern {pattern}; found {format_value(value)}"
         case kinds.Format(name):
-            return f"must be {_called(name)}; found {format_value(value)}"
+            return f"must be {_name_format(name)}; found {format_value(value)}"
         case kinds.FalseSchema():
             return "must not be given"
         case kinds.Not():
             return "has a form that is not allowed"
         case kinds.UniqueItems() if isinstance(value, list):
-            first, second = _repeated(value)
+            first, second = _find_repeated(value)
             return f"must not repeat items, but items {first} and {second} are equal"
-    return _bounded(error.kind, value) or error.message[:200]
+    return _explain_bound(error.kind, value) or error.message[:200]
 
 
-def _called(name: str) -> str:
+def _name_format(name: str) -> str:
     """Return a format in words, with an example where one helps."""
     if name == "decimal":
         return 'a decimal number such as "12.50"'
@@ -369,7 +369,7 @@ SIZES = {
 }
 
 
-def _bounded(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> str:
+def _explain_bound(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> str:
     """Return the sentence for a bound; empty when the problem is another one."""
     if kind.name in BOUNDS:
         return f"must be {BOUNDS[kind.name]} {format_value(kind.value)}; found {format_value(value)}"
@@ -378,7 +378,7 @@ def _bounded(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> str:
     return ""
 
 
-def _nearest(
+def _explain_nearest(
     ways: "Sequence[Sequence[jsonschema_rs.ValidationError]]", place: Place, value: object, schema: Schema
 ) -> Iterator[Found]:
     """Yield what keeps a value from the form that it comes nearest to."""
@@ -394,13 +394,13 @@ def _nearest(
             case _:
                 near.append(way)
     if types and not near:
-        yield place, _expected(types, value)
+        yield place, _explain_type(types, value)
         return
     explained = [[found for error in way for found in _explain(error, schema)] for way in near]
     yield from min(explained, key=len, default=[(place, "fits none of the allowed forms")])
 
 
-def _expected(types: Sequence[str], value: object) -> str:
+def _explain_type(types: Sequence[str], value: object) -> str:
     words = " or ".join(KINDS[kind] for kind in KINDS if kind in types)
     match value:
         case bool():
@@ -429,14 +429,14 @@ def _fields(schema: Schema, path: Sequence[str | int]) -> list[str]:
     return list(known) if isinstance(known, dict) else []
 
 
-def _unknown(name: str, names: Sequence[str]) -> str:
+def _explain_unknown(name: str, names: Sequence[str]) -> str:
     near = get_close_matches(name[:100], names, n=1)
     if near:
         return f"{UNKNOWN}; did you mean {near[0]}?"
     return f"{UNKNOWN}; the fields are {', '.join(names[:50])}" if names else f"{UNKNOWN}; there are no fields"
 
 
-def _repeated(items: Sequence[object]) -> tuple[int, int]:
+def _find_repeated(items: Sequence[object]) -> tuple[int, int]:
     """Return the numbers of the first two equal items."""
     seen: dict[object, int] = {}
     for number, item in enumerate(items):

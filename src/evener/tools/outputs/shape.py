@@ -85,7 +85,7 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return given
         where = f"The output {name!r}" if name else "The output"
         raw = given if isinstance(given, str | Mapping) else None
-        schema = root_schema(given, where) if raw is None else _given(raw, where)
+        schema = root_schema(given, where) if raw is None else _read_schema(raw, where)
         validator = Validator(schema, where=where)
         return cls(
             schema=json_text(schema, where),
@@ -131,7 +131,7 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return "\n".join(["The answer was not accepted:", *lines, AGAIN.get(form, AGAIN[""])])
 
 
-def _given(schema: str | Mapping[str, object], where: str) -> Schema:
+def _read_schema(schema: str | Mapping[str, object], where: str) -> Schema:
     text = schema if isinstance(schema, str) else json_text(schema, where)
     shape = json_object(text, where)
     if "properties" in shape and not shape.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}:

@@ -78,7 +78,7 @@ def judge(
     if shape is None:
         return Final(reply.text, reply.text)
     if reply.stop.reason in UNFINISHED:
-        return Unexpected(_unfinished(reply))
+        return Unexpected(_explain_stop(reply))
     wrong = _misplacement(reply, finals, form)
     if wrong:
         return _correction((Problem("", wrong),), finals, shape, form)
@@ -113,7 +113,7 @@ def _correction(problems: tuple[Problem, ...], finals: tuple[ToolCall, ...], sha
     return Correct(problems, "tool" if finals else "user", message, tuple(call.id for call in finals))
 
 
-def _unfinished(reply: Reply) -> str:
+def _explain_stop(reply: Reply) -> str:
     why = UNFINISHED[reply.stop.reason]
     if reply.stop.reason != "refusal":
         return why
