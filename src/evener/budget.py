@@ -75,7 +75,7 @@ class Budget:
         return new
 
     def renew(self) -> None:
-        """A fresh allowance, as the limits say: somebody allowed it. Those around have no more than before."""
+        """Start a fresh allowance, as the limits say: a user allowed it. The budgets around have no more than before."""
         with self._lock:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)
@@ -102,6 +102,12 @@ class Budget:
                     budget._held -= budget._holdable(reservation.cost)
                 budget._usage = budget._usage + usage
                 budget._cost += cost
+
+    def return_request(self) -> None:
+        """Count one request less: a call that was reserved is not made. What it holds is settled as ever."""
+        for budget in self._around:
+            with budget._lock:
+                budget._requests -= 1
 
     def claim_calls(self, count: int) -> NoRoom | None:
         """Room for so many tool calls; None when there is."""

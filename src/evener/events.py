@@ -1,7 +1,7 @@
 """Facts in past tense: what happened in one log, in order. They are all the state there is; everything else folds them. Pure.
 
 Written before the thing they announce (`ModelCalled`, `CallStarted`) or after the thing they report. `at` is the time in
-seconds since 1970, minted by whoever appends them. An event never holds a credential or a provider's raw answer.
+seconds since 1970, minted by the process that appends them. An event never holds a credential or a provider's raw answer.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ Effect = Literal["read", "idempotent", "write"]
 """What running a tool twice does: nothing, nothing with the same key, or harm."""
 
 Outcome = Literal["done", "failed", "unknown"]
-"""How a call ended. `unknown`: it was started, and nobody can say whether it took effect."""
+"""How a call ended. `unknown`: it was started, and it is not known whether it took effect."""
 
 Interrupt = Literal["tool", "output", "step", "limit", "outcome"]
 """What a decision is about: a call, the final answer, another request to the model, going on beyond a limit, or what became
@@ -90,7 +90,7 @@ StopCause = Literal[
     "tool_retries",  # a tool's retry budget is spent
     "output_retries",  # the structured answer stayed wrong
     "provider_error",  # the model could not be asked
-    "cancelled",  # somebody stopped the run; it can be resumed
+    "cancelled",  # a user stopped the run; it can be resumed
     "unexpected",  # an answer that fits nowhere
 ]
 
@@ -256,7 +256,7 @@ class ModelCalled(Fact, frozen=True, tag="model_called"):
 
     `id` names the message that holds the results and notices, if there are any. `rests` is what the provider holds and does
     not get again; None when it gets the whole conversation. `most` is what the call may cost at most, in US dollars, where
-    money is limited: so much counts when nobody hears what it did cost.
+    money is limited: so much counts when its cost stays unknown.
     """
 
     model: str
@@ -325,7 +325,7 @@ class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
 class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
     """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call.
 
-    Of an interrupted call: `allow` runs it, `reject` does not; `result` is what it gave, if somebody knows that it happened.
+    Of an interrupted call: `allow` runs it, `reject` does not; `result` is what it gave, if a user knows that it happened.
     """
 
     id: str
@@ -425,7 +425,7 @@ class MediaFetched(Fact, frozen=True, tag="media_fetched"):
 
 
 class Cancelled(Fact, frozen=True, tag="cancelled"):
-    """Somebody stopped the run."""
+    """A user stopped the run."""
 
     why: str = ""
 

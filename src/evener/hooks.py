@@ -33,7 +33,7 @@ __all__ = [
     "Hooks",
     "Moment",
     "Rewrite",
-    "rewritten",
+    "rewrite_result",
 ]
 
 HookEvent = Literal[
@@ -165,7 +165,7 @@ class Hooks:
             return None
 
 
-def rewritten(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
+def rewrite_result(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
     """The result as the model shall see it. Whether it may be retried is not a hook's business."""
     for answer in answers:
         if isinstance(answer, Rewrite):

@@ -15,23 +15,6 @@ import msgspec
 from evener.transcript.delta import ArgumentsDelta, CallBegun, CallEnded, Delta, Notice, ReasoningDelta, TextDelta
 from evener.wire.prefix import dumps
 
-__all__ = [
-    "BLANK",
-    "FENCE",
-    "FENCE_END",
-    "LINE",
-    "MOST",
-    "AnswerBuffer",
-    "Either",
-    "Kind",
-    "Marker",
-    "Run",
-    "Span",
-    "Wait",
-    "strip_fence",
-    "unescape",
-]
-
 T = TypeVar("T")
 Wait = Generator[None, None, T]
 """Yields while more text is needed, and returns what was read."""
@@ -51,8 +34,8 @@ def strip_fence(text: str) -> str:
 # Markers.
 
 
-class Run(msgspec.Struct, frozen=True):
-    """A step that is a pattern. It must match every beginning of what it matches."""
+class Chars(msgspec.Struct, frozen=True):
+    """A step that is a pattern of characters. It must match every beginning of what it matches."""
 
     pattern: str
 
@@ -64,7 +47,7 @@ class Either(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-Step = str | Run | Either
+Step = str | Chars | Either
 """A text stands for itself."""
 
 
@@ -75,7 +58,7 @@ def _pattern(steps: "tuple[Step, ...] | str") -> str:
     found = ""
     for step in steps:
         match step:
-            case Run(pattern):
+            case Chars(pattern):
                 found += pattern
             case Either(ways, name):
                 found += (f"(?P<{name}>" if name else "(?:") + "|".join(map(_pattern, ways)) + ")"
@@ -88,7 +71,7 @@ def _beginnings(steps: "tuple[Step, ...] | str", rest: str = "") -> str:
     """Return a pattern of what may still become a sequence; `rest` is the same for what follows it."""
     for step in reversed(steps):
         match step:
-            case Run(pattern):
+            case Chars(pattern):
                 rest = f"{pattern}(?:{rest})?"
             case Either(ways):
                 rest = "|".join(_beginnings(way, rest) for way in ways)
@@ -116,11 +99,11 @@ class Marker(msgspec.Struct, frozen=True, dict=True):
 
 MOST = 200
 """Blanks in a row that are waited through: with more of them nothing begins, and what is held stays small."""
-BLANK = Run(rf"\s{{0,{MOST}}}")
-FENCE = Either(((Either(((TICKS, Run(r"\w{0,40}"), Run(r"[ \t]{0,40}"), Run(r"\r?"), "\n"),), "fence"), BLANK), ()))
+BLANK = Chars(rf"\s{{0,{MOST}}}")
+FENCE = Either(((Either(((TICKS, Chars(r"\w{0,40}"), Chars(r"[ \t]{0,40}"), Chars(r"\r?"), "\n"),), "fence"), BLANK), ()))
 """The start of a code fence, if there is one."""
-FENCE_END = Marker((Run(r"\s*"), TICKS))
-LINE = Run(rf"(?:\A|(?<=\n)|(?<=</think>))[ \t]{{0,{MOST}}}")
+FENCE_END = Marker((Chars(r"\s*"), TICKS))
+LINE = Chars(rf"(?:\A|(?<=\n)|(?<=</think>))[ \t]{{0,{MOST}}}")
 """Where a line begins."""
 
 

@@ -13,19 +13,6 @@ from evener.transcript.ask import Choice, OutputSchema, ToolSpec
 from evener.transcript.reply import Reply
 from evener.wire.prefix import dict_of, dumps
 
-__all__ = [
-    "FINAL_RESULT",
-    "alternatives",
-    "final_choice",
-    "final_of",
-    "final_tool",
-    "is_object",
-    "optional_arguments",
-    "output_text",
-    "wrap_schema",
-]
-
-
 Node = dict[str, object]
 LITERAL = ("const", "default", "enum", "example", "examples")
 DEFINITIONS = ("$defs", "definitions")

@@ -20,7 +20,7 @@ from evener.transcript.repair import NO_RESULT
 from evener.transcript.transcript import Transcript
 from evener.wire.prefix import ERROR, as_object, dumps
 
-__all__ = ["call_text", "result_text", "rewrite_history"]
+__all__ = ["call_text", "rewrite_history"]
 
 Waiting = dict[str, str]
 

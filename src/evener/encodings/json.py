@@ -12,21 +12,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from evener.encodings.buffer import BLANK, FENCE, FENCE_END, LINE, AnswerBuffer, Either, Marker, Run, Wait, unescape
+from evener.encodings.buffer import BLANK, FENCE, FENCE_END, LINE, AnswerBuffer, Chars, Either, Marker, Wait, unescape
 from evener.wire.prefix import dumps, text_in
-
-__all__ = [
-    "ANSWER",
-    "ARGUMENTS",
-    "CALLS",
-    "TOOL",
-    "VALUE",
-    "drop_nulls",
-    "named_arguments",
-    "read_json",
-    "unwrap",
-]
-
 
 TOOL, ARGUMENTS, CALLS, ANSWER, VALUE = "tool", "arguments", "calls", "answer", "value"
 NAMES = ("name", TOOL, "function")
@@ -74,15 +61,15 @@ def drop_nulls(raw: str, optional: Collection[str]) -> str:
     return dumps({name: value for name, value in found.items() if name not in absent}).decode() if absent else raw
 
 
-SPACE = Run(r"\s*")
+SPACE = Chars(r"\s*")
 OBJECT = Marker((LINE, FENCE, "{"))
 BRACE = ("{", BLANK)
 WRAPPED = (*BRACE, f'"{VALUE}"', BLANK, ":", BLANK, *BRACE)
 KEY = ('"', Either((TOOL, ARGUMENTS, CALLS, ANSWER)), '"', BLANK, ":")
-BARE_ENVELOPE = Marker((Run(r"[ \t]*"), FENCE, Either((BRACE,), "head"), *KEY))
-WRAPPED_ENVELOPE = Marker((Run(r"[ \t]*"), FENCE, Either((WRAPPED, BRACE), "head"), *KEY))
-NAME = (Run(r'(?P<key>(?:[^"\\]|\\(?s:.)){0,200})'), Run(r"(?:\\\Z)?"))
-MEMBER = Marker((SPACE, Either(((Either((",", "}"), "sign"),), ('"', *NAME, '"', SPACE, ":", SPACE, Run(r"(?=\S)"))))))
+BARE_ENVELOPE = Marker((Chars(r"[ \t]*"), FENCE, Either((BRACE,), "head"), *KEY))
+WRAPPED_ENVELOPE = Marker((Chars(r"[ \t]*"), FENCE, Either((WRAPPED, BRACE), "head"), *KEY))
+NAME = (Chars(r'(?P<key>(?:[^"\\]|\\(?s:.)){0,200})'), Chars(r"(?:\\\Z)?"))
+MEMBER = Marker((SPACE, Either(((Either((",", "}"), "sign"),), ('"', *NAME, '"', SPACE, ":", SPACE, Chars(r"(?=\S)"))))))
 ITEM = Marker((SPACE, Either(("{", ",", "]"), "sign")))
 
 

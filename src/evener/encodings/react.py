@@ -6,17 +6,19 @@ no result and no text: it becomes a notice.
 
 import re
 
-from evener.encodings.buffer import FENCE, FENCE_END, LINE, MOST, AnswerBuffer, Either, Kind, Marker, Run, Wait, strip_fence
+from evener.encodings.buffer import FENCE, FENCE_END, LINE, MOST, AnswerBuffer, Chars, Either, Kind, Marker, Wait, strip_fence
 
 __all__ = ["read_react"]
 
 LABELS = ("Thought", "Action Input", "Action", "Observation", "Final Answer")
-SPACES, FEW_SPACES = Run(rf"[ \t]{{0,{MOST}}}"), Run(r"[ \t]{0,40}")
+SPACES, FEW_SPACES = Chars(rf"[ \t]{{0,{MOST}}}"), Chars(r"[ \t]{0,40}")
 LABEL = Marker((LINE, FENCE, Either(LABELS, "word"), SPACES, ":"))
-INPUT = Marker((Run(r"\s*"), "Action Input", SPACES, ":"))
+INPUT = Marker((Chars(r"\s*"), "Action Input", SPACES, ":"))
 EMPTY = Marker((Either(LABELS), FEW_SPACES, ":"))
 """A label where the arguments should stand."""
-LEAD = Marker((Either((("```", Run(r"\w*"), Run(r"[ \t]*"), Run(r"\r?"), "\n", Run(r"\s*")), ())), Run(r"(?=[^\s`])")))
+LEAD = Marker(
+    (Either((("```", Chars(r"\w*"), Chars(r"[ \t]*"), Chars(r"\r?"), "\n", Chars(r"\s*")), ())), Chars(r"(?=[^\s`])"))
+)
 """A fence before the arguments, if there is one."""
 NEXT = re.compile(r"\n[ \t]{0,40}(?:" + "|".join(LABELS) + r")[ \t]{0,40}:")
 LONGEST = 100  # characters of a label with what is around it

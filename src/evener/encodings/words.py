@@ -18,19 +18,6 @@ from evener.wire.prefix import dumps
 from evener.wire.quirks import Quirks
 from evener.wire.schema import ANTHROPIC_STRICT, Dialect, transform
 
-__all__ = [
-    "choice_words",
-    "choose_encoding",
-    "choose_form",
-    "format_words",
-    "has",
-    "json_words",
-    "output_words",
-    "tell_choice",
-    "tool_words",
-]
-
-
 PLAIN = {"type", "properties", "required", "additionalProperties", "$schema", "title"}
 XML = (
     'To call a tool, write exactly this, with the arguments as one JSON object:\n'

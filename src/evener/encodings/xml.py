@@ -9,14 +9,14 @@ closing tag counts only outside a JSON string; where a string never ends, the fi
 import re
 from html import unescape
 
-from evener.encodings.buffer import FENCE, FENCE_END, MOST, AnswerBuffer, Marker, Run, Wait, strip_fence
+from evener.encodings.buffer import FENCE, FENCE_END, MOST, AnswerBuffer, Chars, Marker, Wait, strip_fence
 from evener.encodings.json import named_arguments
 
 __all__ = ["read_xml"]
 
-OPEN = Marker((FENCE, "<tool_call", Run(r"(?=[\s>/])")))
+OPEN = Marker((FENCE, "<tool_call", Chars(r"(?=[\s>/])")))
 CLOSE = "</tool_call>"
-TRAIL = Marker((Run(rf"(?:\s|`){{0,{MOST}}}"), CLOSE))
+TRAIL = Marker((Chars(rf"(?:\s|`){{0,{MOST}}}"), CLOSE))
 """The closing tag, and what before it is not of the arguments."""
 NAME = re.compile(r"""\sname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>/]+))""")
 OUTSIDE = re.compile(rf'"|{CLOSE}')

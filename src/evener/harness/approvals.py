@@ -29,7 +29,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     With `digest` the decision counts only for what was shown with it. `by` says who decided, for the record. About a call that
     was interrupted: `allow` says that it did not happen and is to be run; `reject` with a `result`, that it happened and gave
-    this; `reject` alone, that the model is told that nobody knows.
+    this; `reject` alone, that the model is told that the outcome is unknown.
     """
 
     verdict: Verdict
@@ -67,7 +67,7 @@ def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
     def judge(call: ToolCall) -> Judgement:
         tool = toolbox.get(call.name)
         if tool is None:
-            return Judgement(digest=caller.digest(call))  # nobody is asked about what is not there; its result says so
+            return Judgement(digest=caller.digest(call))  # not asked about: its result says that it is not there
         return replace(_judged(tool, call, policy), digest=caller.digest(call))
 
     return judge

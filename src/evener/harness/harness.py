@@ -242,13 +242,13 @@ class Harness:
     platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
     the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
     final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
-    `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever). `hooks` are
+    `interrupts` adds further points at which a user is asked, who has `decide_within` seconds (0: for ever). `hooks` are
     told what runs do. `agents` are other harnesses that this one may hand a task to. `system` is a text, blocks, a
     `SystemPrompt` of five parts, or a function that gives one of these: rendered once a run. `scratchpad` gives the model a
     tool for working notes; a `Scratchpad` is what a conversation begins with, and says who sees which section. `state` says
     who holds the past: by `replay` it is sent with every request; by `chain` and `conversation` the provider holds it where it
     can, and only what is new is sent. A `State` names a conversation or an answer to begin with. `unknown_outcome`: when a
-    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or somebody is asked
+    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or a user is asked
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
@@ -669,7 +669,7 @@ def _codes_of(given: Iterable[str]) -> frozenset[str]:
 
 
 def _unheard(text: str) -> None:
-    """Outside of a run, what a hook about an agent got wrong is told to nobody but the warnings filter."""
+    """Warn of what a hook about an agent got wrong outside of a run, where no result can say it."""
     warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 

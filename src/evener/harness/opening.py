@@ -128,7 +128,7 @@ class Opener:
             return (*configured, ev.Continued(at=time(), run=state.run))
         under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
         taken_over = (ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()
-        # Whoever heard the wish to stop died before the end was written: this is the wish to go on, and it came later.
+        # The process that was told to stop died before it wrote the end: this is the wish to go on, and it came later.
         again = (ev.Continued(at=time(), run=state.run),) if state.cancelled is not None and not state.refused else ()
         return (*configured, *taken_over, *again)
 

@@ -37,14 +37,14 @@ __all__ = [
     "Setup",
     "Step",
     "ToolFacts",
-    "asked_about",
-    "batch",
-    "concluded",
-    "outcomes",
+    "ask_about",
+    "ask_outcomes",
+    "conclude_call",
+    "gate_batch",
     "place_of",
     "plan",
-    "released",
-    "repeated",
+    "release_call",
+    "repeat_call",
 ]
 
 
@@ -85,14 +85,14 @@ class RunTool(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> ToolCall:
-        """The call as it runs: the model's own, but for arguments that somebody put in place of its."""
+        """The call as it runs: the model's own, but for arguments that a user put in place of its."""
         return msgspec.structs.replace(self.call, raw=self.arguments) if self.arguments else self.call
 
 
 class SettleCall(msgspec.Struct, frozen=True):
-    """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again.
+    """Give an interrupted call its honest result: it is unknown whether it took effect, and it is not run again.
 
-    `result`: what it gave, if somebody knows that it happened. `why`: what somebody has to say about it otherwise.
+    `result`: what it gave, if a user knows that it happened. `why`: what the user has to say about it otherwise.
     """
 
     call: ToolCall
@@ -101,7 +101,7 @@ class SettleCall(msgspec.Struct, frozen=True):
 
 
 class AskApproval(msgspec.Struct, frozen=True):
-    """Somebody must decide before anything of this goes on."""
+    """Ask a user, who must decide before anything of this goes on."""
 
     interrupt: Interrupt
     questions: tuple[Question, ...]
@@ -118,7 +118,7 @@ class RefuseCall(msgspec.Struct, frozen=True):
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Somebody allowed to go on beyond a limit: a fresh allowance."""
+    """Go on beyond a limit with a fresh allowance, as a user allowed."""
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -153,13 +153,13 @@ Judge = Callable[[ToolCall], Judgement]
 
 
 class ApprovalGate(msgspec.Struct, frozen=True):
-    """`judge` decides about calls; `interrupts` are the further points at which somebody is asked."""
+    """`judge` decides about calls; `interrupts` are the further points at which a user is asked."""
 
     judge: Judge | None = None
     interrupts: frozenset[Interrupt] = frozenset()
 
 
-def batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
     """What must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
     judge = gate.judge
     if judge is None:
@@ -177,7 +177,7 @@ def batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: f
     return () if waits else None
 
 
-def released(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
+def release_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     """The step for a call that nothing holds back any more."""
     call = pending.call
     if call.redacted:
@@ -197,15 +197,15 @@ def released(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     return RunTool(call, bool(pending.key), False, decision.arguments if decision else "", found.rule)
 
 
-def repeated(pending: Pending, state: RunState, gate: ApprovalGate, *, verifying: bool, final: bool = False) -> Step:
+def repeat_call(pending: Pending, state: RunState, gate: ApprovalGate, *, verifying: bool, final: bool = False) -> Step:
     """The step for an interrupted call that may be started again, or asked about: as it was decided, if it still may run."""
-    step = released(pending, state, gate)
+    step = release_call(pending, state, gate)
     if isinstance(step, RunTool):
         return msgspec.structs.replace(step, again=True, verifying=verifying, final=final)
     return SettleCall(pending.call)  # it must not run by now, and may have taken effect
 
 
-def outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+def ask_outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
     """What must happen before anything is made of these interrupted calls: ask what became of them, or wait. None: nothing."""
     if "outcome" not in gate.interrupts:
         return None
@@ -216,13 +216,13 @@ def outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now
     return () if any(_decision(state, key) is None for key, _ in lost) else None
 
 
-def concluded(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
+def conclude_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     """The step for an interrupted call that is not repeated by itself: what was decided, or an honest result."""
     decision = _decision(state, outcome_key(pending.call.id))
     if decision is None:
         return SettleCall(pending.call)
     if decision.verdict == "allow":
-        return released(pending, state, gate)
+        return release_call(pending, state, gate)
     return SettleCall(pending.call, decision.result, decision.why)
 
 
@@ -231,7 +231,7 @@ def _decision(state: RunState, key: str) -> ApprovalDecided | None:
     return waiting.decision if waiting else None
 
 
-def asked_about(
+def ask_about(
     state: RunState,
     gate: ApprovalGate,
     interrupt: Interrupt,
@@ -243,7 +243,7 @@ def asked_about(
 ) -> tuple[Step, ...] | ApprovalDecided | None:
     """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
 
-    None: nobody is asked.
+    None: no user is asked.
     """
     if interrupt not in gate.interrupts:
         return None
@@ -338,9 +338,9 @@ def _tools(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
     over = _over_the_top(state, setup, now) if fresh else None
     if over is not None:
         return over
-    held = outcomes(state, setup.gate, lost, now) if lost else None
+    held = ask_outcomes(state, setup.gate, lost, now) if lost else None
     if held is None:
-        held = batch(state, setup.gate, wanted, now)
+        held = gate_batch(state, setup.gate, wanted, now)
     if held is not None:
         return held
     steps: list[Step] = []
@@ -366,17 +366,17 @@ def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]
 
 def _start(pending: Pending, state: RunState, setup: Setup) -> tuple[Step, ...]:
     if pending.status == "asked":
-        return (released(pending, state, setup.gate),)
+        return (release_call(pending, state, setup.gate),)
     if pending.status != "interrupted":
         return ()
     facts = setup.tools.get(pending.call.name, UNKNOWN)
     if _is_unclear(facts):
-        return (concluded(pending, state, setup.gate),)
-    return (repeated(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
+        return (conclude_call(pending, state, setup.gate),)
+    return (repeat_call(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
 
 
 def _is_unclear(facts: ToolFacts) -> bool:
-    """Whether nobody can say what became of an interrupted call, and it must not simply be run again."""
+    """True if it is unknown what became of an interrupted call, and it must not simply be run again."""
     return facts.effect == "write" and not facts.verifies
 
 
@@ -411,7 +411,7 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
     if reply.problems:
         more = tuple(("", problem) for problem in reply.problems)
         return _ask(state, setup, place_of(state, setup), more=more, now=now)
-    found = asked_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
+    found = ask_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":
@@ -423,7 +423,7 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
 def _at_limit(state: RunState, setup: Setup, full: NoRoom, now: float) -> tuple[Step, ...]:
     """Stop, or ask whether to go on."""
     key = f"limit:{state.spent.requests}:{state.spent.tool_calls}"
-    found = asked_about(state, setup.gate, "limit", key, why=full.why, now=now, limit=full.hit)
+    found = ask_about(state, setup.gate, "limit", key, why=full.why, now=now, limit=full.hit)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "allow":
@@ -438,7 +438,7 @@ def _ask(
     over = exceeded(setup.limits, used)
     if over:
         return _at_limit(state, setup, over, now)
-    found = asked_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
+    found = ask_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":

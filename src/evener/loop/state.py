@@ -32,14 +32,14 @@ __all__ = [
     "Standing",
     "Waiting",
     "apply",
-    "asked",
-    "broke",
     "exceeded",
     "fold",
-    "gave",
+    "hold_failure",
+    "hold_fork",
+    "hold_reply",
+    "hold_request",
     "near",
     "outcome_key",
-    "parted",
     "standing_of",
 ]
 
@@ -163,7 +163,7 @@ Health = Literal["good", "unsure", "forked", "lost", "refused"]
 class Standing(msgspec.Struct, frozen=True):
     """What the provider of one model holds. `message` is the last one in it; empty when none of ours is.
 
-    `unsure`: a request to a conversation came to no answer, so nobody knows what is in it. `forked`: another branch speaks to
+    `unsure`: a request to a conversation came to no answer, so what is in it is unknown. `forked`: another branch speaks to
     it. `lost`: the provider says that it is gone, in the words of `why`. `refused`: it keeps nothing for this account.
     """
 
@@ -182,7 +182,7 @@ def standing_of(standings: Standings, model: str) -> Standing | None:
     return next((one for one in standings if one.model == model), None)
 
 
-def asked(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
+def hold_request(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
     """After a request that rests on something: what is said to a conversation may be in it, whether or not we hear of it."""
     known = standing_of(standings, event.model)
     if known is None or known.held.id != rests.id:
@@ -190,12 +190,12 @@ def asked(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standi
     return _with(standings, replace(known, health="unsure") if rests.mode == "conversation" else known)
 
 
-def gave(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
+def hold_reply(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
     """After an answer that the provider keeps."""
     return _with(standings, Standing(model, held, event.message.id))
 
 
-def broke(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
+def hold_failure(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
     """After a request that failed."""
     known = standing_of(standings, model)
     if event.stale:
@@ -206,7 +206,7 @@ def broke(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
     return standings
 
 
-def parted(standings: Standings) -> Standings:
+def hold_fork(standings: Standings) -> Standings:
     """On a fork: chains go on from where it began, conversations belong to the branch that it left."""
     left = tuple(replace(one, health="forked") if one.held.mode == "conversation" else one for one in standings)
     return _with(left, Standing("", ev.Held("conversation", ""), health="forked"))
@@ -328,7 +328,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def most_spent(self) -> Spent:
-        """What was used, should the request under way be given up: nobody will say what it cost."""
+        """What was used, should the request under way be given up: then its upper bound counts, as its cost stays unknown."""
         return replace(self.spent, cost=self.spent.cost + self.most, exact=False) if self.asking else self.spent
 
 
@@ -357,7 +357,7 @@ def apply(state: RunState, event: ev.Event) -> RunState:
         return _call_finished(state, event)
     match event:
         case ev.CallPaused():
-            return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
+            return _count(_mark(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _questioned(state, event)
         case ev.ModelFailed():
@@ -374,7 +374,7 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
     """What a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
-            return _forked(state, event)
+            return _fork(state, event)
         case ev.Opened():
             return RunState(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
@@ -382,7 +382,7 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
         case ev.Imported():
             return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
-            return _timed(state, event.at, media=(*state.media, (event.source, event.digest)))
+            return _at_time(state, event.at, media=(*state.media, (event.source, event.digest)))
 
 
 def _by_people(
@@ -402,30 +402,30 @@ def _by_people(
             return state
         case ev.Steered():
             steering = (*state.steering, event.message)
-            state = _unasked(state) if event.at_once else state
+            state = _give_up_request(state) if event.at_once else state
             return replace(state, steering=steering, wanted=_wanted(state, event.message))
         case ev.Cancelled():
-            return _timed(_unasked(state), event.at, cancelled=event.why)
+            return _at_time(_give_up_request(state), event.at, cancelled=event.why)
         case ev.Resumed():
             return _taken_over(state, event)
         case ev.Finished():
-            return _timed(_unasked(state), event.at, finished=event)
+            return _at_time(_give_up_request(state), event.at, finished=event)
 
 
-def _forked(state: RunState, event: ev.Opened) -> RunState:
+def _fork(state: RunState, event: ev.Opened) -> RunState:
     """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
-    state = _parted(state)
+    state = _leave_branch(state)
     calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
     return replace(
-        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=parted(state.held)
+        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=hold_fork(state.held)
     )  # fmt: skip
 
 
 def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
     """The same, with another holder."""
-    state = _parted(state) if event.rival == "copy" else _interrupted(state, abroad=bool(event.rival))
+    state = _leave_branch(state) if event.rival == "copy" else _interrupt(state, abroad=bool(event.rival))
     for call, nested in event.nested:
-        state = _counted(state, call, nested)
+        state = _count(state, call, nested)
     if event.results:
         known = {result.call: result for result in event.results}
         calls = tuple(
@@ -435,12 +435,12 @@ def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
     return replace(state, epoch=event.epoch, last=event.at)
 
 
-def _parted(state: RunState) -> RunState:
+def _leave_branch(state: RunState) -> RunState:
     """The same where the other branch goes on by itself: every call that was started is its own, and so is what was allowed.
 
     A decision stays that allows nothing, and one about a call that was started: it is the same call when it is repeated.
     """
-    state = _interrupted(state)
+    state = _interrupt(state)
     calls = tuple(replace(one, abroad=True) if one.status == "interrupted" else one for one in state.calls)
     started = {one.call.id for one in calls if one.status != "asked"}
     questions = tuple(one for one in state.questions if not _is_spent(one, started))
@@ -462,17 +462,17 @@ def _granted_from(state: RunState) -> Spent | None:
     return state.allowed_from if state.granted_from is None else state.granted_from
 
 
-def _interrupted(state: RunState, *, abroad: bool = False) -> RunState:
+def _interrupt(state: RunState, *, abroad: bool = False) -> RunState:
     """Mark the calls under way as interrupted. `abroad`: the holder that started them may still run them."""
     calls: list[Pending] = []
     for one in state.calls:
         if one.status in ("started", "paused"):
             one = replace(one, status="interrupted", inner=(), abroad=one.abroad or abroad)
         calls.append(one)
-    return replace(_unasked(state), calls=tuple(calls))
+    return replace(_give_up_request(state), calls=tuple(calls))
 
 
-def _unasked(state: RunState) -> RunState:
+def _give_up_request(state: RunState) -> RunState:
     """The request under way, if there is one, is given up."""
     return replace(state, asking="", spent=state.most_spent) if state.asking else state
 
@@ -491,7 +491,7 @@ def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -
             asked = {question.key for question in event.questions}
             kept = tuple(one for one in state.questions if one.question.key not in asked)
             new = (Waiting(event.id, event.interrupt, question, event.expires) for question in event.questions)
-            return _timed(state, event.at, questions=(*kept, *new))
+            return _at_time(state, event.at, questions=(*kept, *new))
         case ev.ApprovalDecided():
             questions = tuple(
                 replace(one, decision=event)
@@ -502,7 +502,7 @@ def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -
             return replace(state, questions=questions, last=event.at)
 
 
-def _timed(state: RunState, at: float, **changes: object) -> RunState:
+def _at_time(state: RunState, at: float, **changes: object) -> RunState:
     """Changes after work that took until `at`."""
     return replace(state, spent=_worked(state, at), last=at, **changes)
 
@@ -514,7 +514,7 @@ def _worked(state: RunState, at: float) -> Spent:
 
 
 def _prompted(state: RunState, event: ev.Prompted) -> RunState:
-    transcript = _settled(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
+    transcript = _settle(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
     refused = bool(event.refused)
     return RunState(
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
@@ -526,7 +526,7 @@ def _prompted(state: RunState, event: ev.Prompted) -> RunState:
 
 def _called(state: RunState, event: ev.ModelCalled) -> RunState:
     """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
-    transcript = _settled(state, event.id, event.at, event.notices)
+    transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
         transcript = transcript.extend(state.steering)
     spent = replace(state.spent, requests=state.spent.requests + 1)
@@ -535,7 +535,7 @@ def _called(state: RunState, event: ev.ModelCalled) -> RunState:
         most=event.most, failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
         reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
-        held=state.held if event.rests is None else asked(state.held, event, event.rests),
+        held=state.held if event.rests is None else hold_request(state.held, event, event.rests),
     )  # fmt: skip
 
 
@@ -565,14 +565,14 @@ def _replied(state: RunState, event: ev.Replied) -> RunState:
     return replace(
         state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
-        held=state.held if event.held is None else gave(state.held, state.model, event, event.held),
+        held=state.held if event.held is None else hold_reply(state.held, state.model, event, event.held),
     )  # fmt: skip
 
 
 def _started(state: RunState, event: ev.CallStarted) -> RunState:
     """A new start: what was asked and decided about an earlier one does not count for it. To ask `verify` starts nothing."""
     own = {} if event.verifying else {"here": True, "abroad": False}
-    state = _marked(state, event, "started", key=event.key, inner=(), **own)
+    state = _mark(state, event, "started", key=event.key, inner=(), **own)
     if not state.questions:
         return state
     past = outcome_key(event.call)
@@ -580,9 +580,9 @@ def _started(state: RunState, event: ev.CallStarted) -> RunState:
 
 
 def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
-    state = _marked(state, event, "finished", result=event)
+    state = _mark(state, event, "finished", result=event)
     if event.nested is not None:
-        state = _counted(state, event.call, event.nested)
+        state = _count(state, event.call, event.nested)
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -591,7 +591,7 @@ def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
     return replace(state, retries=tuple(counted.items()))
 
 
-def _counted(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
+def _count(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
     """What the runs inside a call used in all. What was counted of it before is not counted again."""
     if nested is None:
         return state
@@ -603,14 +603,14 @@ def _counted(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
 
 
 def _failed(state: RunState, event: ev.ModelFailed) -> RunState:
-    spent, held = state.spent, broke(state.held, state.model, event)
+    spent, held = state.spent, hold_failure(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
     state = replace(state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held)
-    return _timed(state, event.at)
+    return _at_time(state, event.at)
 
 
-def _marked(
+def _mark(
     state: RunState, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object
 ) -> RunState:
     calls: list[Pending] = []
@@ -619,7 +619,7 @@ def _marked(
     return replace(state, calls=tuple(calls), spent=_worked(state, event.at), last=event.at)
 
 
-def _settled(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
+def _settle(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
     """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
 
     `final` is what a call that was the answer itself is told.

@@ -1,4 +1,4 @@
-"""The model of a recording: says again what it said, and fails again where it failed. Asks nobody."""
+"""The model of a recording: says again what it said, and fails again where it failed. Sends nothing."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -8,12 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.driver.record import replied
+from evener.driver.record import reply_events
 from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
 from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
-from evener.replay.difference import compared
+from evener.replay.difference import compare_events
 from evener.replay.moments import hit_of
 from evener.replay.tape import Tape
 from evener.tools.outputs import OutputShape
@@ -116,17 +116,17 @@ class RecordedModel:
             for text in dict.fromkeys((event.output, *_texts(answer.reply, form)))
         ]
         for one in tried:
-            told, *_ = replied(one, shape, self._tools)
+            told, *_ = reply_events(one, shape, self._tools)
             if _is_same(told, event):
                 return one
         malformed = tuple(("malformed_call", problem) for problem in event.problems)
         one = replace(tried[0], reply=replace(answer.reply, notices=malformed))
-        told, *_ = replied(one, shape, self._tools)
+        told, *_ = reply_events(one, shape, self._tools)
         return one if _is_same(told, event) else tried[0]
 
 
 def _is_same(told: ev.Replied, recorded: ev.Replied) -> bool:
-    return not compared(recorded, replace(told, at=recorded.at, request=recorded.request), number=0)
+    return not compare_events(recorded, replace(told, at=recorded.at, request=recorded.request), number=0)
 
 
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:

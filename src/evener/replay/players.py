@@ -55,7 +55,7 @@ class RecordedCaller:
         found = await self._tape.turn(mine, self._is_under_way, wanted=f"what became of call {call.id}")
         return None if isinstance(found, ev.CallStarted) else self._result(found, call)
 
-    def given_up(self, call: ToolCall) -> ev.CallFinished:
+    def give_up(self, call: ToolCall) -> ev.CallFinished:
         """The result of a call that was cancelled while it ran."""
         for event in self._tape.ahead():
             if isinstance(event, ev.CallFinished) and event.call == call.id:
@@ -91,7 +91,7 @@ class RecordedCaller:
 
 
 class RecordedMedia:
-    """Knows what was fetched. The bytes are not needed: nobody looks at them."""
+    """Knows what was fetched. The bytes are not needed: no model is given them."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -108,7 +108,7 @@ class RecordedMedia:
         found = await self._tape.turn(mine, others, wanted=f"the media behind {url}")
         return (found.digest, found.media_type, found.size) if isinstance(found, ev.MediaFetched) else ("", "", 0)
 
-    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+    async def inline(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
         del have, remote
         return transcript
 
@@ -152,7 +152,7 @@ class RecordedLog:
         return events
 
     async def notes(self) -> Sequence[Note]:
-        """What was said here, up to the next thing that somebody else did."""
+        """What was said here, up to the next event that is not a user's."""
         found: list[Note] = []
         decided: list[ev.ApprovalDecided] = []
         for event in self._tape.ahead():
@@ -173,7 +173,7 @@ class RecordedLog:
         return events
 
     async def renew(self) -> None:
-        """Nobody else wants it."""
+        """Do nothing: no other holder wants it."""
 
     async def aclose(self, *, left: bool = False) -> None:
         """Nothing is held."""

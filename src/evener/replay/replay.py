@@ -18,7 +18,7 @@ from evener.hooks import Hooks
 from evener.loop.plan import Setup
 from evener.loop.state import Limits, RunState, apply
 from evener.replay.answers import RecordedModel
-from evener.replay.difference import Difference, compared, kind_of
+from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, RecordedMoment, begins, moments
 from evener.replay.old_logs import infer_setup
 from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, recorded_hooks
@@ -99,7 +99,7 @@ class _Replay:
         while (event := tape.next) is not None and begins(event):
             if isinstance(event, ev.Continued) and self._state.finished is None:
                 break  # the plan itself goes on beyond a limit
-            differences = compared(event, _due(event, self._state), number=tape.at + 1)
+            differences = compare_events(event, _due(event, self._state), number=tape.at + 1)
             if differences:
                 raise Strayed(*differences)
             self._state = apply(self._state, event)
@@ -119,7 +119,7 @@ class _Replay:
             self._state, self._driving = driver.state, None
 
     def _check_done(self, before: int) -> None:
-        """The driver has nothing more to do: nor has the recording, unless somebody came and said something."""
+        """The driver has nothing more to do: nor has the recording, unless a user came and said something."""
         tape = self._tape
         event = tape.next
         if event is None:
@@ -216,5 +216,5 @@ def _due(event: ev.Event, state: RunState) -> ev.Event:
 
 
 def _unseen(event: st.StreamEvent) -> None:
-    """Nobody looks."""
+    """Show nothing: no caller watches."""
     del event

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.replay.difference import Difference, compared, kind_of
+from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, begins, hit_of
 from evener.replay.old_logs import add_facts, write_as_old
 
@@ -47,7 +47,7 @@ class Tape:
         self.knows_shape = False
         """Whether the shape of the final answer is known; else what was made of an answer is taken from the recording."""
         self.nudge: Callable[[], None] = _nobody
-        """Tells the driver that somebody has spoken."""
+        """Tells the driver that a user has spoken."""
         self.late = False
         """Whether the present request will run out of time."""
 
@@ -76,7 +76,7 @@ class Tape:
         return self.recorded[self.at - 1].at if self.at else 0.0
 
     async def pause(self, seconds: float) -> bool:
-        """Nobody waits for what has happened already."""
+        """Return at once: what has happened already takes no time."""
         del seconds
         return True
 
@@ -97,13 +97,13 @@ class Tape:
             number = self.at + place
             recorded = self.recorded[number] if number < len(self.recorded) else None
             if place and (recorded is None or isinstance(recorded, ev.Opened)):
-                break  # cut in the middle of what was written at once: by a fork, or by whoever reads a part only
+                break  # cut in the middle of what was written at once: by a fork, or by a caller that reads a part only
             if recorded is None or (not place and begins(recorded) and not isinstance(event, ev.Continued)):
                 raise RecordingEnded
             made = self._stamped(event, recorded)
             stored = self.stored[number]
             as_stored = made if self._has_facts else write_as_old(made, stored)
-            differences = compared(stored, as_stored, number=number + 1)
+            differences = compare_events(stored, as_stored, number=number + 1)
             if differences:
                 raise Strayed(*differences)
             found.append(made)
@@ -124,7 +124,7 @@ class Tape:
             yield recorded
 
     def _stamped(self, event: ev.Event, recorded: ev.Event) -> ev.Event:
-        """With what is minted when an event is made, and with what the log does not hold where nobody told us."""
+        """Return the event with what is minted when it is made, and with what neither log nor harness tell."""
         match event, recorded:
             case ev.ModelCalled(), ev.ModelCalled():
                 return replace(event, at=recorded.at, id=recorded.id)
@@ -146,7 +146,7 @@ class Tape:
     # Taking turns.
 
     async def turn(self, mine: Callable[[ev.Event], bool], others: Callable[[ev.Event], bool], *, wanted: str) -> ev.Event:
-        """Wait until the next event is `mine`, while it is one of `others`; what somebody said meanwhile is heard first."""
+        """Wait until the next event is `mine`, while it is one of `others`; what users said meanwhile is heard first."""
         while True:
             event = self.next
             if event is None or begins(event):
@@ -190,4 +190,4 @@ class Tape:
 
 
 def _nobody() -> None:
-    """Nobody is there to be told."""
+    """Do nothing: no driver is there to be told."""

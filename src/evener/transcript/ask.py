@@ -23,26 +23,6 @@ from evener.transcript.blocks import (
 from evener.transcript.loss import refused_codes
 from evener.transcript.transcript import Transcript
 
-__all__ = [
-    "FREE_INPUT",
-    "FREE_SCHEMA",
-    "Ask",
-    "Cache",
-    "Choice",
-    "ChoiceMode",
-    "Effort",
-    "Extra",
-    "FreeText",
-    "HostedTool",
-    "Namespace",
-    "OutputForm",
-    "OutputSchema",
-    "Reasoning",
-    "Settings",
-    "State",
-    "ToolSpec",
-]
-
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How hard to think, on one scale; each wire has its own words for it."""
 

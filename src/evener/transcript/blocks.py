@@ -9,37 +9,6 @@ from msgspec.structs import asdict, force_setattr
 
 from evener.errors import BadValue
 
-__all__ = [
-    "Block",
-    "CacheTtl",
-    "Citation",
-    "DocumentBlock",
-    "HostedBlock",
-    "ImageBlock",
-    "Inline",
-    "Origin",
-    "ReasoningBlock",
-    "Remote",
-    "ResultContent",
-    "Seal",
-    "Source",
-    "Stored",
-    "TextBlock",
-    "ToolCall",
-    "ToolResult",
-    "Uploaded",
-    "as_tuple",
-    "check_choice",
-    "check_number",
-    "check_object",
-    "check_text",
-    "check_texts",
-    "check_type",
-    "json_object",
-    "json_text",
-]
-
-
 T = TypeVar("T")
 _json: msgspec.json.Decoder[dict[str, object]] = msgspec.json.Decoder(dict[str, object])
 _objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -118,7 +87,7 @@ def json_text(value: Mapping[str, object], where: str) -> str:
     try:
         text = msgspec.json.encode(dict(value)).decode()
         wrong = next((key for key in value if type(key) is not str), None)
-        infinite = "null" in text and _holds_infinity(msgspec.to_builtins(dict(value)))
+        infinite = "null" in text and holds_infinity(msgspec.to_builtins(dict(value)))
     except (TypeError, ValueError, RecursionError) as error:
         raise BadValue(f"{where} must be a JSON object: {error}. Convert it first.") from None
     if wrong is not None or infinite:
@@ -136,7 +105,8 @@ def json_object(text: str, what: str, *names: str) -> dict[str, object]:
         raise BadValue(f"{named} is not a JSON object ({error}). Read the text itself for what was written.") from None
 
 
-def _holds_infinity(value: object) -> bool:
+def holds_infinity(value: object) -> bool:
+    """True if plain JSON values hold NaN or an infinity, which JSON cannot express."""
     left = [value]
     while left:
         match left.pop():

@@ -12,25 +12,6 @@ from evener.errors import EvenerError
 from evener.transcript.blocks import Citation, HostedBlock
 from evener.transcript.reply import StopReason, Usage
 
-__all__ = [
-    "ArgumentsDelta",
-    "CallBegun",
-    "CallEnded",
-    "CitationAdded",
-    "Delta",
-    "Failed",
-    "HostedAdded",
-    "MediaAdded",
-    "Notice",
-    "ReasoningDelta",
-    "SealAdded",
-    "SealedKind",
-    "Started",
-    "Stopped",
-    "TextDelta",
-    "UsageReported",
-]
-
 
 @final
 class Started(msgspec.Struct, frozen=True, gc=False):

@@ -39,21 +39,7 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Growing, Grown
 
-__all__ = [
-    "Due",
-    "Exchange",
-    "Names",
-    "Repair",
-    "RepairRules",
-    "expect",
-    "fresh_id",
-    "has_result",
-    "keep_due",
-    "pair_hosted",
-    "put_results_first",
-    "rename_used_ids",
-    "repair",
-]
+__all__ = ["Exchange", "Repair", "RepairRules", "rename_used_ids", "repair"]
 
 
 NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."

@@ -7,13 +7,6 @@ from msgspec.structs import asdict
 
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, TextBlock, ToolCall, check_type
 
-__all__ = [
-    "Reply",
-    "Stop",
-    "StopReason",
-    "Usage",
-]
-
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Tokens of one model call, or of many.

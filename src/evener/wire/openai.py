@@ -14,20 +14,6 @@ from evener.wire.request import Setting, hold_number, short_id, wire_name
 from evener.wire.schema import OPENAI_STRICT
 from evener.wire.tool_schema import enforce_schema, report_description
 
-__all__ = [
-    "TEMPERATURE",
-    "TOP_P",
-    "fit_key",
-    "group_messages",
-    "read_custom",
-    "read_function",
-    "read_output_shape",
-    "refused_settings",
-    "write_output_shape",
-    "write_parallel",
-]
-
-
 Body = dict[str, object]
 LONGEST_KEY = 64  # sheet 11 of Responses
 

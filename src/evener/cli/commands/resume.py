@@ -20,7 +20,7 @@ from evener.harness.finding import find_harness
 from evener.harness.opening import NOT_RESUMABLE
 from evener.loop.state import RunState
 from evener.store.protocol import Store, state_of
-from evener.tools.call import READER
+from evener.tools.spill import READER
 
 __all__ = [
     "run",

@@ -35,30 +35,6 @@ from evener.wire.prefix import MESSAGE, ExchangeWriter, dumps, fields, placehold
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, read_breakpoint, read_control, read_fields
 
-__all__ = [
-    "FIELD",
-    "REFUSAL",
-    "UNCITED",
-    "WIRE",
-    "Part",
-    "Plain",
-    "Sealed",
-    "hosted_block",
-    "is_text",
-    "is_there",
-    "list_left_fields",
-    "media_part",
-    "open_seal",
-    "read_mark",
-    "read_part",
-    "report_rest",
-    "seal_text",
-    "text_part",
-    "why_foreign",
-    "write_line",
-]
-
-
 READABLE = {
     *("arguments", "code", "content", "document_name", "document_url", "filename", "input", "name", "output", "query"),
     *("refusal", "search_results", "results", "text", "title", "transcript", "url"),

@@ -8,13 +8,6 @@ from evener.wire.openai_responses.encode import PART, WIRE
 from evener.wire.prefix import dumps, fields, line_of, word
 from evener.wire.reading import Place, read_some
 
-__all__ = [
-    "hosted_block",
-    "hosted_part",
-    "is_answer",
-    "read_citation",
-]
-
 
 class _Cited(msgspec.Struct):
     url: str | None = None
