@@ -25,9 +25,8 @@ from evener.result import RunResult
 from evener.store.sqlite.store import SqliteStore
 from evener.transcript.ask import StateMode
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
-from evener.transport.exchange import Request, Response
+from evener.transport.exchange import Request, Response, Retries
 from evener.transport.http import HttpTransport
-from evener.transport.retry import Retries
 
 __all__ = ["LOCAL", "SYSTEM", "Command", "Told", "live", "picture"]
 

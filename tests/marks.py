@@ -59,6 +59,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "shape/test_marks.py",
         "shape/test_wheel.py",
         "store/",
+        "testing/",
         "tools/test_context.py",
         "tools/test_spill.py",
         "transport/",

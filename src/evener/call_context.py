@@ -148,7 +148,7 @@ ALONE = Home()
 
 
 class Site(msgspec.Struct, frozen=True):
-    """One call of a run. `show` is where the run's events go, None if nobody looks.
+    """One call of a run. `show` is where the run's events go, None if no caller watches.
 
     `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call;
     None where it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds

@@ -33,7 +33,7 @@ __all__ = [
     "Hooks",
     "Moment",
     "Rewrite",
-    "rewritten",
+    "rewrite_result",
 ]
 
 HookEvent = Literal[
@@ -125,9 +125,6 @@ class Hooks:
         self._hooks = tuple(hooks)
         self._ended: dict[str, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
-
     def ends(self, run: str) -> bool:
         """Whether the end of this run was not told here before; from now on it was."""
         if run in self._ended:
@@ -168,7 +165,7 @@ class Hooks:
             return None
 
 
-def rewritten(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
+def rewrite_result(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
     """The result as the model shall see it. Whether it may be retried is not a hook's business."""
     for answer in answers:
         if isinstance(answer, Rewrite):

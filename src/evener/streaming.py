@@ -148,7 +148,7 @@ class Retracted(Shown, frozen=True, tag="retracted"):
 
 
 class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):
-    """Somebody must decide. The run ends here, and is resumed when it is done."""
+    """A user must decide. The run ends here, and is resumed when it is done."""
 
     approval: str
     interrupt: Interrupt

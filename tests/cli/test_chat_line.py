@@ -13,7 +13,7 @@ from prompt_toolkit.formatted_text import fragment_list_to_text
 from prompt_toolkit.layout import BufferControl
 from prompt_toolkit.layout.processors import TransformationInput
 
-from evener.cli.chat.draft import Draft, Paste, Pastes, as_picture, attach
+from evener.cli.chat.draft import Draft, Paste, Pastes, as_image, attach
 from evener.cli.chat.history import History
 from evener.cli.chat.keys import Offers
 from evener.cli.chat.prompt import ShowPastes
@@ -133,15 +133,15 @@ def test_files_that_are_named_come_along_and_pastes_are_not_looked_into(tmp_path
     found = attach(Draft(("see @notes.txt, @tea.png and @notes.txt.", Paste("@long.txt"))), folder=tmp_path)
     assert [type(block) for block in found.blocks] == [TextBlock, TextBlock, ImageBlock]
     assert "buy tea" in "".join(block.text for block in found.blocks if isinstance(block, TextBlock))
-    assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the picture tea.png ({len(PNG)} bytes).")
+    assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the image tea.png ({len(PNG)} bytes).")
     missing = attach(Draft(("see @nots.txt",)), folder=tmp_path)
-    assert missing.remarks == ("There is no file nots.txt; it was sent as a word.",)
+    assert missing.remarks == ("There is no file nots.txt; it was sent as text.",)
     stranger = attach(Draft(("see @~nobody-of-this-name/x.txt",)), folder=tmp_path)
-    assert stranger.remarks == ("There is no file ~nobody-of-this-name/x.txt; it was sent as a word.",)
+    assert stranger.remarks == ("There is no file ~nobody-of-this-name/x.txt; it was sent as text.",)
     cut = attach(Draft(("@long.txt",)), folder=tmp_path)
     assert sum(len(block.text) for block in cut.blocks if isinstance(block, TextBlock)) < 201_000
     assert "cut after 200,000 characters" in cut.remarks[0]
-    assert "neither a text nor a picture" in attach(Draft(("@binary",)), folder=tmp_path).remarks[0]
+    assert "neither UTF-8 text nor a supported image" in attach(Draft(("@binary",)), folder=tmp_path).remarks[0]
     assert attach(Draft(("mail me@home @alice",)), folder=tmp_path).remarks == ()
 
 
@@ -150,6 +150,6 @@ def test_a_pasted_path_of_a_picture_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "my tea.png"
     escaped = str(path).replace(" ", "\\ ")
     for pasted in (str(path), f"'{path}'", f"{escaped}\n", path.as_uri()):
-        assert as_picture(pasted, folder=tmp_path) == f'@"{path}" '
+        assert as_image(pasted, folder=tmp_path) == f'@"{path}" '
     for other in ("my tea.txt", "nowhere.png", "two\nlines.png", "~nobody-of-this-name/x.png", "", "x" * 5000):
-        assert as_picture(other, folder=tmp_path) == ""
+        assert as_image(other, folder=tmp_path) == ""

@@ -166,8 +166,8 @@ FAILING: list[tuple[Callable[..., object], str]] = [
     (gives_an_object, "cannot be shown"),
     (gives_no_number, "NaN"),
     (gives_a_circle, "cannot be shown"),
-    (gives_a_generator, "has not happened yet"),
-    (gives_a_coroutine, "has not happened yet"),
+    (gives_a_generator, "has not run yet"),
+    (gives_a_coroutine, "has not run yet"),
     (gives_bytes, "neither text nor a known kind"),
 ]
 

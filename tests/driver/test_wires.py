@@ -25,8 +25,7 @@ from evener.testing import Call, FakeServer, Status, Text, Thinking, faults, tur
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from tests.driver.stage import WIRES, others
 from tests.local.few_shot import sums
 from tests.local.stack import SETTINGS

@@ -22,8 +22,7 @@ from evener.testing import Call, FakeServer, ScriptedModel, Text, Thinking, turn
 from evener.testing.check import check_request
 from evener.transcript.blocks import ImageBlock, Remote, TextBlock
 from evener.transcript.message import Message
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from tests.driver.stage import WIRES, others
 from tests.model.stage import NOWHERE, fresh_key, watched
 

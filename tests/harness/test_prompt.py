@@ -157,7 +157,7 @@ def stopped(system: Given, store: MemoryStore) -> str:
 
 def resumed(system: Given, thread: str, store: MemoryStore) -> list[str]:
     model = ScriptedModel(["done"])
-    harness(model, system, store=store).resume_sync(thread)
+    harness(model, system, store=store, limits=Limits(requests=1)).resume_sync(thread)
     return systems(model)[0]
 
 

@@ -22,8 +22,7 @@ from evener.testing import Call, FakeServer, Status, Thinking, turn
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.transcript import Transcript
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from tests.driver.stage import WIRES, others
 from tests.model.stage import NOWHERE, fresh_key, watched
 

@@ -71,6 +71,8 @@ async def main():
         stop = result.stop
     except LeaseLost:
         stop = "lost"
+    while not (folder / "ledger").exists() or not (folder / "ledger").stat().st_size:
+        await asyncio.sleep(0.005)  # a tool in a thread acts after its run has ended, too
     (folder / "ending").write_text(stop)
     (folder / "ending").rename(folder / "end")  # whole as soon as it is there
     await store.aclose()

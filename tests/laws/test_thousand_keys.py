@@ -37,9 +37,8 @@ from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.transport import exchange
 from evener.transport.cassette.recorder import Recorder
-from evener.transport.exchange import Deadlines, Request
+from evener.transport.exchange import Deadlines, Request, Retries
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.retry import Retries
 from evener.transport.secrets import forms_of, note_secret
 from tests.patience import PATIENCE
 from tests.store.extras.stores import leftovers

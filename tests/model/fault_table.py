@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from evener import errors as e
 from evener.testing import Empty, Html, Raw, Redirect, Status, Text, Turn, faults, turn
 from evener.testing.servers.answer import HttpAnswer, Sever, Voice
-from evener.transport.exchange import Caps, Deadlines
-from evener.transport.retry import Retries
+from evener.transport.exchange import Caps, Deadlines, Retries
 
 OK = "recovers"
 CUT = "cut short"  # found out by HTTP or by the wire, whichever sees more bytes at once

@@ -11,8 +11,8 @@ from evener.testing.servers import Call, turn
 from evener.testing.servers.status import Raw
 from evener.transcript import Reply
 from evener.transcript.delta import Delta, Failed, Stopped
+from evener.transport.exchange import Retries
 from evener.transport.http import HttpTransport
-from evener.transport.retry import Retries
 from evener.wire import CODECS, Quirks, assemble
 from tests.model.half import CALL, KINDS, STREAMS, Json, body, data
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run

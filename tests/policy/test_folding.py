@@ -67,5 +67,5 @@ def test_every_character_that_is_shown_as_nothing_is_folded_away() -> None:
     controls = {code for code in range(sys.maxunicode + 1) if category(chr(code)) in ("Cc", "Cf") and not chr(code).isspace()}
     for code in sorted(listed | controls):
         assert matchers.is_invisible(chr(code)), hex(code)
-        assert matchers.folded(f"Pr{chr(code)}od") == "prod", hex(code)
+        assert matchers.fold_text(f"Pr{chr(code)}od") == "prod", hex(code)
     assert not any(matchers.is_invisible(char) for char in " \t\na\u0301ß漢")

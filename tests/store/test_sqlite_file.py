@@ -17,7 +17,7 @@ from evener.errors import StoreError
 from evener.events import Opened
 from evener.store import Damaged, LeaseHeld, SqliteStore, export_lines
 from evener.store.sqlite import file, rows
-from evener.store.sqlite.file import data_folder, default_path, told
+from evener.store.sqlite.file import data_folder, default_path, store_error
 from tests.store.stores import flaws, opened, run, said
 
 
@@ -319,7 +319,7 @@ def test_a_full_database_is_told_as_such(tmp_path: Path) -> None:
         connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(sqlite3.Error) as caught:
             connection.execute("INSERT INTO blobs (digest, size, content) VALUES ('x', 1, zeroblob(100000))")
-    error = told(caught.value, path)
+    error = store_error(caught.value, path)
     assert (error.retryable, "no room left (SQLITE_FULL)" in str(error), "is safe" in str(error)) == (True, True, True)
 
 

@@ -15,7 +15,7 @@ import pytest
 from evener.errors import StoreError
 from evener.store import Note, SqliteStore
 from evener.store.sqlite.file import StoreBusy, connect
-from evener.store.sqlite.writer import Group, WriterThread, writes
+from evener.store.sqlite.writer import Group, WriterThread, perform_writes
 from tests.store.stores import flaws, opened, run, said, texts
 
 
@@ -46,7 +46,7 @@ def test_what_waits_shares_a_commit(tmp_path: Path) -> None:
 
     def counted(connection: sqlite3.Connection, group: Group, path: Path) -> bool:
         sizes.append(len(group))
-        return writes(connection, group, path)
+        return perform_writes(connection, group, path)
 
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "evener.db")
@@ -218,7 +218,7 @@ def test_a_dropped_store_ends_its_threads(tmp_path: Path) -> None:
 def test_a_lane_that_cannot_connect_says_so_each_time_and_then_works(tmp_path: Path) -> None:
     path = tmp_path / "evener.db"
     path.write_text("not a database")
-    lane = WriterThread(path, partial(connect, path, 1.0), writes)
+    lane = WriterThread(path, partial(connect, path, 1.0), perform_writes)
 
     async def scenario() -> None:
         for _ in range(2):

@@ -45,7 +45,7 @@ def test_s4_19_the_model_keeps_its_notes_and_each_change_is_a_fact(arguments: di
     [
         ({"action": "append", "text": "a"}, "Say which section to append: reasoning, plan, memory, results."),
         ({"action": "append", "section": "plan"}, "To append, give 'text'."),
-        ({"action": "append", "section": "plan", "text": "  "}, "A note must say something."),
+        ({"action": "append", "section": "plan", "text": "  "}, "A note must not be empty."),
         ({"action": "append", "section": "plan", "text": "a", "number": 1}, "only 'text' is used, not 'number'."),
         ({"action": "set", "section": "plan", "text": "a"}, "To set, give 'texts'."),
         ({"action": "remove", "section": "plan"}, "To remove, give 'number'."),

@@ -459,7 +459,7 @@ def typevar(x: Box) -> None: ...  # type: ignore[type-arg]
         (custom, "has no JSON form"),
         (ambiguous, "told apart"),
         (mixed, "told apart"),
-        (unsized, "a length is asked"),
+        (unsized, "a length is set for a type"),
         (predicate, "would not be enforced"),
         (typevar, "has no JSON form"),
         (Shelf.read, r"tool\(thing.method\)"),

@@ -30,7 +30,7 @@ def test_adding_makes_another_box() -> None:
     more = box.add(write_file)
     assert (list(box), list(more)) == (["read_file"], ["read_file", "write_file"])
     assert list(more.without("read_file")) == ["write_file"]
-    with pytest.raises(UsageError, match="There is no tool 'x' to take out"):
+    with pytest.raises(UsageError, match="There is no tool 'x' to remove"):
         more.without("x")
     with pytest.raises(TypeError):
         box["x"] = tool(read_file)  # type: ignore[index]

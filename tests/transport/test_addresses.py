@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from evener.errors import BadValue, ConnectFailed, EvenerError
-from evener.transport.connection import place_of
-from evener.transport.dial import Address, connected, route_of
-from evener.transport.exchange import Deadlines, Request
+from evener.transport.dial import Address, connect, route_of
+from evener.transport.exchange import Deadlines, Request, place_of
 from evener.transport.http import HttpTransport, read_all
 from tests.transport.servers import SECRET, listening, post, raw, receive, serving, whole
 from tests.transport.test_faults import blackhole, closed_port
@@ -175,7 +174,7 @@ def test_of_several_failures_the_telling_one_is_told(monkeypatch: pytest.MonkeyP
     async def main(closed: int) -> None:
         stand(monkeypatch, UNROUTED, tcp(("127.0.0.1", closed)), UNROUTED)
         with pytest.raises(ConnectionRefusedError):
-            await connected("some.example", 80)
+            await connect("some.example", 80)
         async with HttpTransport() as http:
             with pytest.raises(ConnectFailed, match="nothing listens there"):
                 await http.send(post("http://some.example"))

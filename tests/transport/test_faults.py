@@ -184,7 +184,7 @@ def test_a_connection_that_never_stands_hits_the_connect_deadline() -> None:
     with blackhole() as port:
         error = asyncio.run(only_error(f"http://127.0.0.1:{port}", NO_LINK))
     assert type(error) is TimedOut
-    check_words(error, r"connect deadline passed: no connection to \S+ stood after 0.2 seconds.*Deadlines\(connect=...\)")
+    check_words(error, r"connect deadline passed: no connection to \S+ was open after 0.2 seconds.*Deadlines\(connect=...\)")
 
 
 def test_a_server_that_does_not_read_hits_a_deadline() -> None:

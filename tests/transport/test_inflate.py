@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from evener.errors import TruncatedStream, WireError
-from evener.transport.http import PIECE, Inflater
+from evener.transport.inflate import PIECE, Inflater
 
 PLAIN = b"".join(b"%d squared is %d\n" % (number, number * number) for number in range(20_000))
 

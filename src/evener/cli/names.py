@@ -1,4 +1,4 @@
-"""Where in a thread: the number of an event, or the id of a message, which may be cut. Pure."""
+"""Resolves what the user names: threads and branches by the start of their id, events by number or message id."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -8,9 +8,9 @@ from evener.errors import UsageError
 from evener.store.protocol import Store, Summary
 
 __all__ = [
-    "chosen",
-    "log_of",
-    "number_of",
+    "find_event",
+    "find_log",
+    "match_id",
     "short_ids",
 ]
 
@@ -18,16 +18,16 @@ __all__ = [
 SHORTEST = 8
 LISTED = 8
 LIKE = 0.6
-LISTING = "`evener threads` lists them (with --store FILE, if they are kept elsewhere)."
+LISTING = "`evener threads` lists all threads (with --store FILE, those of another store)."
 
 
-async def log_of(store: Store, given: str) -> str:
-    """The whole id of the log that is meant. UsageError when there is none, or more than one."""
-    return chosen(given, await store.logs())
+async def find_log(store: Store, given: str) -> str:
+    """Return the full id of a log. UsageError if none matches, or more than one."""
+    return match_id(given, await store.logs())
 
 
-def chosen(given: str, logs: Iterable[Summary]) -> str:
-    """The one among these that has this id, or begins so."""
+def match_id(given: str, logs: Iterable[Summary]) -> str:
+    """Return the id of the one log with this id, or whose id starts with it."""
     known = [one.log for one in logs]
     if given in known:
         return given
@@ -36,63 +36,63 @@ def chosen(given: str, logs: Iterable[Summary]) -> str:
         case [log]:
             return log
         case []:
-            raise UsageError(f"There is no thread {given!r}. {_near(given, known)}{LISTING}")
+            raise UsageError(f"There is no thread {given!r}. {_suggest(given, known)}{LISTING}")
         case _:
             more = f" and {len(hits) - LISTED} more" if len(hits) > LISTED else ""
             raise UsageError(
-                f"More than one thread begins with {given!r}: {', '.join(sorted(hits)[:LISTED])}{more}. Write more of the id."
+                f"More than one id starts with {given!r}: {', '.join(sorted(hits)[:LISTED])}{more}. Give more of the id."
             )
 
 
 def short_ids(logs: Iterable[str]) -> Mapping[str, str]:
-    """Each id, cut to what is enough to mean it among these."""
+    """Return each id with the shortest prefix that is unique among them, at least 8 characters."""
     ordered = sorted(set(logs))
     around = ["", *ordered, ""]
     return {
-        log: log[: max(SHORTEST, _shared(before, log) + 1, _shared(log, after) + 1)]
+        log: log[: max(SHORTEST, _count_shared(before, log) + 1, _count_shared(log, after) + 1)]
         for before, log, after in zip(around, ordered, around[2:], strict=False)
     }
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters both begin with."""
+def _count_shared(one: str, other: str) -> int:
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (ours, theirs) in pairs if ours != theirs), min(len(one), len(other)))
 
 
-def _near(given: str, known: list[str]) -> str:
-    """Ids that look like it: as a whole, or up to where it ends."""
+def _suggest(given: str, known: list[str]) -> str:
+    """Return a sentence with similar ids; empty if there are none."""
     cut = {log[: max(len(given), SHORTEST)]: log for log in known}
     near = [cut[hit] for hit in get_close_matches(given, cut, n=3, cutoff=LIKE)]
     return f"Did you mean {' or '.join(near)}? " if near else ""
 
 
-def number_of(at: str, events: Sequence[ev.Event], log: str) -> int:
-    """The number of the event that is meant: all up to it, and with it, is what is looked at."""
+def find_event(at: str, events: Sequence[ev.Event], log: str) -> int:
+    """Return the number of the event that `at` names by its number or by the id of a message."""
     if at.isdecimal() and len(at) <= len(str(len(events))):
         number = int(at)
         if not 1 <= number <= len(events):
-            raise UsageError(f"There is no event {number}: those of log {log} are numbered from 1 to {len(events)}.")
+            raise UsageError(f"There is no event {number}: log {log} has events 1 to {len(events)}.")
         return number
     from evener.harness.branches import seq_of
 
-    return seq_of(events, _message(at, events), log)
+    return seq_of(events, _find_message(at, events), log)
 
 
-def _message(at: str, events: Sequence[ev.Event]) -> str:
+def _find_message(at: str, events: Sequence[ev.Event]) -> str:
     ids = {id for event in events for id in _ids(event)}
     hits = {at} & ids or {id for id in ids if at and id.startswith(at)}
     if len(hits) == 1:
         return hits.pop()
-    what = f"{len(hits)} messages begin" if hits else "No event has this number, and no message begins"
+    what = f"{len(hits)} messages have an id" if hits else "No event has this number, and no message an id"
     raise UsageError(
-        f"{what} with {at!r}. Give a number from 1 to {len(events)}, or the id of a message: "
-        "`evener show` has the numbers, `evener show --json` has the ids."
+        f"{what} that starts with {at!r}. Give a number from 1 to {len(events)}, or the id of a message: "
+        "`evener show` prints the numbers, `evener show --json` the ids."
     )
 
 
 def _ids(event: ev.Event) -> tuple[str, ...]:
-    """Of the messages that an event adds to the conversation."""
+    """Return the ids of the messages that an event adds to the conversation."""
     match event:
         case ev.Prompted(message=message) | ev.Steered(message=message) | ev.Replied(message=message):
             return (message.id,)

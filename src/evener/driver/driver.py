@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget, NoRoom, Reservation
+from evener.budget import Budget, Reservation
 from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
-from evener.driver.inbox import Listener, pause, surely, together
+from evener.driver.inbox import Listener, finish_anyway, pause, run_together
 from evener.driver.record import (
     PRESENT,
     AnswerProgress,
@@ -25,18 +25,18 @@ from evener.driver.record import (
     OutOfTime,
     Show,
     Teller,
-    cancelled,
+    add_nested,
+    cancelled_result,
     events_of,
-    failed,
-    refused,
-    replied,
-    settled,
-    with_nested,
-    within,
+    failure_event,
+    refused_result,
+    reply_events,
+    run_within,
+    settled_result,
 )
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import ConnectFailed, EvenerError, ProviderError, TransportError, WireError
-from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewritten
+from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewrite_result
 from evener.loop.plan import (
     AskApproval,
     CallModel,
@@ -52,12 +52,13 @@ from evener.loop.plan import (
     Step,
     plan,
 )
-from evener.loop.state import RunState, apply
-from evener.model.media import asking_for
-from evener.model.seam import Answered, Askable, AtHand
+from evener.loop.state import NoRoom, RunState, apply
+from evener.model.media import find_blocks
+from evener.model.seam import Answered, Askable, MediaAccess
 from evener.model.server_state import Rest, Resting
+from evener.model.stream import Stream
 from evener.policy.rules import OPEN, Policy
-from evener.store.protocol import Log
+from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, OutputSchema, Settings, ToolSpec
@@ -143,26 +144,25 @@ REFUSED = "A hook cancelled the prompt."
 
 
 class Hooking:
-    """`warnings` is what went wrong with hooks that are not fatal."""
+    """Calls the hooks of a run. `warnings` is what went wrong with hooks that are not fatal."""
 
-    def __init__(self, hooks: Hooks, teller: Teller) -> None:
+    def __init__(self, hooks: Hooks | None, teller: Teller) -> None:
         self._hooks = hooks
-        self._any = bool(hooks)
         self._teller = teller
         self._failed: list[HookFailed] = []
         self._broken: set[str] = set()  # calls inside which a fatal hook failed
         self.warnings: list[str] = []
 
     def told(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
-        """What the hooks for this event answer."""
-        if not self._any:
+        """Tell the hooks for this event, and return their answers."""
+        if self._hooks is None:
             return ()
         place = self._teller.place
         moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
         return self._hooks.call(moment, self.warn)
 
     def warn(self, text: str) -> None:
-        """Say it to whoever watches, and with the result."""
+        """Warn the caller, in the stream and with the result."""
         self.warnings.append(text)
         self._teller.tell(st.Warned, text=text)
 
@@ -188,7 +188,7 @@ class Hooking:
     def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
         """The calls that hooks cancel, and why. They see what would run."""
         found: dict[str, str] = {}
-        for step in steps if self._any else ():
+        for step in steps if self._hooks is not None else ():
             answers = self.told("before_tool_call", call=step.runs)
             stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
             if stop is not None:
@@ -197,10 +197,10 @@ class Hooking:
 
     def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
         """The result as the model shall see it; as it is, if a fatal hook fails."""
-        if not self._any:
+        if self._hooks is None:
             return done
         try:
-            return rewritten(done, self.told("after_tool_call", call=step.runs, result=done))
+            return rewrite_result(done, self.told("after_tool_call", call=step.runs, result=done))
         except HookFailed as error:
             self._failed.append(error)
             return done
@@ -230,6 +230,16 @@ def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
     return replace(message, blocks=(*message.blocks, *added)) if added else message
 
 
+def _writes_first(steps: tuple[Step, ...]) -> bool:
+    """True if performing the steps begins with an append: what is staged is written with that."""
+    match steps:
+        case () | (Extend(), *_):
+            return False
+        case (CallModel(wait=wait), *_):
+            return not wait
+    return True
+
+
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
 STALE = 0.5
@@ -249,9 +259,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputSchema | None = None
     shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
-    hooks: Hooks = Hooks()
+    hooks: Hooks | None = None  # None where there are none
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
-    bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
+    bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
 
@@ -274,7 +284,7 @@ class Driver:
         *,
         agent: Agent,
         place: st.Place,
-        media: AtHand,
+        media: MediaAccess,
         answers: dict[str, Answered],
         budget: Budget,
         home: Home = ALONE,
@@ -292,8 +302,9 @@ class Driver:
         self._hooking = Hooking(agent.hooks, self._teller)
         self._media = media
         self._listener = Listener(self._look)
-        self._over = ""  # why the runs around this one have no room for the calls of the last answer
-        self._full = ""  # why this one has no room for what was planned
+        self._over: NoRoom | None = None  # the runs around this one have no room for the calls of the last answer
+        self._full: NoRoom | None = None  # this one has no room for what was planned
+        self._request = ""  # the digest of the last request; empty where the model is not one of a provider
         self._tallies: dict[str, InnerUsage] = {}  # of calls under way
         self.tell = self._teller.tell
         self.hooked = self._hooking.told
@@ -306,6 +317,10 @@ class Driver:
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
         self._recorded = 0.0  # when the last append was begun
+        # Hooks see what is on disk: with hooks nothing is staged.
+        self._staging = log if isinstance(log, Staging) and not agent.hooks else None
+        self._staged = False  # what was folded last is not on disk yet
+        self._under_way = 0  # calls and downloads of this step that go on
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
@@ -330,23 +345,65 @@ class Driver:
     async def drive(self) -> RunState:
         """Go on until there is nothing to do: the run has finished."""
         try:
-            await self.heed()
-            while steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full):
-                await self._perform(steps)
-                await self.heed()
+            if not self._staged:
+                await self.drain_inbox()
+            while (steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full)) or self._staged:
+                if not self._staged or _writes_first(steps):
+                    await self._perform(steps)
+                else:
+                    await self.record()
+                if not self._staged:
+                    await self.drain_inbox()
         finally:
             self._listener.close()
+            if self._staged:
+                await finish_anyway(self.record())
         return self.state
 
     async def record(self, *events: ev.Event) -> None:
-        """Append events, and know them only then."""
+        """Append events, after those that are staged, and know them only then."""
+        await self._append(self._log.append, events)
+
+    async def record_soon(self, *events: ev.Event) -> None:
+        """Know events at once where the log can write them with the next ones; else append them. Those must follow at once."""
+        staged = None if self._staging is None else self._staging.stage(*self._clock.dated(events))
+        if staged is None:
+            await self.record(*events)
+        else:
+            self._staged = True
+            self._teller.hold()
+            self._fold(events, staged)
+
+    async def _record_step(self, *events: ev.Event) -> bool:
+        """Append what a step begins with. False: a note came meanwhile, only what was staged is on disk, and a new plan is due.
+
+        Without anything staged the inbox was read just before.
+        """
+        if self._staging is None or not self._staged:
+            await self.record(*events)
+            return True
+        return await self._append(self._staging.append_unless_noted, events)
+
+    async def _append(
+        self, append: Callable[..., Awaitable[tuple[ev.Event, ...] | None]], events: tuple[ev.Event, ...]
+    ) -> bool:
         events = self._clock.dated(events)
         began = monotonic()
-        self._fold(events, await self._log.append(*events))
+        self._staged = False  # also when this fails: the run then ends, and the log is read anew
+        try:
+            kept = await append(*events)
+        except BaseException:
+            self._teller.drop()
+            raise
+        self._teller.release()
+        if kept is None:
+            return False
+        self._fold(events, kept)
         self._recorded = began
+        return True
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
-        """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
+        """Fold what is kept, as a process that takes over would; the caller is told the events as they were."""
         for event in kept:
             self.state = apply(self.state, event)
         self.events.extend(events)
@@ -357,29 +414,29 @@ class Driver:
                 await self._call_model(step)
             case RunTool() | FetchMedia() | SettleCall() | RefuseCall():
                 await self._perform_all(steps)
-            case Finish(cause, detail):
-                await self._finish(cause, detail)
+            case Finish(cause, detail, limit):
+                await self._finish(cause, detail, limit)
             case ContinueTurn(model):
                 await self._call_model(CallModel(model))
             case AskApproval() as step:
                 await self._ask_approval(step)
             case Extend():
                 self._budget.renew()
-                self._full = ""
+                self._full = None
                 await self.record(ev.Continued(at=time(), run=self.state.run))
 
-    async def _finish(self, cause: ev.StopCause, detail: str) -> None:
-        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
-        if cause == "limit":
+    async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
+        ended = await self._record_step(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
+        if ended and cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
 
     # The inbox.
 
-    async def heed(self) -> None:
+    async def drain_inbox(self) -> None:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
-            events = self._clock.dated(tuple(self._hooking.heard(event) for event in events_of(note)))
-            self._fold(events, await self._log.settle(note.number, *events))
+            events = tuple(self._hooking.heard(event) for event in events_of(note))
+            await self._append(partial(self._log.settle, note.number), events)
 
     async def _ask_approval(self, step: AskApproval) -> None:
         """Write down what must be decided. The plan then has nothing to do, and the run ends here until it is."""
@@ -388,12 +445,12 @@ class Driver:
             at=time(), id=new_id(), interrupt=step.interrupt, questions=step.questions,
             expires=time() + seconds if seconds else 0.0,
         )  # fmt: skip
-        await self.record(asked)
-        self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
+        if await self._record_step(asked):
+            self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
 
     async def _look(self) -> None:
         await self._log.renew()
-        await self.heed()
+        await self.drain_inbox()
 
     def _is_cancelled(self) -> bool:
         return self.state.cancelled is not None
@@ -433,6 +490,8 @@ class Driver:
             return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
 
         async def wait() -> bool:
+            if self._staged:
+                await self.record()
             await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
             return not self._is_cancelled()
 
@@ -443,16 +502,18 @@ class Driver:
         if self._is_cancelled():
             return
         if refusal.final:
-            await self._finish("limit", refusal.why)
+            await self._finish("limit", refusal.why, refusal.hit)
         else:
-            self._full = refusal.why
+            self._full = refusal
 
     async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
         """The answer, written down; None when there is none."""
         rest = self._resting(model)
         rests, most = rest.rests if rest else None, room.held.cost
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
-        await self.record(called)
+        if not await self._record_step(called):
+            self._budget.return_request()
+            return None
         if self._watched:
             for key, text in step.notices:
                 self.tell(st.NoticeGiven, key=key, text=text)
@@ -467,27 +528,31 @@ class Driver:
             await self._failed(error, most, rest, shown=self._teller.told > shown)
             return None
         if answer is None:
-            if self._teller.told > shown:
-                why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
-                self.tell(st.Retracted, why=why, wished=True)
+            self._retract(shown)
             return None
         self.answers = {model.name: answer}
-        told, *more = replied(answer, self._agent.shape, self._agent.setup.tools)
+        told, *more = reply_events(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
         if self._agent.bearings and rest:
             told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
         if not told.exact and self._budget.counts_money:
             told = self._reckoned(told, most, model)
-        await self.record(told, *more)
+        await self.record_soon(told, *more)
         self._claim_calls()
         if self._watched:
             self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
         return answer
 
+    def _retract(self, shown: int) -> None:
+        """Take back what was shown of an answer that the user interrupted."""
+        if self._teller.told > shown:
+            why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
+            self.tell(st.Retracted, why=why, wished=True)
+
     async def _failed(self, error: EvenerError, most: Decimal, rest: Rest | None, *, shown: bool) -> None:
         self.error = error
         if shown:
             self.tell(st.Retracted, why=str(error))
-        failure = failed(error, shown=shown)
+        failure = failure_event(error, shown=shown, request=self._request)
         if had_begun(error):
             failure = replace(failure, cost=most, exact=False)
         await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
@@ -505,14 +570,14 @@ class Driver:
         for one in self.state.calls:
             asked += one.call.name != FINAL_RESULT
         refusal = self._budget.claim_calls(asked) if asked else None
-        self._over = refusal.why if refusal and refusal.final else ""
+        self._over = refusal if refusal and refusal.final else None
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
-            self._full = refusal.why  # else the plan finds it out by itself
+            self._full = refusal  # else the plan finds it out by itself
 
     def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
         """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
         left = self._seconds_left
-        return work if left is None else within(work, self._clock.timeout(left))
+        return work if left is None else run_within(work, self._clock.timeout(left))
 
     @property
     def _seconds_left(self) -> float | None:
@@ -521,10 +586,11 @@ class Driver:
         return None if limit is None else max(limit - self.state.used.seconds, 0.0)
 
     async def _out_of_time(self, *, shown: bool) -> None:
-        why = f"The run has used its {self._agent.setup.limits.seconds:g} seconds, and the model had not answered."
+        seconds = self._agent.setup.limits.seconds or 0.0
+        why = f"The run has used its {seconds:g} seconds, and the model had not answered."
         if shown:
             self.tell(st.Retracted, why=why)
-        await self._finish("limit", why)
+        await self._finish("limit", why, ev.LimitHit("seconds", seconds, seconds))
 
     def _resting(self, model: Askable) -> Rest | None:
         """What the next request leaves to the provider's memory; None where everything is sent anyway."""
@@ -534,7 +600,10 @@ class Driver:
         return self._agent.bearings.before(self.state, model.name, ask.target)
 
     async def _asked(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
-        transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
+        self._request = ""
+        transcript = self.state.transcript
+        if transcript.has_far_media:
+            transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
@@ -550,13 +619,14 @@ class Driver:
             return stream.answer
         finally:
             await stream.aclose()
+            self._request = stream.digest if isinstance(stream, Stream) else ""
 
     # Tools and media.
 
     async def _perform_all(self, steps: tuple[Step, ...]) -> None:
         """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
         if self._over:
-            await self._finish("limit", self._over)
+            await self._finish("limit", self._over.why, self._over.hit)
             return
         done: list[ev.Event] = []
         runs: list[RunTool] = []
@@ -566,26 +636,30 @@ class Driver:
                 case RunTool():
                     runs.append(step)
                 case SettleCall():
-                    done.append(settled(step))
+                    done.append(settled_result(step))
                 case RefuseCall():
-                    done.append(refused(step))
+                    done.append(refused_result(step))
                 case FetchMedia(url):
                     urls.append(url)
         if stopped := self._hooking.stopped(runs):
             done += [self._cancelled(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
-        await self.record(*done, *map(self._started, runs))
+        if await self._record_step(*done, *map(self._started, runs)):
+            await self._work(runs, urls)
+
+    async def _work(self, runs: list[RunTool], urls: list[str]) -> None:
+        """Run calls whose starts are on disk and fetch media, all at the same time."""
         work = [*map(self._run, runs), *map(self._fetch, urls)]
+        self._under_way = len(work)
         if work:
-            await self._listener.during(together(work), until=self._is_cancelled)
+            await self._listener.during(run_together(work), until=self._is_cancelled)
         self._hooking.check()
         if self.state.cancelled is not None:
-            left = [one.call for one in self.state.calls if one.status == "started"]
-            await self.record(*(self._given_up(call) for call in left))
+            await self.record(*(self._given_up(one.call) for one in self.state.calls if one.status == "started"))
 
     def _cancelled(self, step: RunTool, why: str) -> ev.CallFinished:
         facts = self._agent.setup.tools.get(step.call.name)
-        return cancelled(step, why, acts=facts is None or facts.effect != "read")
+        return cancelled_result(step, why, acts=facts is None or facts.effect != "read")
 
     async def _run(self, step: RunTool) -> None:
         if self._watched:
@@ -607,21 +681,22 @@ class Driver:
         if self._hooking.is_broken(step.call.id):
             return
         if isinstance(done, ev.CallPaused):
-            await surely(self.record(replace(done, nested=tally.total)))
+            await finish_anyway(self.record(replace(done, nested=tally.total)))
         else:
             if step.arguments:
                 told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
                 done = replace(done, content=(told, *done.content))
-            done = with_nested(done, tally.total) if tally.is_used else done
+            done = add_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
-            await surely(self.record(done))
+            self._under_way -= 1
+            await finish_anyway(self.record(done) if self._under_way else self.record_soon(done))
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)
 
     def _given_up(self, call: ToolCall) -> ev.CallFinished:
-        done, tally = self._agent.caller.given_up(call), self._tallies.pop(call.id, None)
-        return with_nested(done, tally.total) if tally and tally.is_used else done
+        done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
+        return add_nested(done, tally.total) if tally and tally.is_used else done
 
     async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
@@ -632,7 +707,7 @@ class Driver:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None and step.final:  # it has not taken effect yet, and may still do so
-            return settled(SettleCall(step.call))
+            return settled_result(SettleCall(step.call))
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
             done = await caller.run(call, site)
@@ -655,6 +730,6 @@ class Driver:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)
 
     async def _fetch(self, url: str) -> None:
-        blocks = asking_for((*self.state.transcript, *self.state.steering), url)
+        blocks = find_blocks((*self.state.transcript, *self.state.steering), url)
         digest, media_type, size = await self._media.fetch(url, *blocks)
         await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))

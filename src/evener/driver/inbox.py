@@ -1,7 +1,7 @@
 """Listening while something takes its time: what is said to a run is heard at once, and may end what is under way.
 
 The work goes on in the task of the run. Who listens is a timer, and a task only when there may be something to hear: a step
-that nobody disturbs costs no task. One listener belongs to one run.
+that is not disturbed costs no task. One listener belongs to one run.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from evener.errors import EvenerError
 
 __all__ = [
     "Listener",
+    "finish_anyway",
     "pause",
-    "surely",
-    "together",
+    "run_together",
 ]
 
 
@@ -38,7 +38,7 @@ class Listener:
         self._nudged = False
 
     async def during(self, work: Coroutine[object, object, T], *, until: Callable[[], bool]) -> T | None:
-        """Do it, and listen meanwhile. None: it was given up because of what somebody said, as `until` tells."""
+        """Do it, and listen meanwhile. None: it was given up because of what a user said, as `until` tells."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
             self._worker = asyncio.current_task()
@@ -90,7 +90,7 @@ class Listener:
                 watch.give_up(error)
 
     async def _heard(self, task: asyncio.Task[None]) -> None:
-        """Nobody listens any more: what was said must not be settled twice."""
+        """Wait until the listener has ended: what was said must not be settled twice."""
         self._task = None
         try:
             await asyncio.shield(task)
@@ -119,7 +119,7 @@ class _Watch:
             self._task.cancel()
 
     def leave(self) -> None:
-        """Take our cancelling back. Raises why the work was given up, if it is an error; somebody else's cancelling stays."""
+        """Take our cancelling back. Raises why the work was given up, if it is an error; the caller's cancelling stays."""
         if self._task is None:
             return
         if self._task.uncancel() > self._cancels:
@@ -134,7 +134,7 @@ async def pause(seconds: float) -> bool:
     return True
 
 
-async def surely(work: Coroutine[object, object, None]) -> None:
+async def finish_anyway(work: Coroutine[object, object, None]) -> None:
     """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again.
 
     It begins at once, in the caller's task. What a log in memory does is done then; what waits goes on in a task of its own.
@@ -170,12 +170,12 @@ def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator
             return
 
 
-def together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, object, None]:
+def run_together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, object, None]:
     """All of them, at once; the first error ends the others."""
-    return work[0] if len(work) == 1 else _grouped(work)
+    return work[0] if len(work) == 1 else _run_group(work)
 
 
-async def _grouped(work: list[Coroutine[object, object, None]]) -> None:
+async def _run_group(work: list[Coroutine[object, object, None]]) -> None:
     """Not a TaskGroup: that cancels the task of the run when one of several fails, and on some versions does not take it back,
     so that a lost lease would look like a wish to stop.
     """
@@ -184,13 +184,13 @@ async def _grouped(work: list[Coroutine[object, object, None]]) -> None:
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        await _stopped(tasks)
+        await _stop_all(tasks)
     for task in (*ended, *tasks):
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
 
 
-async def _stopped(tasks: "Sequence[asyncio.Future[None]]") -> None:
+async def _stop_all(tasks: "Sequence[asyncio.Future[None]]") -> None:
     """Cancel those that go on, and wait until none does, even when the wait is cancelled."""
     interrupted: asyncio.CancelledError | None = None
     for task in tasks:

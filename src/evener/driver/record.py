@@ -1,4 +1,4 @@
-"""What a caller sees of a run: events with their place and number. Costs nothing when nobody looks."""
+"""The events that a driver writes, and what a caller sees of a run meanwhile. Showing costs nothing without a watcher."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
@@ -33,14 +33,14 @@ __all__ = [
     "OutOfTime",
     "Show",
     "Teller",
-    "cancelled",
+    "add_nested",
+    "cancelled_result",
     "events_of",
-    "failed",
-    "refused",
-    "replied",
-    "settled",
-    "with_nested",
-    "within",
+    "failure_event",
+    "refused_result",
+    "reply_events",
+    "run_within",
+    "settled_result",
 ]
 
 
@@ -90,7 +90,7 @@ class _Present:
 PRESENT: Clock = _Present()
 
 
-async def within(work: Coroutine[object, object, T], timeout: asyncio.Timeout) -> T:
+async def run_within(work: Coroutine[object, object, T], timeout: asyncio.Timeout) -> T:
     """What it gives. Raises OutOfTime; a TimeoutError of its own passes as it is."""
     try:
         async with timeout:
@@ -118,7 +118,7 @@ Said = TextBlock | ImageBlock | DocumentBlock
 
 
 def events_of(note: Note) -> tuple[ev.Event, ...]:
-    """What a note means; nothing for one that nobody understands: it would keep the log from ever going on."""
+    """Return the events of a note; none for a note that cannot be read, as it would keep the log from ever going on."""
     try:
         return _understood(note.kind, msgspec.json.decode(note.body, type=dict[str, object]))
     except (msgspec.MsgspecError, BadValue):
@@ -141,18 +141,23 @@ def _understood(kind: str, body: dict[str, object]) -> tuple[ev.Event, ...]:
             return ()
 
 
-def failed(error: EvenerError, *, shown: bool) -> ev.ModelFailed:
+def failure_event(error: EvenerError, *, shown: bool, request: str = "") -> ev.ModelFailed:
+    """Return the event of a request that came to no answer. `request` is the digest of what was sent."""
     wait = error.retry_after if isinstance(error, ProviderError) and error.retry_after else 0.0
     return ev.ModelFailed(
         at=time(), error=type(error).__name__, message=str(error), retryable=error.retryable,
         elsewhere=falls_back(error), retry_after=wait, shown=shown,
+        status=error.status if isinstance(error, ProviderError) else 0, request=request,
     )  # fmt: skip
 
 
-def replied(
-    answer: Answered, shape: OutputShape | None, tools: Collection[str]
+def reply_events(
+    answer: Answered, shape: OutputShape | None, tools: Collection[str], *, request: str = ""
 ) -> tuple[ev.Replied, *tuple[ev.CallFinished, ...]]:
-    """The answer, and what is known of its calls of `final_result` at once: they never run."""
+    """Return the event of an answer, and the results of its calls of `final_result`: these never run.
+
+    `request` is the digest of what was sent.
+    """
     cost = answer.cost
     reply = answer.reply
     renamed: list[Loss] = []
@@ -174,6 +179,7 @@ def replied(
         at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact,
         losses=(*answer.losses, *renamed) if renamed else answer.losses, seconds=answer.seconds, first=answer.first,
         tries=answer.tries, reply=reply.id, problems=problems, output=output, ended=ended,
+        request=request,
     )  # fmt: skip
     return (replied, *told)
 
@@ -186,25 +192,26 @@ def _corrected(found: Correct, message: Message) -> tuple[ev.CallFinished, ...]:
     )
 
 
-def cancelled(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
+def cancelled_result(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
     """The result of a call that a hook cancelled. `acts`: running it changes something.
 
     If an earlier start of it was interrupted, that one may have taken effect, whatever a hook says of the next.
     """
-    done = refused(RefuseCall(step.call, f"{CANCELLED}{f': {why}' if why else '.'}"))
-    done = msgspec.structs.replace(done, by_hook=True)
+    done = refused_result(RefuseCall(step.call, f"{CANCELLED}{f': {why}' if why else '.'}"))
+    done = msgspec.structs.replace(done, by_hook=True, why=why)
     if not (step.again and acts):
         return done
     return msgspec.structs.replace(done, content=(*done.content, TextBlock(UNKNOWN)), outcome="unknown")
 
 
-def refused(step: RefuseCall) -> ev.CallFinished:
+def refused_result(step: RefuseCall) -> ev.CallFinished:
     return ev.CallFinished(
-        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", rule=step.rule
-    )
+        at=time(), call=step.call.id, ok=False, content=(TextBlock(step.text),), outcome="failed", rule=step.rule,
+        denied=step.denied, why=step.why,
+    )  # fmt: skip
 
 
-def settled(step: SettleCall) -> ev.CallFinished:
+def settled_result(step: SettleCall) -> ev.CallFinished:
     if step.result is not None:
         content = (TextBlock(HAPPENED), *((TextBlock(step.result),) if step.result else ()))
         return ev.CallFinished(at=time(), call=step.call.id, ok=True, content=content)
@@ -212,8 +219,8 @@ def settled(step: SettleCall) -> ev.CallFinished:
     return ev.CallFinished(at=time(), call=step.call.id, ok=False, content=(TextBlock(text),), outcome="unknown")
 
 
-def with_nested(done: ev.CallFinished, nested: ev.Nested) -> ev.CallFinished:
-    """With what runs inside the call used. If it failed after they had acted, nobody can say what has been done."""
+def add_nested(done: ev.CallFinished, nested: ev.Nested) -> ev.CallFinished:
+    """Add what runs inside the call used. If it failed after they had acted, its outcome is unknown."""
     if nested.acted and done.outcome == "failed":
         done = msgspec.structs.replace(done, outcome="unknown", content=(*done.content, TextBlock(ACTED)))
     return msgspec.structs.replace(done, nested=nested)
@@ -226,19 +233,38 @@ Show = Callable[[st.StreamEvent], None]
 
 
 class Teller:
-    """Numbers events and hands them on. `show` is None when nobody looks."""
+    """Numbers events and hands them on. `show` is None when no caller watches."""
 
     def __init__(self, place: st.Place, show: Show | None) -> None:
         self.place = place
         self.show = show
         self.told = 0
         """How many there were."""
+        self._held: list[st.StreamEvent] | None = None
 
     def tell(self, kind: Callable[..., st.StreamEvent], **fields: object) -> None:
-        """Show something, if somebody looks."""
+        """Show something, if a caller watches: at once, or when what is held is released."""
         if self.show is not None:
             self.told += 1
-            self.show(kind(place=self.place, sequence=self.told, **fields))
+            show = self.show if self._held is None else self._held.append
+            show(kind(place=self.place, sequence=self.told, **fields))
+
+    def hold(self) -> None:
+        """Show nothing from now on: it is about events that are not on disk yet."""
+        if self.show is not None and self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Show what is held."""
+        held, self._held = self._held, None
+        if held and self.show is not None:
+            for event in held:
+                self.show(event)
+
+    def drop(self) -> None:
+        """Forget what is held: the events were not written."""
+        self.told -= len(self._held or ())
+        self._held = None
 
 
 class AnswerProgress:

@@ -10,7 +10,7 @@ from time import time
 import msgspec
 
 from evener import events as ev
-from evener.driver import surely
+from evener.driver import finish_anyway
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import UsageError
 from evener.loop.state import RunState, apply, fold
@@ -107,7 +107,7 @@ async def _made(store: Store, link: Link, thread: str, harness: str, name: str) 
         at=time(), thread=thread, harness=harness, parent=link.log, parent_seq=link.seq, parent_hash=link.hash
     )  # fmt: skip
     held = await store.create(name, first, holder=new_claim())
-    await surely(held.aclose())
+    await finish_anyway(held.aclose())
     return Fork(name, first, link.seq + 1)
 
 

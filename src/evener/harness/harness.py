@@ -1,6 +1,7 @@
 """The friendly front: a model, tools, a system prompt; then `run`. Reusable: runs share nothing but what is set up here."""
 
-import asyncio
+from __future__ import annotations
+
 import threading
 import warnings
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -8,47 +9,36 @@ from contextvars import copy_context
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
 import msgspec
-from msgspec.structs import replace
 
 from evener import events as ev
-from evener.call_context import current_site
-from evener.context.scratchpad import Scratchpad
-from evener.driver import Agent
-from evener.encodings.forms import FINAL_RESULT
 from evener.errors import UsageError
-from evener.events import Effect, Interrupt
-from evener.harness.approvals import Bench, Decision
-from evener.harness.opening import Given, Opener, Prompt, System
-from evener.harness.preview import Chosen, open_offline
-from evener.harness.scratchpad import LogNotebook, Pad
-from evener.harness.stream import RunStream
-from evener.harness.subagents import subagent_tool
-from evener.harness.thread import Thread
-from evener.hooks import Hook, HookAnswer, HookEvent, Hooks, Moment
-from evener.loop.plan import ApprovalGate, Judge, Judgement, Setup, ToolFacts
-from evener.loop.state import Limits
-from evener.model.open import open_model
-from evener.model.seam import Askable
-from evener.model.server_state import bearings_of
-from evener.policy.rules import OPEN, Policy, check_arguments, decide
-from evener.result import RunResult
-from evener.resume_state import ResumeState
-from evener.store.memory import MemoryStore
-from evener.store.protocol import Store
-from evener.store.sqlite.store import SqliteStore
-from evener.tools.call import Caller, Threads, with_defaults, with_reader
-from evener.tools.outputs import OutputShape
-from evener.tools.scratchpad import scratchpad_tool
-from evener.tools.tool import Tool, Toolbox
-from evener.transcript.ask import Effort, HostedTool, OutputForm, State, StateMode
-from evener.transcript.blocks import ToolCall
-from evener.transcript.loss import refused_codes
-from evener.transcript.message import Message
-from evener.transport.exchange import Reach
-from evener.transport.http import shared_transport
+from evener.events import Effect, Interrupt, Limits, ToolFacts
+
+if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
+    from evener.context.scratchpad import Scratchpad
+    from evener.harness.approvals import Bench, Decision
+    from evener.harness.opening import Given, Prompt
+    from evener.harness.preview import Chosen
+    from evener.harness.stream import RunStream
+    from evener.harness.thread import Thread
+    from evener.hooks import Hook, HookAnswer, HookEvent, Hooks
+    from evener.model.seam import Askable
+    from evener.model.server_state import Bearings
+    from evener.policy.rules import Policy
+    from evener.result import RunResult
+    from evener.resume_state import ResumeState
+    from evener.store.protocol import Store
+    from evener.tools.call import Caller, Threads
+    from evener.tools.outputs import OutputShape
+    from evener.tools.tool import Tool, Toolbox
+    from evener.transcript.ask import Effort, OutputForm, State, StateMode
+    from evener.transcript.message import Message
+    from evener.transport.exchange import Reach
+
+    ModelLike = str | Askable
 
 __all__ = [
     "OUTCOMES",
@@ -58,8 +48,6 @@ __all__ = [
     "check_harness",
     "check_names",
     "check_thread",
-    "judge_by",
-    "judge_of",
     "models_of",
     "store_of",
     "to_the_end",
@@ -72,19 +60,21 @@ T = TypeVar("T")
 
 def store_of(given: Store | str | PathLike[str] | None) -> Store:
     """The store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
-    match given:
-        case None:
-            return SqliteStore()
-        case "memory":
-            return MemoryStore()
-        case str() | PathLike():
-            return SqliteStore(given)
-        case _:
-            return given
+    if given == "memory":
+        from evener.store.memory import MemoryStore
+
+        return MemoryStore()
+    if given is None or isinstance(given, str | PathLike):
+        from evener.store.sqlite.store import SqliteStore
+
+        return SqliteStore(given)
+    return given
 
 
 def to_the_end(work: Coroutine[object, object, T]) -> T:
-    """The one sync door. Inside a running loop the work goes on in a loop of its own, in another thread."""
+    """Run the work to its end: the one sync door. Inside a running loop it has a loop of its own, in another thread."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -105,38 +95,6 @@ def to_the_end(work: Coroutine[object, object, T]) -> T:
     if failed:
         raise failed[0]
     return done[0]
-
-
-def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge | None:
-    """The judge of these tools, or None when everything is allowed anyway."""
-    if policy is None and not any(tool.approval for tool in toolbox.values()):
-        return None
-    return judge_by(toolbox, caller, policy)
-
-
-def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
-    """The judge of these tools by a policy."""
-
-    def judge(call: ToolCall) -> Judgement:
-        tool = toolbox.get(call.name)
-        if tool is None:
-            return Judgement(digest=caller.digest(call))  # nobody is asked about what is not there; its result says so
-        return replace(_judged(tool, call, policy), digest=caller.digest(call))
-
-    return judge
-
-
-def _judged(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
-    if policy is None and not tool.approval:
-        return Judgement()
-    full = with_defaults(tool, call.raw)
-    if policy is None:
-        found = Judgement("ask", why=f"the tool {call.name!r} asks before each call")
-    else:
-        as_run = call if full is None else replace(call, raw=full)
-        made = decide(as_run, effect=tool.effect, approval=tool.approval, policy=policy)
-        found = Judgement(made.verdict, made.rule, made.reason)
-    return Judgement() if full is None and found.verdict == "ask" else found
 
 
 UnknownOutcome = Literal["tell", "ask"]
@@ -172,6 +130,10 @@ def check_harness(
     media_from: object = "public",
 ) -> None:
     """Refuse the first of these that is not what it has to be."""
+    from evener.context.scratchpad import Scratchpad
+    from evener.hooks import Hook
+    from evener.policy.rules import Policy
+
     _each(tools, "tools", "a list of tools or functions", _is_tool)
     _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
     _each(agents, "agents", "a list of Subagent", lambda one: _has(one, ("name", "harness", "description")))
@@ -206,6 +168,8 @@ class Heir(Protocol):
 
 def check_names(tools: Collection[str], agents: Mapping[str, Heir]) -> None:
     """Refuse a tool whose name is taken, and agents that inherit what cannot be inherited."""
+    from evener.encodings.forms import FINAL_RESULT
+
     if FINAL_RESULT in tools:
         raise UsageError(f"A tool is called {FINAL_RESULT!r}: calls of that name are structured answers. Rename the tool.")
     for agent, heir in agents.items():
@@ -224,7 +188,10 @@ def check_thread(id: object, *, branch: object, limits: object) -> None:
 
 
 def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | str | None) -> tuple[Message, ...]:
-    """What a new thread begins with."""
+    """Return the messages that a new thread begins with."""
+    from evener.resume_state import ResumeState
+    from evener.transcript.message import Message
+
     _each(history, "history", "a list of Message", lambda one: isinstance(one, Message))
     told = tuple(history)
     if resume_from is not None:
@@ -248,6 +215,9 @@ def _each(given: object, what: str, expected: str, fits: Callable[[object], bool
 
 
 def _is_tool(one: object) -> bool:
+    from evener.tools.tool import Tool
+    from evener.transcript.ask import HostedTool
+
     if isinstance(one, HostedTool):
         raise UsageError(
             "A harness offers no tools that a provider runs: no policy, approval or log of ours would hold for their calls. "
@@ -265,9 +235,6 @@ def _wrong(what: str, expected: str, value: object) -> UsageError:
     return UsageError(f"`{what}` takes {expected}; not {shown}.")
 
 
-ModelLike = str | Askable
-
-
 class Harness:
     """One agent. `model` is a model string or a model, or several: a chain, where the next is asked if one cannot answer.
 
@@ -275,13 +242,13 @@ class Harness:
     platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
     the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
     final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
-    `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever). `hooks` are
+    `interrupts` adds further points at which a user is asked, who has `decide_within` seconds (0: for ever). `hooks` are
     told what runs do. `agents` are other harnesses that this one may hand a task to. `system` is a text, blocks, a
     `SystemPrompt` of five parts, or a function that gives one of these: rendered once a run. `scratchpad` gives the model a
     tool for working notes; a `Scratchpad` is what a conversation begins with, and says who sees which section. `state` says
     who holds the past: by `replay` it is sent with every request; by `chain` and `conversation` the provider holds it where it
     can, and only what is new is sent. A `State` names a conversation or an answer to begin with. `unknown_outcome`: when a
-    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or somebody is asked
+    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or a user is asked
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
@@ -308,7 +275,7 @@ class Harness:
         output: object = None,
         output_form: OutputForm = "",
         hooks: Iterable[Hook] = (),
-        agents: Iterable["Subagent"] = (),
+        agents: Iterable[Subagent] = (),
         scratchpad: bool | Scratchpad = False,
         state: StateMode | State = "replay",
         unknown_outcome: UnknownOutcome = "tell",
@@ -320,7 +287,11 @@ class Harness:
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
             media_from=media_from,
         )  # fmt: skip
-        self._chosen = Chosen(effort=effort, max_output_tokens=max_output_tokens, temperature=temperature)
+        from evener.harness.opening import System
+        from evener.tools.call import Threads
+        from evener.tools.tool import Toolbox
+
+        self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
         self._models = self._opened(models_of(model))
         if not self._models:
             raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
@@ -329,24 +300,25 @@ class Harness:
         self._limits = limits or Limits()
         self._deps = deps
         self._store = store_of(store)
-        self._hooks = Hooks(hooks)
+        self._hooks = _hooks_of(hooks) if hooks else None
         self._agents = _by_name(agents)
         given = Toolbox((*tools, *(self._agent_tool(agent) for agent in self._agents.values())))
-        paged = with_reader(given) if page_output else given
-        self._pad = Scratchpad() if scratchpad is True else scratchpad or None
-        self._toolbox = paged if self._pad is None else paged.add(scratchpad_tool(LogNotebook()))
+        self._pad: Scratchpad | None = None
+        self._toolbox = _with_reader(given) if page_output and given else given
+        if scratchpad:
+            self._add_scratchpad(scratchpad)
         check_names(self._toolbox, self._agents)
         self._threads = Threads()
         self._policy = policy
         self._check_rules()
         self._interrupts = frozenset((*interrupts, *OUTCOMES[unknown_outcome]))
         self._decide_within = decide_within
-        self._shape = None if output in (None, str) else OutputShape.of(output)
+        self._shape = None if output in (None, str) else _shape_of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
-        self._refuse_losses = refused_codes(refuse_losses)
+        self._refuse_losses = _codes_of(refuse_losses) if refuse_losses != () else frozenset()
         self._state = state
         self._media_from = media_from
-        bearings_of(state)  # what is wrong with it is said now
+        self._bearings()  # what is wrong with it is said now
 
     @property
     def name(self) -> str:
@@ -418,16 +390,23 @@ class Harness:
         """The same for callers without an event loop."""
         return to_the_end(self.resume(thread, limits=limits))
 
-    def with_model(self, *models: ModelLike) -> "Harness":
+    def with_model(self, *models: ModelLike) -> Harness:
         """The same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
         made._models = self._opened(models) or self._models
         return made
 
     def _opened(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
-        return tuple(open_model(one, **self._chosen) if isinstance(one, str) else one for one in models)
+        return tuple(self._open(one) if isinstance(one, str) else one for one in models)
+
+    def _open(self, name: str) -> Askable:
+        from evener.model.open import open_model
+
+        return open_model(name, **self._chosen)
 
     def _offline(self, name: str) -> Askable:
+        from evener.harness.preview import open_offline
+
         return open_offline(name, **self._chosen)
 
     async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
@@ -468,14 +447,24 @@ class Harness:
         begin: bool = False,
         source: str = "",
     ) -> Thread:
+        from evener.driver import Agent
+        from evener.harness.approvals import judge_by, judge_of
+        from evener.harness.opening import Opener
+        from evener.harness.scratchpad import Pad
+        from evener.harness.thread import Thread
+        from evener.loop.plan import ApprovalGate, Setup
+        from evener.transport.http import shared_transport
+
         store = store or self._store
         caller = self._caller(store)
+        facts = {name: _facts(tool) for name, tool in self._toolbox.items()}
+        judge = judge_of(self._toolbox, caller, self._policy) if facts or self._policy else None
         setup = Setup(
             models=tuple(model.name for model in self._models),
-            tools={name: _facts(tool) for name, tool in self._toolbox.items()},
+            tools=facts,
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
-            gate=ApprovalGate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
+            gate=ApprovalGate(judge, self._interrupts),
         )
         agent = Agent(
             models=self._models,
@@ -487,11 +476,19 @@ class Harness:
             decide_within=self._decide_within,
             hooks=self._hooks,
             refuse_losses=self._refuse_losses,
-            bearings=bearings_of(self._state),
+            bearings=self._bearings(),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
         )
-        config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)
+        recorded = ev.RunSetup(
+            limits=setup.limits,
+            tools=facts,
+            fallbacks=setup.models[1:],
+            fetches=setup.fetches,
+            interrupts=tuple(sorted(self._interrupts)),
+            decide_within=self._decide_within,
+        )
+        config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded)
         return Thread(
             id,
             agent=agent,
@@ -509,7 +506,25 @@ class Harness:
             source=source,
         )
 
+    def _bearings(self) -> Bearings | None:
+        if self._state == "replay":
+            return None
+        from evener.model.server_state import bearings_of
+
+        return bearings_of(self._state)
+
+    def _add_scratchpad(self, given: bool | Scratchpad) -> None:
+        """Give the model a tool for working notes, which begin as `given`."""
+        from evener.context.scratchpad import Scratchpad
+        from evener.harness.scratchpad import LogNotebook
+        from evener.tools.scratchpad import scratchpad_tool
+
+        self._pad = given if isinstance(given, Scratchpad) else Scratchpad()
+        self._toolbox = self._toolbox.add(scratchpad_tool(LogNotebook()))
+
     def _caller(self, store: Store) -> Caller:
+        from evener.tools.call import Caller
+
         return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
 
     # Agents of this one.
@@ -519,6 +534,8 @@ class Harness:
         heirs = (self._heir(agent) for agent in self._agents.values() if agent.inherits)
         for one in (self, *heirs):
             if one._policy is not None:
+                from evener.policy.rules import check_arguments
+
                 check_arguments(one._policy, one._known_tools())
 
     def _known_tools(self) -> list[tuple[str, Effect, str]]:
@@ -526,7 +543,10 @@ class Harness:
         own = [(tool.name, tool.effect, tool.schema) for tool in self._toolbox.values()]
         return own + [one for agent in self._agents.values() for one in agent.harness._known_tools()]
 
-    def _agent_tool(self, agent: "Subagent") -> Tool:
+    def _agent_tool(self, agent: Subagent) -> Tool:
+        from evener.call_context import current_site
+        from evener.harness.subagents import subagent_tool
+
         def open_thread(id: str, source: str) -> Thread:
             site = current_site.get()
             return self._heir(agent)._thread(
@@ -541,15 +561,18 @@ class Harness:
         return subagent_tool(agent.name, agent.description, open_thread=open_thread, tell=self._tell_hooks)
 
     def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[HookAnswer, ...]:
-        """Through the run around the call: it has the warnings, and it is what a fatal hook ends."""
+        """Tell the hooks through the run around the call: it has the warnings, and a fatal hook ends it."""
+        from evener.call_context import current_site
+        from evener.hooks import Moment
+
         site = current_site.get()
         stop, detail = (result.stop, result.detail) if result else (None, "")
         if site is not None and site.hooked is not None:
             return site.hooked(event, subagent=agent, stop=stop, detail=detail)
         about = Moment(event=event, run="", thread="", agent=self._name, subagent=agent, stop=stop, detail=detail)
-        return self._hooks.call(about, _unheard)
+        return () if self._hooks is None else self._hooks.call(about, _unheard)
 
-    def _heir(self, agent: "Subagent") -> "Harness":
+    def _heir(self, agent: Subagent) -> Harness:
         """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
         if not names:
@@ -560,19 +583,23 @@ class Harness:
         return made
 
     def _court(self, name: str) -> Bench:
-        """What decides about calls of this harness, or of an agent inside it: `name` is what its log says whose it is."""
+        """Return what decides about calls of this harness, or of the agent inside it that a log names as its owner."""
+        from evener.harness.approvals import Bench, allow_all, judge_of
+
         found = self if name == self._name else self._inside(name) or self._named(name.rpartition("/")[2]) or self
         caller = found._caller(found._store)
-        return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or _allowed)
+        return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or allow_all)
 
-    def _bound(self, agent: "Subagent") -> "Harness":
+    def _bound(self, agent: Subagent) -> Harness:
         """The agent's harness as it runs inside ours: by both policies."""
         made = copy(self._heir(agent))
         if self._policy is not None:
+            from evener.policy.rules import OPEN
+
             made._policy = (made._policy or OPEN).under(self._policy)
         return made
 
-    def _inside(self, path: str) -> "Harness | None":
+    def _inside(self, path: str) -> Harness | None:
         """The agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
         found: Harness | None = self
         for name in path.removeprefix(self._name).split("/")[1:]:
@@ -580,7 +607,7 @@ class Harness:
             found = found._bound(agent) if found and agent else None
         return None if found is self else found
 
-    def _named(self, name: str) -> "Harness | None":
+    def _named(self, name: str) -> Harness | None:
         """Logs of old name no path: then it is the first agent of that name, however deep."""
         for agent in self._agents.values():
             if agent.name == name:
@@ -617,14 +644,34 @@ def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
     return found
 
 
-def _allowed(_call: ToolCall) -> Judgement:
-    return Judgement()
+def _hooks_of(given: Iterable[Hook]) -> Hooks:
+    from evener.hooks import Hooks
+
+    return Hooks(given)
+
+
+def _with_reader(given: Toolbox) -> Toolbox:
+    from evener.tools.call import with_reader
+
+    return with_reader(given)
+
+
+def _shape_of(output: object) -> OutputShape:
+    from evener.tools.outputs import OutputShape
+
+    return OutputShape.of(output)
+
+
+def _codes_of(given: Iterable[str]) -> frozenset[str]:
+    from evener.transcript.loss import refused_codes
+
+    return refused_codes(given)
 
 
 def _unheard(text: str) -> None:
-    """Outside of a run, what a hook about an agent got wrong is told to nobody but the warnings filter."""
+    """Warn of what a hook about an agent got wrong outside of a run, where no result can say it."""
     warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _facts(tool: Tool) -> ToolFacts:
-    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None)
+    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None, tool.approval, tool.timeout)

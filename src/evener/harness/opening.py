@@ -61,11 +61,15 @@ class System:
 
     def _rendered(self, thread: str, run: str) -> tuple[Blocks, Rest]:
         """The stable blocks, and what makes the others."""
+        whole = self._whole
+        if self._function is None and not isinstance(whole, SystemPrompt):
+            return whole, tuple
         context = PromptContext(thread=thread, run=run, at=time(), deps=self._deps)
-        whole = self._whole if self._function is None else _sound(self._function(context))
+        if self._function is not None:
+            whole = _sound(self._function(context))
         if isinstance(whole, SystemPrompt):
             return self._stable(whole, context), lambda: render(SystemPrompt(context=whole.context), context)
-        stable = whole if self._function is None else _up_to_mark(whole)
+        stable = _up_to_mark(whole)
         return stable, lambda: whole[len(stable) :]
 
     def _stable(self, prompt: SystemPrompt, context: PromptContext) -> Blocks:
@@ -124,7 +128,7 @@ class Opener:
             return (*configured, ev.Continued(at=time(), run=state.run))
         under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
         taken_over = (ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()
-        # Whoever heard the wish to stop died before the end was written: this is the wish to go on, and it came later.
+        # The process that was told to stop died before it wrote the end: this is the wish to go on, and it came later.
         again = (ev.Continued(at=time(), run=state.run),) if state.cancelled is not None and not state.refused else ()
         return (*configured, *taken_over, *again)
 
@@ -147,7 +151,7 @@ class Opener:
     def _configured(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
         known = state.config
         ours = msgspec.structs.replace(self._config, system=system)
-        if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
+        if known and msgspec.structs.replace(ours, at=known.at) == known:
             return ()
         return (msgspec.structs.replace(ours, at=time()),)
 

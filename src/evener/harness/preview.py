@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.driver import Agent
-from evener.driver.record import refused, settled
-from evener.encodings import prepare
+from evener.driver.record import refused_result, settled_result
 from evener.errors import UsageError
 from evener.harness.opening import Opener
 from evener.loop.plan import (
@@ -37,6 +36,7 @@ from evener.loop.plan import (
 )
 from evener.loop.state import RunState, apply, fold
 from evener.model import Model, open_model
+from evener.model.endpoint import prepare_request
 from evener.model.media import Media
 from evener.model.seam import Askable
 from evener.model.server_state import Rest
@@ -51,7 +51,7 @@ __all__ = [
     "Chosen",
     "Compiled",
     "Opens",
-    "compiled",
+    "compile_request",
     "open_offline",
 ]
 
@@ -116,7 +116,7 @@ def _unsigned(request: Request) -> Request:
     return request
 
 
-async def compiled(
+async def compile_request(
     state: RunState, prompt: Message | None, *, models: Sequence[Askable], agent: Agent, opener: Opener, media: Media
 ) -> Compiled:
     """The request that comes next after this state: for the prompt, or to go on with what is there."""
@@ -130,9 +130,9 @@ async def compiled(
         notes.append("Hooks are told of a prompt when it is run, and may add to it.")
     rest = agent.bearings.before(state, model.name, model.origin) if agent.bearings else None
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
-    transcript = await media.at_hand(state.transcript, dict(state.media), remote=model.fetches)
+    transcript = await media.inline(state.transcript, dict(state.media), remote=model.fetches)
     ask = _affordable(model, model.ask(transcript, agent.specs, output=agent.output), setup, state, notes)
-    made = _written(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
+    made = _write(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
     try:
         refuse(made.losses, ask.refuse_losses | agent.refuse_losses)
     except LossRefused as error:
@@ -151,17 +151,17 @@ def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
     return replace(ask, state=rest.state)
 
 
-def _written(model: Model, ask: Ask, losses: tuple[Loss, ...], notes: list[str]) -> Compiled:
+def _write(model: Model, ask: Ask, losses: tuple[Loss, ...], notes: list[str]) -> Compiled:
     to = model.endpoint
-    prepared = prepare(ask, to.facts.quirks, encoding=to.encoding)
-    encoded = to.codec.encode(prepared.ask, to.facts.quirks, None)
+    sent = prepare_request(ask, to)
+    encoded = sent.encoded
     return Compiled(
         model=model.name,
         method="POST",
         url=to.url + encoded.path,
         headers=(*((name, HIDDEN) for name, _ in to.headers), *encoded.headers),
         body=encoded.body,
-        losses=(*losses, *prepared.losses, *encoded.losses),
+        losses=losses + sent.losses,
         cache=sha256(encoded.body).hexdigest()[:32],
         prefix=encoded.binding,
         notes=tuple(notes),
@@ -205,9 +205,9 @@ def _known(steps: Sequence[Step]) -> list[ev.Event] | None:
     for step in steps:
         match step:
             case SettleCall():
-                found.append(settled(step))
+                found.append(settled_result(step))
             case RefuseCall():
-                found.append(refused(step))
+                found.append(refused_result(step))
             case _:
                 return None
     return found
@@ -223,7 +223,7 @@ def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
         return [f"Media would be fetched first, and their bytes are not here: {', '.join(urls)}."]
     match steps:
         case (AskApproval(interrupt), *_):
-            return [f"Somebody would be asked first ({interrupt}), and no request is made before the decision."]
+            return [f"A user would be asked first ({interrupt}), and no request is made before the decision."]
         case (Finish(cause, detail), *_) if not state.finished:
             return [f"The run would end without a request ({cause}). {detail}".strip()]
         case (ContinueTurn(), *_):

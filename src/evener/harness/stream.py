@@ -252,7 +252,7 @@ class RunStream:
         self._task.cancel()
         await asyncio.wait((self._task,))
         if not self._task.cancelled():
-            self._task.exception()  # it was shown, or nobody wanted to know
+            self._task.exception()  # it was shown, or the caller did not ask for it
 
     async def __aenter__(self) -> "RunStream":
         return self

@@ -11,7 +11,7 @@ from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget
 from evener.call_context import DEEPEST, Home, Site, children_of, current_site
-from evener.driver import Agent, Driver, surely
+from evener.driver import Agent, Driver, finish_anyway
 from evener.errors import EvenerError, UsageError
 from evener.harness.approvals import Court, Decision, decide
 from evener.harness.branches import (
@@ -28,7 +28,7 @@ from evener.harness.branches import (
     seq_of,
 )
 from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
-from evener.harness.preview import Compiled, Opens, compiled
+from evener.harness.preview import Compiled, Opens, compile_request
 from evener.harness.scratchpad import Pad, current_pad
 from evener.harness.stream import RunStream, Show, steering
 from evener.hooks import HookFailed, Hooks
@@ -217,19 +217,19 @@ def _finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
             return None
 
 
-def tell_end(driver: Driver, hooks: Hooks, events: Iterable[ev.Event]) -> None:
-    """The driver has nothing more to do. `events` are all of the run."""
+def tell_end(driver: Driver, hooks: Hooks | None, events: Iterable[ev.Event]) -> None:
+    """Tell the hooks that the driver has nothing more to do. `events` are all of the run."""
     finished = driver.state.finished
-    if not hooks or finished is None:
+    if hooks is None or finished is None:
         return
     ends = sum(isinstance(event, ev.Finished) and event.run == finished.run for event in events)
     if ends == 1 and hooks.ends(finished.run):
         driver.hooked("run_end", stop=finished.cause, detail=finished.detail)
 
 
-def tell_broken_off(driver: Driver, hooks: Hooks, error: BaseException) -> None:
-    """The run goes no further here, and the error says why. A hook that fails now does not take its place."""
-    if not hooks or not hooks.ends(driver.run):
+def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -> None:
+    """Tell the hooks that the run goes no further here, and why. A hook that fails now does not take the error's place."""
+    if hooks is None or not hooks.ends(driver.run):
         return
     finished = driver.state.finished
     stop = finished.cause if finished else "cancelled"
@@ -348,7 +348,7 @@ class Thread:
     async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
         """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
 
-        For whoever may be called again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
+        For callers that may run again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
         """
         try:
             state = await self.state()
@@ -441,7 +441,7 @@ class Thread:
         state = await self.state() if self._id else RunState()
         asked = self._agent.models if not model else (self._opens(model) if isinstance(model, str) else model,)
         media = Media(self._store.put_blob, self._store.get_blob)
-        return await compiled(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
+        return await compile_request(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
 
     # Where it is.
 
@@ -528,7 +528,7 @@ class Thread:
                 self._answers = driver.answers
                 if site is not None:
                     site.tally.end(driver.total)
-            await surely(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
+            await finish_anyway(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
 
     def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
         """What a run changed before it went on here, the call changed around it."""
@@ -592,7 +592,7 @@ class Thread:
     async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
         hooks = self._agent.hooks
         try:
-            await driver.record(*with_hooks(driver, beginning))
+            await driver.record_soon(*with_hooks(driver, beginning))
             state = await driver.drive()
         except BaseException as error:
             tell_broken_off(driver, hooks, error)

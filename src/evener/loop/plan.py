@@ -16,8 +16,8 @@ from hashlib import sha256
 import msgspec
 
 from evener import events as ev
-from evener.events import ApprovalDecided, Interrupt, Question, StopCause
-from evener.loop.state import Limits, Pending, RunState, exceeded, near, outcome_key
+from evener.events import ApprovalDecided, Interrupt, LimitHit, Limits, Question, StopCause, ToolFacts
+from evener.loop.state import NoRoom, Pending, RunState, exceeded, near, outcome_key
 from evener.transcript.blocks import ToolCall
 
 __all__ = [
@@ -37,14 +37,14 @@ __all__ = [
     "Setup",
     "Step",
     "ToolFacts",
-    "asked_about",
-    "batch",
-    "concluded",
-    "outcomes",
+    "ask_about",
+    "ask_outcomes",
+    "conclude_call",
+    "gate_batch",
     "place_of",
     "plan",
-    "released",
-    "repeated",
+    "release_call",
+    "repeat_call",
 ]
 
 
@@ -85,14 +85,14 @@ class RunTool(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> ToolCall:
-        """The call as it runs: the model's own, but for arguments that somebody put in place of its."""
+        """The call as it runs: the model's own, but for arguments that a user put in place of its."""
         return msgspec.structs.replace(self.call, raw=self.arguments) if self.arguments else self.call
 
 
 class SettleCall(msgspec.Struct, frozen=True):
-    """Give an interrupted call its honest result: nobody knows whether it took effect, and it is not run again.
+    """Give an interrupted call its honest result: it is unknown whether it took effect, and it is not run again.
 
-    `result`: what it gave, if somebody knows that it happened. `why`: what somebody has to say about it otherwise.
+    `result`: what it gave, if a user knows that it happened. `why`: what the user has to say about it otherwise.
     """
 
     call: ToolCall
@@ -101,29 +101,32 @@ class SettleCall(msgspec.Struct, frozen=True):
 
 
 class AskApproval(msgspec.Struct, frozen=True):
-    """Somebody must decide before anything of this goes on."""
+    """Ask a user, who must decide before anything of this goes on."""
 
     interrupt: Interrupt
     questions: tuple[Question, ...]
 
 
 class RefuseCall(msgspec.Struct, frozen=True):
-    """Give a call its result without running it: the policy denies it, or somebody rejected it."""
+    """Give a call its result without running it: a user rejected it, or the policy denies it (`denied`, for this `why`)."""
 
     call: ToolCall
     text: str
     rule: str = ""
+    denied: bool = False
+    why: str = ""
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Somebody allowed to go on beyond a limit: a fresh allowance."""
+    """Go on beyond a limit with a fresh allowance, as a user allowed."""
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The run is over."""
+    """The run is over. `limit` is the one that it stops at."""
 
     cause: StopCause
     detail: str = ""
+    limit: LimitHit | None = None
 
 
 Step = CallModel | ContinueTurn | FetchMedia | RunTool | SettleCall | RefuseCall | AskApproval | Extend | Finish
@@ -150,13 +153,13 @@ Judge = Callable[[ToolCall], Judgement]
 
 
 class ApprovalGate(msgspec.Struct, frozen=True):
-    """`judge` decides about calls; `interrupts` are the further points at which somebody is asked."""
+    """`judge` decides about calls; `interrupts` are the further points at which a user is asked."""
 
     judge: Judge | None = None
     interrupts: frozenset[Interrupt] = frozenset()
 
 
-def batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
     """What must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
     judge = gate.judge
     if judge is None:
@@ -174,7 +177,7 @@ def batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: f
     return () if waits else None
 
 
-def released(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
+def release_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     """The step for a call that nothing holds back any more."""
     call = pending.call
     if call.redacted:
@@ -183,11 +186,9 @@ def released(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
     found = gate.judge(runs) if gate.judge else ALLOWED  # what would run: rules may have changed since it was decided
     if found.verdict == "deny":
-        return RefuseCall(
-            call,
-            f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {(found.why or 'not allowed').rstrip('.')}.",
-            found.rule,
-        )
+        why = (found.why or "not allowed").rstrip(".")
+        text = f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {why}."
+        return RefuseCall(call, text, found.rule, denied=True, why=why)
     if decision is not None and decision.arguments and decision.digest != found.digest and gate.judge:
         return RefuseCall(call, "ApprovalStale: what was decided is not what would run now. Ask for it again.", found.rule)
     if decision is not None and decision.verdict == "reject":
@@ -196,15 +197,15 @@ def released(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     return RunTool(call, bool(pending.key), False, decision.arguments if decision else "", found.rule)
 
 
-def repeated(pending: Pending, state: RunState, gate: ApprovalGate, *, verifying: bool, final: bool = False) -> Step:
+def repeat_call(pending: Pending, state: RunState, gate: ApprovalGate, *, verifying: bool, final: bool = False) -> Step:
     """The step for an interrupted call that may be started again, or asked about: as it was decided, if it still may run."""
-    step = released(pending, state, gate)
+    step = release_call(pending, state, gate)
     if isinstance(step, RunTool):
         return msgspec.structs.replace(step, again=True, verifying=verifying, final=final)
     return SettleCall(pending.call)  # it must not run by now, and may have taken effect
 
 
-def outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+def ask_outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
     """What must happen before anything is made of these interrupted calls: ask what became of them, or wait. None: nothing."""
     if "outcome" not in gate.interrupts:
         return None
@@ -215,13 +216,13 @@ def outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now
     return () if any(_decision(state, key) is None for key, _ in lost) else None
 
 
-def concluded(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
+def conclude_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
     """The step for an interrupted call that is not repeated by itself: what was decided, or an honest result."""
     decision = _decision(state, outcome_key(pending.call.id))
     if decision is None:
         return SettleCall(pending.call)
     if decision.verdict == "allow":
-        return released(pending, state, gate)
+        return release_call(pending, state, gate)
     return SettleCall(pending.call, decision.result, decision.why)
 
 
@@ -230,17 +231,24 @@ def _decision(state: RunState, key: str) -> ApprovalDecided | None:
     return waiting.decision if waiting else None
 
 
-def asked_about(
-    state: RunState, gate: ApprovalGate, interrupt: Interrupt, key: str, *, why: str, now: float
+def ask_about(
+    state: RunState,
+    gate: ApprovalGate,
+    interrupt: Interrupt,
+    key: str,
+    *,
+    why: str,
+    now: float,
+    limit: LimitHit | None = None,
 ) -> tuple[Step, ...] | ApprovalDecided | None:
     """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
 
-    None: nobody is asked.
+    None: no user is asked.
     """
     if interrupt not in gate.interrupts:
         return None
     if _unsettled(state, key, key, now):
-        return (AskApproval(interrupt, (Question(key, key, why),)),)
+        return (AskApproval(interrupt, (Question(key, key, why, limit=limit),)),)
     waiting = state.waiting_for(key)
     return waiting.decision if waiting is not None and waiting.decision is not None else ()
 
@@ -260,15 +268,6 @@ WAITS = (0.5, 2.0, 8.0, 30.0)
 LONGEST_WAIT = 120.0
 
 ENDS: dict[str, ev.StopCause] = {"refusal": "refusal", "length": "length", "context_full": "length", "cancelled": "unexpected"}
-
-
-class ToolFacts(msgspec.Struct, frozen=True):
-    """What the plan must know of a tool."""
-
-    effect: Effect = "write"
-    sequential: bool = False
-    retries: int = 2
-    verifies: bool = False
 
 
 UNKNOWN = ToolFacts()
@@ -297,11 +296,11 @@ class Setup(msgspec.Struct, frozen=True):
         return self.tools.get(tool, UNKNOWN).effect == "write"
 
 
-def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: str = "") -> tuple[Step, ...]:
+def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: NoRoom | None = None) -> tuple[Step, ...]:
     """The steps to perform now; several only where they may run at the same time.
 
-    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` says why the
-    run's allowance has no room for what was planned; empty when it has.
+    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` is the limit
+    that left no room for what was planned, if the driver found one.
     """
     if not state.run or state.finished is not None or state.asking:
         return ()
@@ -339,9 +338,9 @@ def _tools(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
     over = _over_the_top(state, setup, now) if fresh else None
     if over is not None:
         return over
-    held = outcomes(state, setup.gate, lost, now) if lost else None
+    held = ask_outcomes(state, setup.gate, lost, now) if lost else None
     if held is None:
-        held = batch(state, setup.gate, wanted, now)
+        held = gate_batch(state, setup.gate, wanted, now)
     if held is not None:
         return held
     steps: list[Step] = []
@@ -358,7 +357,7 @@ def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]
     if limit is not None and state.used.tool_calls > limit:
         asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
         why = f"The model asked for {asked}, and only {limit} are allowed; none of these was run."
-        return _at_limit(state, setup, why, now)
+        return _at_limit(state, setup, NoRoom(why, LimitHit("tool_calls", limit, state.used.tool_calls)), now)
     if state.repeat[1] >= setup.limits.repeats_stop:
         names = ", ".join(pending.call.name for pending in state.calls)
         return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
@@ -367,17 +366,17 @@ def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]
 
 def _start(pending: Pending, state: RunState, setup: Setup) -> tuple[Step, ...]:
     if pending.status == "asked":
-        return (released(pending, state, setup.gate),)
+        return (release_call(pending, state, setup.gate),)
     if pending.status != "interrupted":
         return ()
     facts = setup.tools.get(pending.call.name, UNKNOWN)
     if _is_unclear(facts):
-        return (concluded(pending, state, setup.gate),)
-    return (repeated(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
+        return (conclude_call(pending, state, setup.gate),)
+    return (repeat_call(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
 
 
 def _is_unclear(facts: ToolFacts) -> bool:
-    """Whether nobody can say what became of an interrupted call, and it must not simply be run again."""
+    """True if it is unknown what became of an interrupted call, and it must not simply be run again."""
     return facts.effect == "write" and not facts.verifies
 
 
@@ -412,7 +411,7 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
     if reply.problems:
         more = tuple(("", problem) for problem in reply.problems)
         return _ask(state, setup, place_of(state, setup), more=more, now=now)
-    found = asked_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
+    found = ask_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":
@@ -421,15 +420,15 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
     return (Finish(ENDS.get(reply.stop.reason, "done"), reply.ended or reply.stop.detail),)
 
 
-def _at_limit(state: RunState, setup: Setup, why: str, now: float) -> tuple[Step, ...]:
+def _at_limit(state: RunState, setup: Setup, full: NoRoom, now: float) -> tuple[Step, ...]:
     """Stop, or ask whether to go on."""
-    spent = state.spent
-    found = asked_about(state, setup.gate, "limit", f"limit:{spent.requests}:{spent.tool_calls}", why=why, now=now)
+    key = f"limit:{state.spent.requests}:{state.spent.tool_calls}"
+    found = ask_about(state, setup.gate, "limit", key, why=full.why, now=now, limit=full.hit)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "allow":
         return (Extend(),)
-    return (Finish("limit", why),)
+    return (Finish("limit", full.why, full.hit),)
 
 
 def _ask(
@@ -439,7 +438,7 @@ def _ask(
     over = exceeded(setup.limits, used)
     if over:
         return _at_limit(state, setup, over, now)
-    found = asked_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
+    found = ask_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":

@@ -9,16 +9,14 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from math import inf
-from typing import Literal, assert_never
+from typing import Literal, assert_never, final
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import BadValue
-from evener.events import Nested
+from evener.events import LimitHit, Limits, Nested
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
@@ -26,6 +24,7 @@ from evener.transcript.transcript import Transcript
 
 __all__ = [
     "Limits",
+    "NoRoom",
     "Pending",
     "Phase",
     "RunState",
@@ -33,52 +32,16 @@ __all__ = [
     "Standing",
     "Waiting",
     "apply",
-    "asked",
-    "broke",
     "exceeded",
     "fold",
-    "gave",
+    "hold_failure",
+    "hold_fork",
+    "hold_reply",
+    "hold_request",
     "near",
     "outcome_key",
-    "parted",
     "standing_of",
 ]
-
-
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The allowance of one run; None is no limit. A run that stops at a limit can be resumed with a fresh allowance.
-
-    `seconds` is time at work: waiting for a decision or for a process to come back does not count.
-    `retries` are further tries of one model after an answer failed or broke off; `corrections` are answers sent back because
-    their form was wrong. `warn_at` is the part of a limit after which the model is told, once.
-    `repeats` and `repeats_stop`: how often the same call in a row is answered before the model is told, and before the end.
-    """
-
-    requests: int | None = 50
-    tool_calls: int | None = 200
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost: Decimal | None = None
-    seconds: float | None = None
-    retries: int = 2
-    corrections: int = 2
-    warn_at: float = 0.8
-    repeats: int = 3
-    repeats_stop: int = 6
-
-    def __post_init__(self) -> None:
-        for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
-            value = self.__getattribute__(name)
-            if value is not None and not _is_amount(value):
-                raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
-        if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
-            raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
-
-
-def _is_amount(value: object) -> bool:
-    if isinstance(value, Decimal) and value.is_nan():
-        return False  # it cannot even be compared
-    return isinstance(value, int | float | Decimal) and 0 < value < inf
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -131,9 +94,26 @@ def _less(ours: Usage, theirs: Usage) -> Usage:
     )
 
 
-def _measures(limits: Limits, spent: Spent) -> list[tuple[str, str, Decimal | float, Decimal | float]]:
+@final
+class NoRoom(msgspec.Struct, frozen=True):
+    """A limit leaves no room for what comes next: `why` is a sentence, `hit` the same in numbers.
+
+    `final`: no decision allows more here, as the limit is that of a run around this one, or is too small for any answer.
+    """
+
+    why: str
+    hit: LimitHit
+    final: bool = False
+
+    @property
+    def money(self) -> bool:
+        """True if the limit is on the cost: there may be room when other calls settle what they hold."""
+        return self.hit.name == "cost"
+
+
+def _measures(limits: Limits, spent: Spent) -> list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]]:
     """Key, name for people, limit, used: for each limit that there is."""
-    found: list[tuple[str, str, Decimal | float, Decimal | float]] = []
+    found: list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]] = []
     if limits.requests is not None:
         found.append(("requests", "model requests", limits.requests, spent.requests))
     if limits.tool_calls is not None:
@@ -149,12 +129,12 @@ def _measures(limits: Limits, spent: Spent) -> list[tuple[str, str, Decimal | fl
     return found
 
 
-def exceeded(limits: Limits, spent: Spent) -> str:
-    """The sentence for the first limit that leaves no room for another model request; empty when there is room."""
+def exceeded(limits: Limits, spent: Spent) -> NoRoom | None:
+    """Return the first limit that leaves no room for another model request; None when there is room."""
     for key, name, limit, used in _measures(limits, spent):
         if used >= limit and key != "tool_calls":
-            return f"The run has used {_shown(used)} of {_shown(limit)} {name}."
-    return ""
+            return NoRoom(f"The run has used {_shown(used)} of {_shown(limit)} {name}.", LimitHit(key, limit, used))
+    return None
 
 
 def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
@@ -167,7 +147,7 @@ def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
     return found
 
 
-def _shown(value: Decimal | float) -> str:
+def _shown(value: ev.Amount) -> str:
     match value:
         case int():
             return str(value)
@@ -183,7 +163,7 @@ Health = Literal["good", "unsure", "forked", "lost", "refused"]
 class Standing(msgspec.Struct, frozen=True):
     """What the provider of one model holds. `message` is the last one in it; empty when none of ours is.
 
-    `unsure`: a request to a conversation came to no answer, so nobody knows what is in it. `forked`: another branch speaks to
+    `unsure`: a request to a conversation came to no answer, so what is in it is unknown. `forked`: another branch speaks to
     it. `lost`: the provider says that it is gone, in the words of `why`. `refused`: it keeps nothing for this account.
     """
 
@@ -202,7 +182,7 @@ def standing_of(standings: Standings, model: str) -> Standing | None:
     return next((one for one in standings if one.model == model), None)
 
 
-def asked(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
+def hold_request(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
     """After a request that rests on something: what is said to a conversation may be in it, whether or not we hear of it."""
     known = standing_of(standings, event.model)
     if known is None or known.held.id != rests.id:
@@ -210,12 +190,12 @@ def asked(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standi
     return _with(standings, replace(known, health="unsure") if rests.mode == "conversation" else known)
 
 
-def gave(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
+def hold_reply(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
     """After an answer that the provider keeps."""
     return _with(standings, Standing(model, held, event.message.id))
 
 
-def broke(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
+def hold_failure(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
     """After a request that failed."""
     known = standing_of(standings, model)
     if event.stale:
@@ -226,7 +206,7 @@ def broke(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
     return standings
 
 
-def parted(standings: Standings) -> Standings:
+def hold_fork(standings: Standings) -> Standings:
     """On a fork: chains go on from where it began, conversations belong to the branch that it left."""
     left = tuple(replace(one, health="forked") if one.held.mode == "conversation" else one for one in standings)
     return _with(left, Standing("", ev.Held("conversation", ""), health="forked"))
@@ -348,7 +328,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def most_spent(self) -> Spent:
-        """What was used, should the request under way be given up: nobody will say what it cost."""
+        """What was used, should the request under way be given up: then its upper bound counts, as its cost stays unknown."""
         return replace(self.spent, cost=self.spent.cost + self.most, exact=False) if self.asking else self.spent
 
 
@@ -377,7 +357,7 @@ def apply(state: RunState, event: ev.Event) -> RunState:
         return _call_finished(state, event)
     match event:
         case ev.CallPaused():
-            return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
+            return _count(_mark(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _questioned(state, event)
         case ev.ModelFailed():
@@ -394,7 +374,7 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
     """What a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
-            return _forked(state, event)
+            return _fork(state, event)
         case ev.Opened():
             return RunState(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
@@ -402,7 +382,7 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
         case ev.Imported():
             return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
-            return _timed(state, event.at, media=(*state.media, (event.source, event.digest)))
+            return _at_time(state, event.at, media=(*state.media, (event.source, event.digest)))
 
 
 def _by_people(
@@ -422,30 +402,30 @@ def _by_people(
             return state
         case ev.Steered():
             steering = (*state.steering, event.message)
-            state = _unasked(state) if event.at_once else state
+            state = _give_up_request(state) if event.at_once else state
             return replace(state, steering=steering, wanted=_wanted(state, event.message))
         case ev.Cancelled():
-            return _timed(_unasked(state), event.at, cancelled=event.why)
+            return _at_time(_give_up_request(state), event.at, cancelled=event.why)
         case ev.Resumed():
             return _taken_over(state, event)
         case ev.Finished():
-            return _timed(_unasked(state), event.at, finished=event)
+            return _at_time(_give_up_request(state), event.at, finished=event)
 
 
-def _forked(state: RunState, event: ev.Opened) -> RunState:
+def _fork(state: RunState, event: ev.Opened) -> RunState:
     """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
-    state = _parted(state)
+    state = _leave_branch(state)
     calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
     return replace(
-        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=parted(state.held)
+        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=hold_fork(state.held)
     )  # fmt: skip
 
 
 def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
     """The same, with another holder."""
-    state = _parted(state) if event.rival == "copy" else _interrupted(state, abroad=bool(event.rival))
+    state = _leave_branch(state) if event.rival == "copy" else _interrupt(state, abroad=bool(event.rival))
     for call, nested in event.nested:
-        state = _counted(state, call, nested)
+        state = _count(state, call, nested)
     if event.results:
         known = {result.call: result for result in event.results}
         calls = tuple(
@@ -455,12 +435,12 @@ def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
     return replace(state, epoch=event.epoch, last=event.at)
 
 
-def _parted(state: RunState) -> RunState:
+def _leave_branch(state: RunState) -> RunState:
     """The same where the other branch goes on by itself: every call that was started is its own, and so is what was allowed.
 
     A decision stays that allows nothing, and one about a call that was started: it is the same call when it is repeated.
     """
-    state = _interrupted(state)
+    state = _interrupt(state)
     calls = tuple(replace(one, abroad=True) if one.status == "interrupted" else one for one in state.calls)
     started = {one.call.id for one in calls if one.status != "asked"}
     questions = tuple(one for one in state.questions if not _is_spent(one, started))
@@ -482,17 +462,17 @@ def _granted_from(state: RunState) -> Spent | None:
     return state.allowed_from if state.granted_from is None else state.granted_from
 
 
-def _interrupted(state: RunState, *, abroad: bool = False) -> RunState:
+def _interrupt(state: RunState, *, abroad: bool = False) -> RunState:
     """Mark the calls under way as interrupted. `abroad`: the holder that started them may still run them."""
     calls: list[Pending] = []
     for one in state.calls:
         if one.status in ("started", "paused"):
             one = replace(one, status="interrupted", inner=(), abroad=one.abroad or abroad)
         calls.append(one)
-    return replace(_unasked(state), calls=tuple(calls))
+    return replace(_give_up_request(state), calls=tuple(calls))
 
 
-def _unasked(state: RunState) -> RunState:
+def _give_up_request(state: RunState) -> RunState:
     """The request under way, if there is one, is given up."""
     return replace(state, asking="", spent=state.most_spent) if state.asking else state
 
@@ -511,7 +491,7 @@ def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -
             asked = {question.key for question in event.questions}
             kept = tuple(one for one in state.questions if one.question.key not in asked)
             new = (Waiting(event.id, event.interrupt, question, event.expires) for question in event.questions)
-            return _timed(state, event.at, questions=(*kept, *new))
+            return _at_time(state, event.at, questions=(*kept, *new))
         case ev.ApprovalDecided():
             questions = tuple(
                 replace(one, decision=event)
@@ -522,7 +502,7 @@ def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -
             return replace(state, questions=questions, last=event.at)
 
 
-def _timed(state: RunState, at: float, **changes: object) -> RunState:
+def _at_time(state: RunState, at: float, **changes: object) -> RunState:
     """Changes after work that took until `at`."""
     return replace(state, spent=_worked(state, at), last=at, **changes)
 
@@ -534,7 +514,7 @@ def _worked(state: RunState, at: float) -> Spent:
 
 
 def _prompted(state: RunState, event: ev.Prompted) -> RunState:
-    transcript = _settled(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
+    transcript = _settle(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
     refused = bool(event.refused)
     return RunState(
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
@@ -546,7 +526,7 @@ def _prompted(state: RunState, event: ev.Prompted) -> RunState:
 
 def _called(state: RunState, event: ev.ModelCalled) -> RunState:
     """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
-    transcript = _settled(state, event.id, event.at, event.notices)
+    transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
         transcript = transcript.extend(state.steering)
     spent = replace(state.spent, requests=state.spent.requests + 1)
@@ -555,7 +535,7 @@ def _called(state: RunState, event: ev.ModelCalled) -> RunState:
         most=event.most, failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
         reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
-        held=state.held if event.rests is None else asked(state.held, event, event.rests),
+        held=state.held if event.rests is None else hold_request(state.held, event, event.rests),
     )  # fmt: skip
 
 
@@ -585,14 +565,14 @@ def _replied(state: RunState, event: ev.Replied) -> RunState:
     return replace(
         state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
-        held=state.held if event.held is None else gave(state.held, state.model, event, event.held),
+        held=state.held if event.held is None else hold_reply(state.held, state.model, event, event.held),
     )  # fmt: skip
 
 
 def _started(state: RunState, event: ev.CallStarted) -> RunState:
     """A new start: what was asked and decided about an earlier one does not count for it. To ask `verify` starts nothing."""
     own = {} if event.verifying else {"here": True, "abroad": False}
-    state = _marked(state, event, "started", key=event.key, inner=(), **own)
+    state = _mark(state, event, "started", key=event.key, inner=(), **own)
     if not state.questions:
         return state
     past = outcome_key(event.call)
@@ -600,9 +580,9 @@ def _started(state: RunState, event: ev.CallStarted) -> RunState:
 
 
 def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
-    state = _marked(state, event, "finished", result=event)
+    state = _mark(state, event, "finished", result=event)
     if event.nested is not None:
-        state = _counted(state, event.call, event.nested)
+        state = _count(state, event.call, event.nested)
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -611,7 +591,7 @@ def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
     return replace(state, retries=tuple(counted.items()))
 
 
-def _counted(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
+def _count(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
     """What the runs inside a call used in all. What was counted of it before is not counted again."""
     if nested is None:
         return state
@@ -623,14 +603,14 @@ def _counted(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
 
 
 def _failed(state: RunState, event: ev.ModelFailed) -> RunState:
-    spent, held = state.spent, broke(state.held, state.model, event)
+    spent, held = state.spent, hold_failure(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
     state = replace(state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held)
-    return _timed(state, event.at)
+    return _at_time(state, event.at)
 
 
-def _marked(
+def _mark(
     state: RunState, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object
 ) -> RunState:
     calls: list[Pending] = []
@@ -639,7 +619,7 @@ def _marked(
     return replace(state, calls=tuple(calls), spent=_worked(state, event.at), last=event.at)
 
 
-def _settled(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
+def _settle(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
     """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
 
     `final` is what a call that was the answer itself is told.

@@ -1,4 +1,4 @@
-"""From a model string to a model: rows, config, key, address, transport. Reads environment and files; sends nothing."""
+"""Opens a model by its name: resolves rows, config, key, address and transport. Reads environment and files; sends nothing."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -15,16 +15,11 @@ from evener.providers.keys import account_headers, account_values, find_key, key
 from evener.providers.rows import LOCAL, Facts, ModelName, parse_model
 from evener.transcript.ask import Cache, Effort, Reasoning, Settings
 from evener.transcript.loss import refused_codes
-from evener.transport.exchange import Auth, Caps, Deadlines, Request, Transport, header
+from evener.transport.exchange import Auth, Caps, Deadlines, Request, Retries, Transport, header
 from evener.transport.http import shared_transport
 from evener.transport.limiter import Rate, limiter_for
-from evener.transport.retry import Retries
 from evener.transport.secrets import Environment, Secret, fingerprint, note_secret
 from evener.wire import CODECS
-
-__all__ = [
-    "open_model",
-]
 
 
 def open_model(
@@ -49,14 +44,14 @@ def open_model(
     cache: Cache | None = None,
     refuse_losses: Iterable[str] = (),
 ) -> Model:
-    """The model of this name, ready to be asked: `provider:model`, `provider/model`, an alias, or the configured default.
+    """Return the model of this name: `provider:model`, `provider/model`, an alias, or empty for the configured default.
 
-    A key is looked up unless `key` or `auth` is given, and one that is missing is an error now, not at the first call.
-    `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for anything that speaks the
-    row's wire at another address. `rate` bounds all calls of this process with the same key. `refuse_losses` names
+    A key is looked up unless `key` or `auth` is given, and a missing one is an error now, not at the first call.
+    `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for a server that speaks the
+    row's wire at another address. `rate` limits all calls of this process with the same key. `refuse_losses` names
     losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
     """
-    refused = refused_codes(refuse_losses)
+    refused: frozenset[str] = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
     given = Secret(key)
     del key  # a traceback may be printed with its locals
     environ = Environment(os.environ if environ is None else environ)
@@ -71,14 +66,19 @@ def open_model(
             )
         facts = replace(facts, provider=replace(facts.provider, base_url=base_url.rstrip("/"), url_env=()))
     auth, account = _auth(facts, environ, key=given, auth=auth, elsewhere=bool(base_url))
+    if rate is not None:
+        limiter_for(account, rate)
+    provider = facts.provider
+    values = account_values(provider, environ=environ, file=key_file(environ)) if provider.url_env else {}
+    headers = account_headers(provider, environ=environ, file=key_file(environ)) if provider.header_env else ()
     endpoint = Endpoint(
         facts=facts,
-        codec=CODECS[facts.provider.wire],
-        url=facts.provider.url(account_values(facts.provider, environ=environ, file=key_file(environ))),
-        headers=account_headers(facts.provider, environ=environ, file=key_file(environ)),
+        codec=CODECS[provider.wire],
+        url=provider.url(values),
+        headers=headers,
         auth=auth,
         transport=transport or _transport(facts),
-        limiter=limiter_for(account, rate or Rate()),
+        account=account,
         encoding=encoding,
         deadlines=deadlines or Deadlines(),
         caps=caps or Caps(),
@@ -103,9 +103,9 @@ def _named(name: str, config: Config) -> ModelName:
 def _auth(
     facts: Facts, environ: Mapping[str, str], *, key: Secret[str], auth: Auth | None, elsewhere: bool
 ) -> tuple[Auth, str]:
-    """What puts the credentials on a request, and a fingerprint under which calls share a rate.
+    """Return the Auth of the endpoint, and the fingerprint under which calls share a rate.
 
-    At another address than the row's own there may be a server that needs no key, so a missing one is no error there.
+    `elsewhere`: the address is not the row's own. The server there may need no key, so a missing one is no error.
     """
     provider = facts.provider
     if auth is not None:

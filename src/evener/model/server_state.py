@@ -1,4 +1,4 @@
-"""Conversation objects that a provider keeps: making one, and speaking to it only once. Sends one small request."""
+"""State on the provider's side: what a request may rest on, and conversation objects, which are opened by one small request."""
 
 from hashlib import blake2b
 from typing import Protocol
@@ -20,71 +20,67 @@ from evener.errors import (
 )
 from evener.loop.state import RunState as Run
 from evener.loop.state import Standing, standing_of
-from evener.model.endpoint import Endpoint, Signed
+from evener.model.endpoint import Endpoint
 from evener.model.seam import Answered, Keeping
 from evener.transcript.ask import Ask, State, StateMode
 from evener.transcript.blocks import Origin, TextBlock
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
-from evener.transport.exchange import Request, Response, Transport
+from evener.transport.exchange import Request, Response, Retries, Signed, Transport, send_retrying
 from evener.transport.http import read_all
-from evener.transport.retry import Retries, send_retrying
 from evener.transport.secrets import scrub
-
-__all__ = ["ONCE", "Bearings", "Once", "Rest", "Resting", "bearings_of", "has_conversations", "spoken_to"]
-
 
 KEEPERS = ("openai_responses",)
 """Wires on which a provider can hold a conversation."""
 
 NO_RETENTION = ("zero data retention", "store must be set to false")
 UNHEARD = (408, 499)
-"""Statuses of refusals after which the request may have been heard all the same."""
+"""Statuses of refusals after which the provider may have processed the request all the same."""
 
 WHY = {
-    "unsure": "a request to it came to no answer, so it may hold more than this conversation",
-    "forked": "another branch of this thread speaks to it",
+    "unsure": "a request to it got no answer, so it may hold more than this conversation",
+    "forked": "another branch of this thread uses it",
     "other": "what the provider holds is not the beginning of this conversation",
 }
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """What one request rests on, and what had to be given up for it."""
+    """What one request rests on, and the losses of that."""
 
     state: State
     losses: tuple[Loss, ...] = ()
 
     @property
     def rests(self) -> ev.Held | None:
-        """The same for the log."""
+        """Return what the request rests on, as the log records it."""
         if not self.state.id or self.state.mode == "replay":
             return None
         return ev.Held(self.state.mode, self.state.id)
 
 
 class Resting(Protocol):
-    """What a driver asks about state on the provider's side: before a request, and after it."""
+    """The driver's view of state on the provider's side: before a request, and after it."""
 
     def before(self, run: Run, model: str, target: Origin) -> Rest:
-        """What the next request to this model rests on."""
+        """Return what the next request to this model rests on."""
         ...
 
     def answered(self, told: ev.Replied, answer: Answered, rest: Rest, transcript: Transcript) -> ev.Replied:
-        """The event with what was given up, and with what the provider holds from here on. `transcript` is what was asked."""
+        """Return the event with the losses, and with what the provider holds from here on. `transcript` is what was asked."""
         ...
 
     def failed(self, event: ev.ModelFailed, error: EvenerError, rest: Rest) -> ev.ModelFailed:
-        """The event with what the failure says about what the provider holds."""
+        """Return the event with what the failure says about what the provider holds."""
         ...
 
 
 def bearings_of(wish: StateMode | State) -> "Bearings | None":
-    """What a harness was told about state; None for replay, which needs nothing."""
+    """Return the bearings for a harness's `state` setting; None for replay, which needs none. Raises UsageError."""
     state = wish if isinstance(wish, State) else State(wish, store=None)
     if state.after:
         raise UsageError(
-            "The state of a harness names no message: which one is the last that the provider holds, the log tells."
+            "The state of a harness names no message: the log has the last message that the provider holds. Leave out `after`."
         )
     return None if state.mode == "replay" else Bearings(state)
 
@@ -98,7 +94,7 @@ class Bearings:
 
     @property
     def wish(self) -> State:
-        """The mode, and the id with which the user wants to begin."""
+        """Return the mode, and the id that the user wants to begin with."""
         return self._wish
 
     def before(self, run: Run, model: str, target: Origin) -> Rest:
@@ -136,9 +132,9 @@ class Bearings:
         return event
 
     def _why_not(self, transcript: Transcript, known: Standing, target: Origin) -> str:
-        """Why this conversation cannot go on from what the provider holds; empty when it can."""
+        """Return why this conversation cannot continue what the provider holds; empty when it can."""
         if not known.message:
-            return ""  # what the user named, and none of ours is in it
+            return ""  # a state that the user named: no message of ours is in it
         node = transcript.head
         while node is not None and node.message.id != known.message:
             node = node.parent
@@ -151,7 +147,7 @@ class Bearings:
 
 
 class Trail:
-    """Fingerprints of what was said up to a message. Remembers the last one, so that a growing conversation is read once."""
+    """Fingerprints of conversations up to a message. Keeps the last one, so that a growing conversation is hashed once."""
 
     def __init__(self) -> None:
         self._system: tuple[TextBlock, ...] = ()
@@ -159,7 +155,7 @@ class Trail:
         self._mark = b""
 
     def at(self, transcript: Transcript, node: Node | None) -> str:
-        """The fingerprint up to and with this node of the transcript."""
+        """Return the fingerprint up to and with this node of the transcript."""
         system = transcript.system_blocks
         if system is not self._system:
             self._system, self._node = system, None
@@ -168,25 +164,25 @@ class Trail:
         while here is not None and here is not self._node:
             new.append(here.message)
             here = here.parent
-        mark = self._mark if here is not None else _start(system)
+        mark = self._mark if here is not None else _hash_system(system)
         for message in reversed(new):
-            mark = _marked(mark, message)
+            mark = _hash_message(mark, message)
         self._node, self._mark = node, mark
         return mark.hex()
 
     def after(self, transcript: Transcript, message: Message) -> str:
-        """The fingerprint of the transcript with one more message."""
+        """Return the fingerprint of the transcript with one more message."""
         self.at(transcript, transcript.head)
-        return _marked(self._mark, message).hex()
+        return _hash_message(self._mark, message).hex()
 
 
-def _start(system: tuple[TextBlock, ...]) -> bytes:
-    """Parts of the system prompt that are items of their own lie with the provider; the others go out with every request."""
+def _hash_system(system: tuple[TextBlock, ...]) -> bytes:
+    """Hash the parts of the system prompt that the provider holds as items; the others are sent with every request."""
     items = [block for block in system if block.seal is not None]
     return blake2b(msgspec.json.encode(items) if items else b"", digest_size=16).digest()
 
 
-def _marked(mark: bytes, message: Message) -> bytes:
+def _hash_message(mark: bytes, message: Message) -> bytes:
     return blake2b(msgspec.json.encode((message.id, message.role, message.blocks)), digest_size=16, key=mark).digest()
 
 
@@ -194,9 +190,9 @@ WIRE = "openai_responses"
 PATH = "/conversations"
 ONCE = Retries(attempts=1)
 BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoders raise on bytes that are not what they should be."""
+"""Errors of a decoder on bytes that are not what was expected."""
 REFUSALS = (InvalidRequest, ModelNotFound, PermissionDenied, StateExpired)
-"""What an endpoint without conversations, or an account that may keep none, says."""
+"""Errors of an endpoint without conversations, or of an account that may keep none."""
 
 
 class _Made(msgspec.Struct):
@@ -207,13 +203,13 @@ _made = msgspec.json.Decoder(_Made)
 
 
 def has_conversations(endpoint: Endpoint) -> bool:
-    """Whether there are such objects at this endpoint."""
+    """True if this endpoint has conversation objects."""
     quirks = endpoint.facts.quirks
     return endpoint.codec.wire == WIRE and quirks.store and quirks.conversation
 
 
-async def spoken_to(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple[Ask, tuple[Loss, ...]]:
-    """The ask with a fresh conversation to put it into; where none can be had, without one, and with a loss that says so."""
+async def open_conversation(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple[Ask, tuple[Loss, ...]]:
+    """Open a conversation and return the ask with its id; where none can be opened, the plain ask, and a loss that says so."""
     request = Request(
         endpoint.url + PATH, (*endpoint.headers, ("content-type", "application/json")), b"{}", deadlines=endpoint.deadlines
     )
@@ -236,7 +232,7 @@ async def spoken_to(ask: Ask, endpoint: Endpoint, transport: Transport) -> tuple
 
 
 class Once:
-    """A transport for what must not be said twice: a connection that is closed without an answer may have been heard."""
+    """A transport for requests that must not be repeated: after a connection closes unanswered, the server may have acted."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

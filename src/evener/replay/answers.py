@@ -1,20 +1,20 @@
-"""The model of a recording: says again what it said, and fails again where it failed. Asks nobody."""
+"""The model of a recording: says again what it said, and fails again where it failed. Sends nothing."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from re import search
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.driver.record import replied
+from evener.driver.record import reply_events
 from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
 from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
-from evener.replay.difference import compared
+from evener.replay.difference import compare_events
+from evener.replay.moments import hit_of
 from evener.replay.tape import Tape
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
@@ -33,8 +33,6 @@ __all__ = [
 
 
 FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
-STATUS = r"\(HTTP (\d{3})\b"
-COSTS = r"^The next request may cost \$([\d.]+), and"
 
 
 class _Price(msgspec.Struct, frozen=True):
@@ -80,19 +78,19 @@ class RecordedModel:
         return Ask(transcript, Origin(wire="recorded", provider="recorded", model=self._name), tuple(tools), output=output)
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """What was held for the recorded request, or was more than there was left."""
+        """Return what was reserved for the recorded request, or was more than there was left."""
         del ask
         for event in self._tape.ahead():
             match event:
                 case ev.ModelCalled(most=most):
                     return most
-                case ev.Finished(detail=why) | ev.ApprovalAsked(questions=(ev.Question(why=why),)):
-                    found = search(COSTS, why)
-                    return Decimal(found[1]) if found else Decimal(0)
+                case ev.Finished() | ev.ApprovalAsked():
+                    hit = hit_of(event)
+                    return Decimal(hit.wanted) if hit is not None and hit.name == "cost" else Decimal(0)
         return Decimal(0)
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """Where it was too much, no shorter answer was possible either."""
+        """Return None: where it was too much, no shorter answer was possible either."""
         del ask, money
         return None
 
@@ -118,13 +116,17 @@ class RecordedModel:
             for text in dict.fromkeys((event.output, *_texts(answer.reply, form)))
         ]
         for one in tried:
-            told, *_ = replied(one, shape, self._tools)
-            if not compared(event, replace(told, at=event.at), number=0):
+            told, *_ = reply_events(one, shape, self._tools)
+            if _is_same(told, event):
                 return one
         malformed = tuple(("malformed_call", problem) for problem in event.problems)
         one = replace(tried[0], reply=replace(answer.reply, notices=malformed))
-        told, *_ = replied(one, shape, self._tools)
-        return one if not compared(event, replace(told, at=event.at), number=0) else tried[0]
+        told, *_ = reply_events(one, shape, self._tools)
+        return one if _is_same(told, event) else tried[0]
+
+
+def _is_same(told: ev.Replied, recorded: ev.Replied) -> bool:
+    return not compare_events(recorded, replace(told, at=recorded.at, request=recorded.request), number=0)
 
 
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
@@ -189,8 +191,7 @@ class _Played(EvenerError):
         self.text = event.message
         self.retryable = event.retryable
         self.retry_after = event.retry_after or None
-        found = search(STATUS, event.message)
-        self.status = int(found[1]) if found else 0
+        self.status = event.status
 
     def __str__(self) -> str:
         return self.text

@@ -2,23 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from evener import events as ev
 from evener.loop.plan import ApprovalGate, Judgement
-from evener.loop.state import RunState
 from evener.replay.tape import Tape
 from evener.tools.call import digest_of
 from evener.transcript.ask import ToolSpec
-from evener.transcript.blocks import TextBlock, ToolCall
+from evener.transcript.blocks import ToolCall
 
 __all__ = [
     "gate_of",
     "run_around",
 ]
-
-
-DENIED = "Denied"
 
 
 def run_around(tape: Tape) -> list[ev.Event]:
@@ -31,21 +25,21 @@ def run_around(tape: Tape) -> list[ev.Event]:
     return list(tape.recorded[first:last])
 
 
-def gate_of(tape: Tape, state: RunState, specs: Iterable[ToolSpec], run: Iterable[ev.Event]) -> ApprovalGate:
-    """Asks what was asked, denies what was denied. Digests are made anew, so that a changed call or tool is found."""
-    run = list(run)
+def gate_of(tape: Tape, specs: Iterable[ToolSpec], interrupts: Iterable[ev.Interrupt], run: Iterable[ev.Event]) -> ApprovalGate:
+    """Return a gate that asks what was asked and denies what was denied.
+
+    Digests are made anew, so that a changed call or tool is found. `run` are the events of the run.
+    """
     schemas = {spec.name: spec.schema for spec in specs}
-    interrupts = {event.interrupt for event in run if isinstance(event, ev.ApprovalAsked)}
-    interrupts |= {one.interrupt for one in state.questions}
 
     def judge(call: ToolCall) -> Judgement:
         return _judged(tape, call, digest_of(call, schemas.get(call.name, "")))
 
-    return ApprovalGate(judge if any(map(_is_ruled, run)) else None, frozenset(interrupts - {"tool"}))
+    return ApprovalGate(judge if any(map(_is_ruled, run)) else None, frozenset(interrupts))
 
 
 def _is_ruled(event: ev.Event) -> bool:
-    """Whether somebody judged calls when this happened."""
+    """True if a policy or a tool judged calls when this happened."""
     match event:
         case ev.ApprovalAsked(interrupt="tool"):
             return True
@@ -54,7 +48,7 @@ def _is_ruled(event: ev.Event) -> bool:
         case ev.CallStarted(rule=rule):
             return bool(rule)
         case ev.CallFinished():
-            return bool(_rule(event)) or _text(event).startswith(DENIED)
+            return bool(event.rule) or event.denied
         case _:
             return False
 
@@ -69,7 +63,8 @@ def _judged(tape: Tape, call: ToolCall, digest: str) -> Judgement:
             case ev.CallStarted(call=id, rule=rule) if id == call.id:
                 return Judgement(_asked(tape, call), rule, "", digest)
             case ev.CallFinished(call=id) if id == call.id:
-                return _finished(tape, call, event, digest)
+                verdict = "deny" if event.denied else _asked(tape, call)
+                return Judgement(verdict, event.rule, event.why if event.denied else "", digest)
             case _:
                 pass
     return Judgement(_asked(tape, call), "", "", digest)
@@ -95,24 +90,3 @@ def _asked(tape: Tape, call: ToolCall) -> str:
             case _:
                 pass
     return "allow"
-
-
-def _finished(tape: Tape, call: ToolCall, event: ev.CallFinished, digest: str) -> Judgement:
-    text, rule = _text(event), _rule(event)
-    if text.startswith(DENIED):
-        by = f" by the rule {rule!r}" if rule else ""
-        return Judgement("deny", rule, text.removeprefix(f"{DENIED}{by}: ").removesuffix("."), digest)
-    return Judgement(_asked(tape, call), rule, "", digest)
-
-
-def _text(event: ev.CallFinished) -> str:
-    return next((block.text for block in event.content if isinstance(block, TextBlock)), "")
-
-
-def _rule(event: ev.CallFinished) -> str:
-    """The rule that refused a call. In older logs it stands in the metadata, which is a tool's own where a tool has run."""
-    if event.rule or '"rule"' not in event.metadata:
-        return event.rule
-    rule, text = msgspec.json.decode(event.metadata, type=dict[str, object]).get("rule"), _text(event)
-    refused = not event.ok and text.startswith((f"{DENIED} by the rule {rule!r}", "ApprovalRejected", "ApprovalStale"))
-    return rule if refused and isinstance(rule, str) else ""

@@ -1,7 +1,7 @@
 """Replays a recorded log offline: one driver after another, each given what its recorded one was given. Sends and runs nothing.
 
-What the plan depends on and the log does not hold (limits, policy, effects of tools) is read off the decisions in the
-recording; or it is a harness's, and then the replay tells whether that harness would do the same.
+What the plan depends on is read from the log: limits, tools, models and questions as facts, the policy from its decisions. Or
+it is a harness's own, and then the replay tells whether that harness would do the same.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,14 @@ from evener.hooks import Hooks
 from evener.loop.plan import Setup
 from evener.loop.state import Limits, RunState, apply
 from evener.replay.answers import RecordedModel
-from evener.replay.difference import Difference, compared, kind_of
+from evener.replay.difference import Difference, compare_events, kind_of
+from evener.replay.moments import Inbox, RecordedMoment, begins, moments
+from evener.replay.old_logs import infer_setup
 from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, recorded_hooks
 from evener.replay.policy import gate_of, run_around
 from evener.replay.resting import RecordedResting
-from evener.replay.setup import RecordedMoment, budget_of, chain_of, facts_of, fetches_of, limits_of, moments
-from evener.replay.tape import Inbox, RecordingEnded, Strayed, Tape, begins
+from evener.replay.setup import budget_of, setup_of
+from evener.replay.tape import RecordingEnded, Strayed, Tape
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import ToolSpec
 
@@ -97,7 +99,7 @@ class _Replay:
         while (event := tape.next) is not None and begins(event):
             if isinstance(event, ev.Continued) and self._state.finished is None:
                 break  # the plan itself goes on beyond a limit
-            differences = compared(event, _due(event, self._state), number=tape.at + 1)
+            differences = compare_events(event, _due(event, self._state), number=tape.at + 1)
             if differences:
                 raise Strayed(*differences)
             self._state = apply(self._state, event)
@@ -117,7 +119,7 @@ class _Replay:
             self._state, self._driving = driver.state, None
 
     def _check_done(self, before: int) -> None:
-        """The driver has nothing more to do: nor has the recording, unless somebody came and said something."""
+        """The driver has nothing more to do: nor has the recording, unless a user came and said something."""
         tape = self._tape
         event = tape.next
         if event is None:
@@ -142,46 +144,35 @@ class _Replay:
         found = moments(tape.recorded[tape.at :], state)
         name = self._logs[tape.at - 1] if tape.at else ""
         tape.keyed = bool(name)
+        agent = self._recorded_agent(found)
         return Driver(
             RecordedLog(name, tape),
             state,
-            agent=self._given(self._agent, found) if self._agent else self._inferred(found),
+            agent=agent,
             place=st.Place(run=state.run, thread=name),
             media=RecordedMedia(tape),
             answers={},
-            budget=budget_of(found),
+            budget=budget_of(found, state, agent.setup.limits),
             show=_unseen,
             clock=tape,
         )
 
-    @property
-    def _past(self) -> tuple[ev.Event, ...]:
-        return self._tape.recorded[: self._tape.at]
-
-    def _given(self, agent: Agent, found: list[RecordedMoment]) -> Agent:
-        """The harness's own, with everything outside of it played back."""
-        config = self._state.config
-        known = agent.setup.models[0] == (config.model if config else "")
-        chain = agent.setup.models if known else chain_of(found, self._state, self._past)
-        fetches = agent.setup.fetches if known else fetches_of(found, chain)
-        setup = replace(agent.setup, models=chain, fetches=fetches)
-        return replace(agent, setup=setup, **self._played(setup, agent.specs, agent.shape))
-
-    def _inferred(self, found: list[RecordedMoment]) -> Agent:
-        """What the recorded driver was made with, as far as it can be told."""
-        tape, state = self._tape, self._state
-        chain = chain_of(found, state, self._past)
-        specs = state.config.tools if state.config else ()
+    def _recorded_agent(self, found: list[RecordedMoment]) -> Agent:
+        """Return what the recorded driver was made with, or the harness's own agent; all outside of it is played back."""
+        tape, config, agent = self._tape, self._state.config, self._agent
         run = run_around(tape)
-        setup = Setup(
-            models=chain,
-            tools=facts_of(found),
-            limits=limits_of(found),
-            fetches=fetches_of(found, chain),
-            gate=gate_of(tape, state, specs, run),
-        )
-        seconds = float(any(isinstance(event, ev.ApprovalAsked) and event.expires for event in run))
-        return Agent(specs=specs, setup=setup, decide_within=seconds, **self._played(setup, specs, None))
+        recorded = config.setup if config else None
+        if recorded is None:
+            recorded = infer_setup(found, self._state, past=tape.recorded[: tape.at], run=run)
+        specs = config.tools if config else ()
+        setup = setup_of(recorded, config, gate_of(tape, specs, recorded.interrupts, run))
+        if agent is None:
+            return Agent(specs=specs, setup=setup, decide_within=recorded.decide_within, **self._played(setup, specs, None))
+        if agent.setup.models[0] == setup.models[0]:
+            setup = agent.setup
+        else:  # another model was asked: its chain is played back with the harness's tools and rules
+            setup = replace(agent.setup, models=setup.models, fetches=setup.fetches)
+        return replace(agent, setup=setup, **self._played(setup, agent.specs, agent.shape))
 
     def _played(self, setup: Setup, specs: Iterable[ToolSpec], shape: OutputShape | None) -> Played:
         tape = self._tape
@@ -225,5 +216,5 @@ def _due(event: ev.Event, state: RunState) -> ev.Event:
 
 
 def _unseen(event: st.StreamEvent) -> None:
-    """Nobody looks."""
+    """Show nothing: no caller watches."""
     del event

@@ -30,7 +30,7 @@ __all__ = [
     "erase_events",
     "erase_logs",
     "records_of",
-    "taken_in",
+    "take_in",
 ]
 
 
@@ -81,7 +81,7 @@ class MemoryLogEvents:
         self.digests: dict[int, bytes] = {}
 
     def path(self, after: int, until: int) -> list[bytes]:
-        """The lines of the path after number `after` up to `until`."""
+        """Return the lines of the path after number `after` up to `until`."""
         pieces: list[list[bytes]] = []
         kept: MemoryLogEvents | None = self
         while kept is not None and until > after:
@@ -91,17 +91,17 @@ class MemoryLogEvents:
         return [line for piece in reversed(pieces) for line in piece]
 
     def said(self) -> list[bytes]:
-        """The lines of its own events; nothing in place of an erased one."""
+        """Return the lines of its own events; nothing in place of an erased one."""
         lines = self.path(self.base, self.length)
         return [b"" if seq in self.digests else line for seq, line in enumerate(lines, self.base + 1)]
 
     def keys_started(self) -> list[str]:
-        """The keys of the calls that were started in it, erased or not."""
+        """Return the keys of the calls that were started in it, erased or not."""
         lines = bytes(self.lines).split(b"\n")
         return [_start.decode(line).key for line in lines if STARTED in line and _glance.decode(line).kind == "call_started"]
 
     def link(self, seq: int) -> Link:
-        """The event of that number on the path, and its hash."""
+        """Return the event of that number on the path, and its hash."""
         kept = self
         while kept.parent is not None and seq <= kept.base:
             kept = kept.parent
@@ -156,7 +156,7 @@ def erase_events(
 def erase_logs(
     logs: Mapping[str, MemoryLogEvents], wanted: Sequence[MemoryLogEvents], now: float, blobs: MutableMapping[str, bytes]
 ) -> int:
-    """Erase everything of some of the logs; how many events. Refuses while somebody holds one of them."""
+    """Erase everything of some of the logs; how many events. Refuses while a holder has one of them."""
     for kept in wanted:
         if kept.until > now:
             raise protocol.held(kept.log, kept.holder, kept.until - now)
@@ -182,7 +182,7 @@ def _blank(line: bytes) -> bytes:
 
 
 def branch_of(kept: MemoryLogEvents) -> CargoBranch:
-    """The log, but for its events."""
+    """Return the log, but for its events."""
     parent = kept.parent
     return CargoBranch(
         kept.log, kept.harness, kept.began, kept.changed, kept.length, kept.base,
@@ -191,7 +191,7 @@ def branch_of(kept: MemoryLogEvents) -> CargoBranch:
 
 
 def records_of(kept: MemoryLogEvents) -> list[CargoEvent]:
-    """Its own events with their links."""
+    """Return its own events with their links."""
     chain, records = origin_of(kept.log), []
     for seq, line in enumerate(kept.path(kept.base, kept.length), kept.base + 1):
         event, gone = decode_event(line), kept.digests.get(seq)
@@ -203,10 +203,10 @@ def records_of(kept: MemoryLogEvents) -> list[CargoEvent]:
     return records
 
 
-def taken_in(
+def take_in(
     wholes: Sequence[CargoThread], cargo: Cargo, funnel: Funnel, blobs: Mapping[str, bytes]
 ) -> tuple[list[MemoryLogEvents], dict[str, bytes]]:
-    """The logs and the blobs of threads that come in, beside those that are there."""
+    """Return the logs of threads that come in, and the blobs with those that are there."""
     made = dict[str, MemoryLogEvents]()
     for whole in wholes:
         chains = Chains(whole.branches)
@@ -232,7 +232,7 @@ def _kept(branch: CargoBranch, records: list[CargoEvent], parent: MemoryLogEvent
 
 
 def _newest(record: CargoEvent) -> CargoEvent:
-    """The record in the form and with the rule of today."""
+    """Return the record in the form and with the rule of today."""
     if record.version == VERSION:
         return replace(record, rule=RULE)
     return replace(record, rule=RULE, version=VERSION, payload=encode_event(decode_event(record.payload, record.version)))
@@ -252,12 +252,12 @@ class MemoryLog:
 
     @property
     def lease(self) -> Lease:
-        """Ours, even after it was lost."""
+        """Return our lease, even after it was lost."""
         return self._lease
 
     @property
     def length(self) -> int:
-        """How many events it has."""
+        """Return how many events it has."""
         return self._kept.length
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
@@ -269,7 +269,7 @@ class MemoryLog:
         return kept
 
     async def notes(self) -> Sequence[Note]:
-        """What is not settled yet, in order."""
+        """Return the notes that are not settled yet, in order."""
         if not self._kept.unsettled:  # nearly always
             return []
         with self._store._lock:
@@ -344,7 +344,7 @@ class MemoryStore:
         self._closed = False
 
     async def create(self, log: str, first: Event, *, holder: str) -> MemoryLog:
-        """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
+        """Return a new log with its first event, held by us. A fork names its parent there; nothing is copied."""
         kept = MemoryLogEvents(log, decode_event(self._funnel.clean(encode_event(first))), self._parent(first))
         made = MemoryLog(self, kept, Lease(log, 1, holder))
         kept.epoch, kept.holder = 1, holder
@@ -368,7 +368,7 @@ class MemoryStore:
         return held, await self.read(log, after=after)
 
     async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """The events of its path after number `after` up to `until`."""
+        """Return the events of its path after number `after` up to `until`."""
         with self._lock:
             kept = self._whole(log)
             last = kept.length if until is None else min(until, kept.length)
@@ -378,13 +378,13 @@ class MemoryStore:
         return [decode_event(line) for line in lines]
 
     async def link(self, log: str, seq: int | None = None) -> Link:
-        """The event of that number on the log's path, or the last, with its hash."""
+        """Return the event of that number on the log's path, or the last, with its hash."""
         with self._lock:
             kept = self._whole(log)
             return kept.link(kept.length if seq is None else seq)
 
     async def head(self, thread: str) -> str:
-        """The log that the thread stands on."""
+        """Return the log that the thread stands on."""
         with self._lock:
             self._check()
             if thread in self._heads or thread in self._logs:
@@ -415,12 +415,12 @@ class MemoryStore:
             return True
 
     async def has_note(self, log: str, key: str) -> bool:
-        """Whether a note of that key was ever said to the log, settled or not."""
+        """True if a note of that key was ever said to the log, settled or not."""
         with self._lock:
             return key in self._whole(log).keys
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]:
-        """Every log, or those of one thread, the one that changed last first."""
+        """List every log, or those of one thread, the one that changed last first."""
         with self._lock:
             self._check()
             found = [self._summary(kept) for kept in self._logs.values() if not thread or kept.thread == thread]
@@ -436,7 +436,7 @@ class MemoryStore:
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
-        """The bytes of that name."""
+        """Return the bytes of that name."""
         with self._lock:
             self._check()
             content = self._blobs.get(digest)
@@ -460,14 +460,14 @@ class MemoryStore:
             return erased
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
-        """Nothing: what lies in memory does not change by itself."""
+        """Find nothing: what lies in memory does not change by itself."""
         with self._lock:
             if log and not any(log in (name, kept.thread) for name, kept in self._logs.items()):
                 raise protocol.no_log(log)
         return []
 
     async def inside(self, thread: str) -> Sequence[str]:
-        """The threads of agents inside the calls of this one, and inside theirs."""
+        """Return the threads of agents inside the calls of this one, and inside theirs."""
         with self._lock:
             self._check()
             owner = self._thread_of(thread) or thread
@@ -487,7 +487,7 @@ class MemoryStore:
                 self._tags[owner] = label.tags
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
-        """Where all words of the text occur: in titles and tags, then in events, the newest first."""
+        """Find all words of the text: in titles and tags, then in events, the newest first."""
         query = parse(text)
         with self._lock:
             self._check()
@@ -504,11 +504,11 @@ class MemoryStore:
 
     @property
     def encrypted(self) -> bool:
-        """Nothing lies on a disk."""
+        """False: nothing lies on a disk."""
         return False
 
     async def outline(self, thread: str) -> CargoThread:
-        """A thread but for its events, for an export."""
+        """Return a thread but for its events, for an export."""
         with self._lock:
             owner = self._logs[thread].thread if thread in self._logs else thread
             branches = tuple(branch_of(kept) for kept in self._logs.values() if kept.thread == owner)
@@ -516,12 +516,12 @@ class MemoryStore:
         return CargoThread(owner, head, self._titles.get(owner, ""), self._tags.get(owner, ()), branches)
 
     async def records(self, log: str, *, after: int, until: int) -> list[CargoEvent]:
-        """The log's own events, for an export."""
+        """Return the log's own events, for an export."""
         with self._lock:
             return [record for record in records_of(self._kept(log)) if after < record.seq <= until]
 
     async def blobs_among(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that a blob has."""
+        """Return those of the names that a blob has."""
         with self._lock:
             return sorted(self._blobs.keys() & names)
 
@@ -534,7 +534,7 @@ class MemoryStore:
             for kept in self._logs.values():
                 if kept.log in names or kept.thread in names:
                     raise protocol.already_there(kept.log)
-            logs, self._blobs = taken_in(wholes, cargo, self._funnel, self._blobs)
+            logs, self._blobs = take_in(wholes, cargo, self._funnel, self._blobs)
             self._logs |= {kept.log: kept for kept in logs}
             for whole, label in zip(wholes, labels, strict=True):
                 self._heads[whole.thread] = whole.head
@@ -550,7 +550,7 @@ class MemoryStore:
             self._blobs.clear()
 
     def _family(self, name: str) -> tuple[list[MemoryLogEvents], list[str]]:
-        """The logs of a thread and of the agents inside it, with all their threads; or one log and those inside that."""
+        """Return the logs of a thread and of the agents inside it, with all their threads; or one log and those inside that."""
         if any(kept.thread == name for kept in self._logs.values()):
             threads = [name, *subagent_logs.threads_inside(name, self._started, self._thread_of)]
             return [kept for kept in self._logs.values() if kept.thread in threads], threads
@@ -582,7 +582,7 @@ class MemoryStore:
                 kept.holder, kept.until = "", 0.0
 
     def _parent(self, first: Event) -> MemoryLogEvents | None:
-        """The log that a fork goes on from. Refuses what it cannot go on from."""
+        """Return the log that a fork goes on from. Refuses what it cannot go on from."""
         if not isinstance(first, Opened) or not first.parent:
             return None
         with self._lock:

@@ -1,4 +1,4 @@
-"""Waiting for a lease that somebody holds. The wait is bounded by the caller's patience; never a busy loop."""
+"""What a store and a log are to their callers: the protocols, what they give, and the errors with their sentences."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,6 +27,7 @@ __all__ = [
     "Log",
     "NoLog",
     "Note",
+    "Staging",
     "Store",
     "Summary",
     "already_there",
@@ -50,13 +51,13 @@ __all__ = [
 
 
 class LeaseHeld(StoreError):
-    """Somebody else writes to this log at the moment."""
+    """Another holder writes to this log at the moment."""
 
     retryable = True
 
 
 class LeaseLost(StoreError):
-    """Somebody else took the log over: nothing more may be written by us. What was acknowledged before stays."""
+    """Another holder took the log over: nothing more may be written by us. What was acknowledged before stays."""
 
 
 class NoLog(StoreError):
@@ -86,7 +87,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody says to a running log, from any process: steer, cancel, approve, reject. `key` is unique in its log."""
+    """What a caller says to a running log, from any process: steer, cancel, approve, reject. `key` is unique in its log."""
 
     key: str
     kind: str
@@ -103,7 +104,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One log in a list. `events` counts along the path; `head`: its thread stands on it; `held`: somebody writes to it.
+    """One log in a list. `events` counts along the path; `head`: its thread stands on it; `held`: a holder writes to it.
 
     Title and tags are the thread's.
     """
@@ -152,25 +153,25 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Log(Protocol):
-    """A log that we hold. Closed by whoever opened it; that gives the lease back."""
+    """A log that we hold. The caller that opened it closes it; that gives the lease back."""
 
     @property
     def lease(self) -> Lease: ...
 
     @property
     def length(self) -> int:
-        """How many events it has; the number of the last one."""
+        """Return how many events it has; the number of the last one."""
         ...
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
-        """Add events: all or none, durable when this returns. LeaseLost when somebody took over.
+        """Add events: all or none, durable when this returns. LeaseLost when another holder took over.
 
         Gives them as they are kept: the same, unless a secret was taken out of one.
         """
         ...
 
     async def notes(self) -> Sequence[Note]:
-        """What has been said to the log and is not settled yet, in order."""
+        """Return what has been said to the log and is not settled yet, in order."""
         ...
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
@@ -178,7 +179,7 @@ class Log(Protocol):
         ...
 
     async def renew(self) -> None:
-        """Keep the lease. LeaseLost when somebody took over."""
+        """Keep the lease. LeaseLost when another holder took over."""
         ...
 
     async def aclose(self, *, left: bool = False) -> None:
@@ -186,11 +187,28 @@ class Log(Protocol):
         ...
 
 
+@runtime_checkable
+class Staging(Protocol):
+    """A log that writes events together with those that follow at once, in one commit. Another one is appended to each time."""
+
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        """Keep events for the next write to the log, which puts them first, and give them as they will be stored.
+
+        They are durable when that write returns, and lost if there is none. None when a write is under way, which they would
+        overtake: append them instead.
+        """
+        ...
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        """As `append`, unless a note waits to be settled: then only what was staged is written, and None is given."""
+        ...
+
+
 class Store(Protocol):
     """Keeps logs. All methods are safe from several tasks; logs of one store are independent of each other."""
 
     async def create(self, log: str, first: Event, *, holder: str) -> Log:
-        """A new log with its first event, held by us. One whose `Opened` names a parent is a fork: nothing is copied.
+        """Return a new log with its first event, held by us. One whose `Opened` names a parent is a fork: nothing is copied.
 
         StoreError when the parent has no event of that number and hash, or is of another thread.
         """
@@ -208,15 +226,15 @@ class Store(Protocol):
         ...
 
     async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """The events of the log's path after number `after`, up to `until` and with it, without a lease."""
+        """Return the events of the log's path after number `after`, up to `until` and with it, without a lease."""
         ...
 
     async def link(self, log: str, seq: int | None = None) -> Link:
-        """The event of that number on the log's path, with its hash; without a number the last one. What a fork names."""
+        """Return the event of that number on the log's path, or the last, with its hash: what a fork names."""
         ...
 
     async def head(self, thread: str) -> str:
-        """The log that the thread stands on: its first, until the head is moved. The id of a fork stands for itself."""
+        """Return the log that the thread stands on: its first, until the head is moved. The id of a fork stands for itself."""
         ...
 
     async def move_head(self, thread: str, log: str) -> None:
@@ -228,11 +246,11 @@ class Store(Protocol):
         ...
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]:
-        """Every log, or those of one thread, the one that changed last first."""
+        """List every log, or those of one thread, the one that changed last first."""
         ...
 
     async def inside(self, thread: str) -> Sequence[str]:
-        """The threads of agents inside the calls of this one, and inside theirs, as far as they are here."""
+        """Return the threads of agents inside the calls of this one, and inside theirs, as far as they are here."""
         ...
 
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
@@ -240,20 +258,20 @@ class Store(Protocol):
         ...
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
-        """Where all words of the text occur: in prompts, answers, results, titles and tags. What cannot be read is counted."""
+        """Find all words of the text: in prompts, answers, results, titles and tags. What cannot be read is counted."""
         ...
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, for good; how many. Their numbers, kinds and hashes stay.
 
         Without numbers: everything of the log, with its inbox. The id of a thread stands for all its logs, its title and tags,
-        and the blobs that nobody else names. Agents inside the calls of what is erased whole are erased with it. LeaseHeld
-        while somebody runs it, or one of them.
+        and the blobs that no other event names. Agents inside the calls of what is erased whole are erased with it. LeaseHeld
+        while a holder runs it, or one of them.
         """
         ...
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
-        """What is not as it was written, in the log and those before it on its path, or in the whole store. Changes nothing."""
+        """Find what is not as it was written: in the log and those before it, or in the whole store. Changes nothing."""
         ...
 
     async def backup(self, path: str | PathLike[str]) -> None:
@@ -265,7 +283,7 @@ class Store(Protocol):
         ...
 
     async def get_blob(self, digest: str) -> bytes:
-        """The bytes of that name. StoreError when they are not here or not what they were."""
+        """Return the bytes of that name. StoreError when they are not here or not what they were."""
         ...
 
     async def aclose(self) -> None:
@@ -282,12 +300,12 @@ class Folding(Protocol):
         ...
 
     async def state(self, log: str, *, until: int | None = None) -> RunState:
-        """What the log says now, or said after the event of that number; without a lease."""
+        """Return the state of the log now, or after the event of that number; without a lease."""
         ...
 
 
 async def state_of(store: Store, log: str, *, until: int | None = None) -> RunState:
-    """What a log says now, or said after the event of that number."""
+    """Return the state of a log now, or after the event of that number."""
     if isinstance(store, Folding):
         return await store.state(log, until=until)
     return fold(await store.read(log, until=until))
@@ -311,7 +329,7 @@ def held(log: str, holder: str, seconds: float) -> LeaseHeld:
 
 
 def lost(log: str, holder: str) -> LeaseLost:
-    who = repr(holder) if holder else "Somebody else"
+    who = repr(holder) if holder else "Another holder"
     return LeaseLost(
         f"{who} took over the log {log!r}, so this was not written. What was acknowledged before is safe. "
         "Open the log again to go on."

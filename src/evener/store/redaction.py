@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from evener.errors import BadValue, EvenerError
 from evener.events import Event, decode_event, encode_event, encode_events
-from evener.store.cipher import Cipher, opened
+from evener.store.cipher import Cipher, open_sealed
 from evener.store.integrity.digests import MISFITS
 from evener.transport.secrets import REDACTED, KeptNet, Net, known_secrets
 
@@ -49,7 +49,7 @@ class Funnel:
         return f"<Funnel with {len(self._patterns)} patterns>"
 
     def clean(self, payload: bytes) -> bytes:
-        """An event or the body of a note, as JSON, without secrets. The same object when there is none."""
+        """Return an event or the body of a note, as JSON, without secrets. The same object when there is none."""
         net = self._present()
         if not net.may_hold(payload):
             if not self._patterns:
@@ -63,7 +63,7 @@ class Funnel:
         return payload if cleaned is value else msgspec.json.encode(cleaned)
 
     def events(self, events: tuple[Event, ...]) -> tuple[tuple[Event, ...], list[bytes]]:
-        """Events without secrets, and each as JSON. The same objects when there is none."""
+        """Return events without secrets, and each as JSON. The same objects when there is none."""
         if len(events) == 1:  # nearly always
             alone = encode_event(events[0])
             if not self._patterns and not self._present().may_hold(alone):
@@ -76,11 +76,11 @@ class Funnel:
         return tuple([event if new is old else decode_event(new) for event, old, new in whole]), kept
 
     def text(self, text: str) -> str:
-        """A title, a tag or another text without secrets."""
+        """Return a title, a tag or another text without secrets."""
         return self._words(text, self._present(), self._patterns)
 
     def blob(self, content: bytes) -> bytes:
-        """The content of a blob: a text without secrets; anything that is no text stays as it is."""
+        """Return the content of a blob: a text without secrets; anything that is no text stays as it is."""
         net = self._present()
         if not net.may_hold(content):
             if not self._patterns:
@@ -89,7 +89,7 @@ class Funnel:
         return self._blob(content, net)
 
     def _present(self) -> Net:
-        """The net for the secrets of this moment."""
+        """Return the net for the secrets of this moment."""
         return self._nets.of(self._secrets())
 
     def _blob(self, content: bytes, net: Net) -> bytes:
@@ -101,7 +101,7 @@ class Funnel:
         return content if cleaned == text else cleaned.encode()
 
     def _field(self, value: object, name: str, net: Net, patterns: tuple[re.Pattern[str], ...]) -> object:
-        """The value of a field; the same object when nothing is taken out of it."""
+        """Return the value of a field; the same object when nothing is taken out of it."""
         match value:
             case str():
                 return value if name in fixed_fields() else self._words(value, net, patterns if name in PROSE else ())
@@ -123,7 +123,7 @@ class Funnel:
         return value
 
     def _words(self, text: str, net: Net, patterns: tuple[re.Pattern[str], ...]) -> str:
-        """A text without secrets. What was the text of a JSON object still is one."""
+        """Return a text without secrets. What was the text of a JSON object still is one."""
         cleaned = _without(text, net, patterns)
         if cleaned == text:
             return text
@@ -135,12 +135,12 @@ class Funnel:
 
 @cache
 def fixed_fields() -> frozenset[str]:
-    """The fields of events that hold one of a few words, a time or a number: never a secret, and of no use when changed."""
+    """Return the fields of events that hold one of a few words, a time or a number: never a secret, useless when changed."""
     return frozenset(name for name, is_text in fields_of(inspect.type_info(Event)) if not is_text)
 
 
 def fields_of(type_: inspect.Type, name: str = "") -> Iterator[tuple[str, bool]]:
-    """The names of all fields below a type that hold words, and whether it may be any words."""
+    """Yield the names of all fields below a type that hold words, and whether it may be any words."""
     match type_:
         case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
             for inner in types:
@@ -179,7 +179,7 @@ def _without(text: str, net: Net, patterns: tuple[re.Pattern[str], ...]) -> str:
 
 
 def _inside(value: object, net: Net, patterns: tuple[re.Pattern[str], ...]) -> object:
-    """A decoded value without secrets: in keys, and in numbers too, which become texts."""
+    """Return a decoded value without secrets: in keys, and in numbers too, which become texts."""
     match value:
         case str():
             return _without(value, net, patterns)
@@ -193,7 +193,7 @@ def _inside(value: object, net: Net, patterns: tuple[re.Pattern[str], ...]) -> o
 
 
 def _object(text: str) -> dict[str, object] | None:
-    """What the text of a JSON object says; None for any other text."""
+    """Return what the text of a JSON object says; None for any other text."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -218,23 +218,23 @@ class Redaction:
         self.cipher = cipher
 
     def seal(self, what: What, owner: str, content: bytes, *, number: int = 0) -> bytes:
-        """Content as it lies in the file."""
+        """Return content as it lies in the file."""
         return content if self.cipher is None else self.cipher.seal(content, _about(what, owner, number).encode())
 
     def open(self, what: What, owner: str, stored: bytes, *, number: int = 0) -> bytes:
-        """As it was before it was sealed. StoreError when it does not open."""
-        return stored if self.cipher is None else opened(self.cipher, stored, _about(what, owner, number))
+        """Return it as it was before it was sealed. StoreError when it does not open."""
+        return stored if self.cipher is None else open_sealed(self.cipher, stored, _about(what, owner, number))
 
     def seal_text(self, what: What, owner: str, text: str, *, number: int = 0) -> str | bytes:
-        """Text as it lies in the file: text without a cipher, bytes with one. No text stays no text."""
+        """Return text as it lies in the file: text without a cipher, bytes with one. No text stays no text."""
         return text if self.cipher is None or not text else self.seal(what, owner, text.encode(), number=number)
 
     def open_text(self, what: What, owner: str, stored: str | bytes, *, number: int = 0) -> str:
-        """As it was before it was sealed. StoreError when it does not open."""
+        """Return it as it was before it was sealed. StoreError when it does not open."""
         return stored if isinstance(stored, str) else self.open(what, owner, stored, number=number).decode()
 
     def label(self, what: What, owner: str, stored: str | bytes) -> str:
-        """A title or a tag for a list: one that does not open must not hide the others."""
+        """Return a title or a tag for a list. One that does not open must not hide the others."""
         try:
             return self.open_text(what, owner, stored)
         except (EvenerError, *MISFITS):

@@ -1,4 +1,4 @@
-"""Retention: erases threads that nobody has changed for a while.
+"""Retention: erases threads that have not changed for a while.
 
 Never one that runs; one that waits for a decision or cannot be read only by force.
 """
@@ -22,7 +22,7 @@ __all__ = [
 
 
 Reason = Literal["running", "waiting", "damaged"]
-"""Why a thread is kept although it is old: somebody runs it, it waits for a decision, or it cannot be read to tell."""
+"""Why a thread is kept although it is old: a holder runs it, it waits for a decision, or it cannot be read to tell."""
 
 TAIL = 64
 
@@ -80,7 +80,7 @@ async def keep(
 
 
 async def _families(store: Store) -> list[list[Summary]]:
-    """All logs, each thread with the agents inside its calls: they are its own, and go with it."""
+    """Return all logs, each thread with the agents inside its calls: they are its own, and go with it."""
     threads = _threads(await store.logs())
     inside = {thread: await store.inside(thread) for thread in threads}
     within = {one for several in inside.values() for one in several}
@@ -92,7 +92,7 @@ async def _families(store: Store) -> list[list[Summary]]:
 
 
 def _threads(logs: Iterable[Summary]) -> dict[str, list[Summary]]:
-    """The logs by their thread, the oldest thread first."""
+    """Return the logs by their thread, the oldest thread first."""
     found: dict[str, list[Summary]] = {}
     for summary in sorted(logs, key=lambda summary: (summary.changed, summary.log)):
         found.setdefault(summary.thread, []).append(summary)
@@ -100,7 +100,7 @@ def _threads(logs: Iterable[Summary]) -> dict[str, list[Summary]]:
 
 
 async def _reason(store: Store, logs: Iterable[Summary], *, force: bool) -> Reason | None:
-    """Why the thread must stay. Erased when it is gone already."""
+    """Return why the thread must stay. Erased when it is gone already."""
     waiting = broken = False
     for summary in logs:
         try:
@@ -121,7 +121,7 @@ async def _reason(store: Store, logs: Iterable[Summary], *, force: bool) -> Reas
 
 
 def _waits(events: Iterable[Event]) -> bool:
-    """Whether the log stands still until somebody decides."""
+    """True if the log waits for a decision."""
     waits = False
     for event in events:
         match event:

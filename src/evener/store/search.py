@@ -30,12 +30,12 @@ class Query(msgspec.Struct, frozen=True):
     escaped: tuple[str, ...]
 
     def may_match(self, payload: bytes) -> bool:
-        """False when the event of that payload does not match for certain."""
+        """False if the event of that payload does not match for certain."""
         text = payload.decode(errors="replace").lower()
         return all(word in text for word in self.escaped)
 
     def excerpt(self, text: str) -> str:
-        """Some of the text around the first word; empty when not all words are in it."""
+        """Return some of the text around the first word; empty when not all words are in it."""
         lower = text.lower()
         if not all(word in lower for word in self.words):
             return ""
@@ -48,7 +48,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Query:
-    """The query of a text: each word, and whatever stands in double quotes as one phrase."""
+    """Return the query of a text: each word, and whatever stands in double quotes as one phrase."""
     words = tuple(phrase or word for phrase, word in PIECE.findall(text.lower()) if phrase.strip() or word)
     if not words or len(text) > MOST_LETTERS:
         raise BadValue(f"A search needs at least one word, and has {MOST_LETTERS} letters at most. Give the words to look for.")
@@ -56,7 +56,7 @@ def parse(text: str) -> Query:
 
 
 def found_in(query: Query, logs: Iterable[tuple[Summary, Sequence[bytes]]]) -> list[Found]:
-    """What matches in logs, each with the lines of its own events: titles and tags first, then events, the newest first."""
+    """Search logs, each with the lines of its own events: titles and tags first, then events, the newest first."""
     named, said = [], []
     for summary, lines in logs:
         if summary.head and (excerpt := query.excerpt(" ".join([summary.title, *summary.tags]))):
@@ -68,7 +68,7 @@ def found_in(query: Query, logs: Iterable[tuple[Summary, Sequence[bytes]]]) -> l
 
 
 def said_in(event: Event) -> str:
-    """The words of an event: prompts, answers and results."""
+    """Return the words of an event: prompts, answers and results."""
     match event:
         case Prompted(message=message) | Steered(message=message) | Replied(message=message):
             return _words(message)

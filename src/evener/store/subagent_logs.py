@@ -23,12 +23,12 @@ ThreadOf = Callable[[str], str]
 
 
 def child_name(key: str, log: str) -> str:
-    """What belongs to the call of that key on a log that did not start it first."""
+    """Return what belongs to the call of that key on a log that did not start it first."""
     return sha256(f"{key}\0{log}".encode()).hexdigest()[:32]
 
 
 def threads_inside(thread: str, started: Started, thread_of: ThreadOf) -> list[str]:
-    """The threads of agents inside the calls of this one, and inside theirs."""
+    """Return the threads of agents inside the calls of this one, and inside theirs."""
     found = [thread]
     for one in found:
         names = (name for several in _names(started(one)).values() for name in several)
@@ -37,7 +37,7 @@ def threads_inside(thread: str, started: Started, thread_of: ThreadOf) -> list[s
 
 
 def logs_inside(log: str, started: Started, thread_of: ThreadOf) -> list[str]:
-    """The same for one branch: the logs that its own calls began, and theirs."""
+    """Return the logs that the calls of one branch began, and theirs."""
     found = [log]
     for one in found:
         names = _names(started(thread_of(one))).get(one, ())
@@ -46,7 +46,7 @@ def logs_inside(log: str, started: Started, thread_of: ThreadOf) -> list[str]:
 
 
 def _names(started: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The logs that may lie inside each log."""
+    """Return the logs that may lie inside each log."""
     first: dict[str, str] = {}
     found: dict[str, list[str]] = {}
     for log, key in started:

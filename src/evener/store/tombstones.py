@@ -1,8 +1,9 @@
-"""What is left of an event that was erased: its kind, ids, times, counts and structure, without what anybody said. Pure.
+"""What is left of an event that was erased: its kind, ids, times, counts and structure, without what was said. Pure.
 
 The blank of a blank is the same blank. A log with blanks in it can still be folded and continued.
 """
 
+from functools import cache
 from typing import TypeVar, assert_never
 
 import msgspec
@@ -37,37 +38,11 @@ BLANK = TextBlock(ERASED)
 
 WORDS: dict[type[ev.Event], str] = {ev.MediaFetched: "source", ev.Cancelled: "why", ev.Finished: "detail"}
 
-_SAID = Message("user", (BLANK,), created_at=None)
-_ANSWERED = Message("assistant", (BLANK,), created_at=None)
-LEAST: dict[str, ev.Event] = {
-    str(type(event).__struct_config__.tag): event
-    for event in (
-        ev.Opened(at=0.0, thread=""),
-        ev.Configured(at=0.0, model=""),
-        ev.Imported(at=0.0, messages=()),
-        ev.Prompted(at=0.0, run="", message=_SAID),
-        ev.Continued(at=0.0, run=""),
-        ev.Resumed(at=0.0, epoch=0),
-        ev.Steered(at=0.0, message=_SAID),
-        ev.ModelCalled(at=0.0, model=""),
-        ev.Replied(at=0.0, message=_ANSWERED, stop=Stop("done")),
-        ev.ModelFailed(at=0.0, error="", message=""),
-        ev.ApprovalAsked(at=0.0, id="", interrupt="tool", questions=()),
-        ev.ApprovalDecided(at=0.0, id="", key="", verdict="reject"),
-        ev.CallStarted(at=0.0, call="", tool="", key=""),
-        ev.CallFinished(at=0.0, call="", ok=False),
-        ev.CallPaused(at=0.0, call="", thread=""),
-        ev.MediaFetched(at=0.0, source="", digest=""),
-        ev.Cancelled(at=0.0),
-        ev.Finished(at=0.0, run="", cause="done"),
-    )
-}
-
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 def blanked(event: ev.Event) -> ev.Event:
-    """The event without its content."""
+    """Return the event without its content."""
     match event:
         case ev.Opened() | ev.Continued() | ev.CallStarted():
             return event
@@ -91,8 +66,36 @@ def blanked(event: ev.Event) -> ev.Event:
 
 
 def least(kind: str, at: float) -> ev.Event:
-    """What is left of an event that was erased unread, because it was damaged: its kind and its time."""
-    return replace(LEAST.get(kind, LEAST["cancelled"]), at=at)
+    """Return what is left of an event that was erased unread, because it was damaged: its kind and its time."""
+    known = _least_events()
+    return replace(known.get(kind, known["cancelled"]), at=at)
+
+
+@cache
+def _least_events() -> dict[str, ev.Event]:
+    """Return an event of each kind that says nothing, by its tag."""
+    said, answered = Message("user", (BLANK,), created_at=None), Message("assistant", (BLANK,), created_at=None)
+    events: tuple[ev.Event, ...] = (
+        ev.Opened(at=0.0, thread=""),
+        ev.Configured(at=0.0, model=""),
+        ev.Imported(at=0.0, messages=()),
+        ev.Prompted(at=0.0, run="", message=said),
+        ev.Continued(at=0.0, run=""),
+        ev.Resumed(at=0.0, epoch=0),
+        ev.Steered(at=0.0, message=said),
+        ev.ModelCalled(at=0.0, model=""),
+        ev.Replied(at=0.0, message=answered, stop=Stop("done")),
+        ev.ModelFailed(at=0.0, error="", message=""),
+        ev.ApprovalAsked(at=0.0, id="", interrupt="tool", questions=()),
+        ev.ApprovalDecided(at=0.0, id="", key="", verdict="reject"),
+        ev.CallStarted(at=0.0, call="", tool="", key=""),
+        ev.CallFinished(at=0.0, call="", ok=False),
+        ev.CallPaused(at=0.0, call="", thread=""),
+        ev.MediaFetched(at=0.0, source="", digest=""),
+        ev.Cancelled(at=0.0),
+        ev.Finished(at=0.0, run="", cause="done"),
+    )
+    return {str(type(event).__struct_config__.tag): event for event in events}
 
 
 def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFailed) -> ev.Event:
@@ -129,7 +132,7 @@ def _of_approval(event: ev.ApprovalAsked | ev.ApprovalDecided) -> ev.Event:
 
 
 def _result(event: ev.CallFinished) -> ev.CallFinished:
-    return replace(event, content=tuple(map(_content, event.content)), metadata="{}")
+    return replace(_without(event, "why"), content=tuple(map(_content, event.content)), metadata="{}")
 
 
 def _inner(question: ev.InnerQuestion) -> ev.InnerQuestion:
@@ -167,5 +170,5 @@ def _content(block: ResultContent) -> ResultContent:
 
 
 def _without(value: S, field: str) -> S:
-    """The value with this text replaced, if there was one."""
+    """Return the value with this text replaced, if there was one."""
     return replace(value, **{field: ERASED}) if msgspec.structs.asdict(value)[field] else value

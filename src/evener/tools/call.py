@@ -1,4 +1,7 @@
-"""Between the loop and the tools: runs a call and reports it as an event. Large output goes to the blobs."""
+"""Runs the calls of a model: threads for sync tools, deadlines and cancelling, and the event that reports the result.
+
+Large output goes to the blobs.
+"""
 
 import asyncio
 import contextvars
@@ -19,12 +22,12 @@ from msgspec.structs import replace
 
 from evener.errors import StoreError, UsageError
 from evener.events import CallFinished, CallPaused
-from evener.tools.arguments import ReadArguments
-from evener.tools.context import Cancellation, Progress, ToolContext, call_on
-from evener.tools.result import Envelope, Scrub, envelope_of, failed, raised, scrubbed
-from evener.tools.schema import told
+from evener.tools.arguments import ReadArguments, unchanged
+from evener.tools.context import Cancellation, Progress, ToolContext, call_on, settle
+from evener.tools.result import Envelope, Scrub, envelope_of, report_error, report_failure, scrub_envelope
+from evener.tools.schema import explain_refusal
 from evener.tools.signature import Callee
-from evener.tools.spill import Blobs, read_output_tool, spill
+from evener.tools.spill import READER, Blobs, MemoryBlobs, read_output_tool, spill
 from evener.tools.tool import Tool, Toolbox
 from evener.transcript.blocks import (
     DocumentBlock,
@@ -37,6 +40,7 @@ from evener.transcript.blocks import (
     json_object,
     json_text,
 )
+from evener.transcript.scan import resolve_pointer
 
 __all__ = [
     "CallSite",
@@ -49,37 +53,38 @@ __all__ = [
     "Threads",
     "digest_of",
     "run_call",
-    "unchanged",
     "verify_call",
     "with_defaults",
     "with_reader",
 ]
 
-
 IDLE_SECONDS = 10.0
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """What a function gave back."""
+    """The value that a function returned."""
 
     value: object
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """What a function raised."""
+    """The exception that a function raised."""
 
     error: BaseException
 
 
+Ended = Returned | Raised
+
+
 class NoThread(Exception):
-    """There is no thread for a call, and none will become free."""
+    """No thread is free for a call, and none will be."""
 
 
 class ThreadJob:
-    """A function on its way through a thread, in the context (as of contextvars) of whoever asked for it.
+    """A function that runs in a thread, in the context (as of contextvars) of its caller.
 
-    `ended` is settled when it is over, or with None by whoever waits no longer. The pool's lock guards the rest: `function`
-    is there until it begins.
+    `ended` is set when it is over, or to None by a caller that stops waiting. The pool's lock guards the rest: `function`
+    is set until it begins.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:
@@ -87,26 +92,22 @@ class ThreadJob:
         self.context = contextvars.copy_context()
         self.function: Callable[[], object] | None = function
         self.abandoned = False
-        self.outcome: Returned | Raised | None = None
-        self.ended: asyncio.Future[Returned | Raised | None] = self._loop.create_future()
+        self.outcome: Ended | None = None
+        self.ended: asyncio.Future[Ended | None] = self._loop.create_future()
 
-    def over(self, outcome: Returned | Raised) -> None:
-        """Tell what it came to."""
-        call_on(self._loop, lambda: self._settle(outcome))
-
-    def _settle(self, outcome: Returned | Raised) -> None:
-        if not self.ended.done():
-            self.ended.set_result(outcome)
+    def finish(self, outcome: Ended) -> None:
+        """Pass the outcome to the caller's loop."""
+        call_on(self._loop, partial(settle, self.ended, outcome))
 
 
-def _drop(outcome: Returned | Raised) -> None:
-    """Nobody will ever await it."""
+def _drop(outcome: Ended) -> None:
+    """Close a coroutine that no caller will await."""
     if isinstance(outcome, Returned) and inspect.iscoroutine(outcome.value):
         outcome.value.close()
 
 
 class Threads:
-    """At most `limit` threads. `busy` counts those that run something, `abandoned` those of them that nobody waits for.
+    """At most `limit` threads. `busy` counts those that run something, `abandoned` those of them whose caller has given up.
 
     `stray` counts coroutines that went on after they were cancelled. Shared by all runs of a process, and by all its loops.
     """
@@ -125,21 +126,21 @@ class Threads:
 
     @property
     def busy(self) -> int:
-        """How many threads run a tool now."""
+        """The number of threads that run a tool now."""
         return self._busy
 
     @property
     def abandoned(self) -> int:
-        """How many of them nobody waits for."""
+        """The number of them whose caller has given up."""
         return self._abandoned
 
     @property
     def stray(self) -> int:
-        """How many coroutines went on although they were cancelled."""
+        """The number of coroutines that went on although they were cancelled."""
         return len(self._stray)
 
     def start(self, function: Callable[[], object]) -> ThreadJob:
-        """Run a function in a thread as soon as one is free. Raises NoThread when none ever will be."""
+        """Run a function in a thread as soon as one is free. Raise NoThread when none ever will be."""
         job = ThreadJob(function)
         with self._lock:
             if self._abandoned >= self.limit:
@@ -156,7 +157,7 @@ class Threads:
         return job
 
     def give_up(self, job: ThreadJob) -> bool:
-        """Nobody waits for it any more. True when it had begun and may still go on; otherwise it never will."""
+        """Stop waiting for a job. Return True when it had begun and may still go on; otherwise it never will."""
         refused: list[ThreadJob] = []
         with self._lock:
             if job.function is not None:
@@ -172,18 +173,18 @@ class Threads:
             if self._abandoned >= self.limit:
                 refused, self._waiting = list(self._waiting), deque()
         for other in refused:
-            other.over(Raised(self._all_hung()))
+            other.finish(Raised(self._all_hung()))
         return True
 
     def keep_stray(self, task: "asyncio.Task[object]") -> None:
-        """Count a coroutine that does not end, and hold on to it until it does."""
+        """Count a coroutine that does not end, and keep a reference to it until it does."""
         self._stray.add(task)
         task.add_done_callback(self._forget)
 
     def _forget(self, task: "asyncio.Task[object]") -> None:
         self._stray.discard(task)
         if not task.cancelled():
-            task.exception()  # seen, so that nobody warns of it
+            task.exception()  # retrieved, else asyncio logs it
 
     def _spawn(self, job: ThreadJob) -> None:
         try:
@@ -195,22 +196,22 @@ class Threads:
 
     def _work(self, job: ThreadJob | None) -> None:
         while job is not None:
-            onward = self._released(job, self._performed(job))
-            del job  # an idle thread holds on to no result
-            job = onward or self._handed_over()
+            onward = self._release(job, self._perform(job))
+            del job  # an idle thread keeps no result alive
+            job = onward or self._next_job()
 
-    def _performed(self, job: ThreadJob) -> Returned | Raised:
+    def _perform(self, job: ThreadJob) -> Ended:
         with self._lock:
             function, job.function = job.function, None
         if function is None:
             return Raised(NoThread("it was given up before it began"))
         try:
             return Returned(job.context.run(function))
-        except BaseException as error:  # nobody is above a thread: SystemExit and KeyboardInterrupt end the tool only
+        except BaseException as error:  # nothing above a thread catches it: SystemExit and KeyboardInterrupt end the tool only
             return Raised(error)
 
-    def _released(self, job: ThreadJob, outcome: Returned | Raised) -> ThreadJob | None:
-        """The thread is free again: for a job that waits, or for one to come."""
+    def _release(self, job: ThreadJob, outcome: Ended) -> ThreadJob | None:
+        """Record the outcome and free the thread. Return the next job that waits, if any."""
         with self._lock:
             job.outcome = outcome
             if job.abandoned:
@@ -220,11 +221,11 @@ class Threads:
             if onward is None:
                 self._busy -= 1
                 self._idle += 1
-        job.over(outcome)
+        job.finish(outcome)
         return onward
 
-    def _handed_over(self) -> ThreadJob | None:
-        """The next job for a thread that has nothing to do; None when it has waited long enough."""
+    def _next_job(self) -> ThreadJob | None:
+        """Wait for the next job of an idle thread; return None after IDLE_SECONDS."""
         try:
             return self._handed.get(timeout=IDLE_SECONDS)
         except Empty:
@@ -242,40 +243,40 @@ MOST_DEEP = 100
 
 
 def with_defaults(tool: Tool, raw: str) -> str | None:
-    """The JSON text of the arguments with all defaults in it; None when they do not fit, so that the tool will not run."""
+    """Return the JSON text of the arguments with all defaults; None when they do not fit, so that the tool will not run."""
     read = tool.read(raw)
     if not isinstance(read, ReadArguments):
         return None
     given = json_object(raw, "The arguments")
-    known = _plain(read.whole[0]) if read.whole else {**_of_signature(tool), **{k: _plain(v) for k, v in read.named.items()}}
+    known = _plain(read.whole[0] if read.whole else {**_signature_defaults(tool), **read.named})
     schema = json_object(tool.schema, "The schema")
-    full = _of_schema(_filled(given, known), schema, schema, 0)
+    full = _add_schema_defaults(_fill(given, known), schema, schema, 0)
     return raw if full == given or not isinstance(full, dict) else json_text(full, "The arguments")
 
 
-def _of_signature(tool: Tool) -> dict[str, object]:
+def _signature_defaults(tool: Tool) -> dict[str, object]:
     found = inspect.signature(tool.function).parameters.values()
     context = tool.callee.context if tool.callee else ""
-    return {one.name: _plain(one.default) for one in found if one.default is not one.empty and one.name != context}
+    return {one.name: one.default for one in found if one.default is not one.empty and one.name != context}
 
 
 def _plain(value: object) -> object:
-    """The value as JSON has it."""
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=_dumped)
+    """Return the value as plain JSON values."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump)
 
 
-def _dumped(value: object) -> object:
+def _dump(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", by_alias=True) if callable(dump) else str(value)
 
 
-def _filled(given: object, known: object) -> object:
-    """What was given, and what is only known."""
+def _fill(given: object, known: object) -> object:
+    """Return what was given, completed by what is known."""
     match given, known:
         case dict(), dict():
-            return {**{name: _filled(value, known.get(name)) for name, value in given.items()}, **_only(known, given)}
+            return {**{name: _fill(value, known.get(name)) for name, value in given.items()}, **_only(known, given)}
         case list(), list() if len(given) == len(known):
-            return [_filled(*pair) for pair in zip(given, known, strict=True)]
+            return [_fill(*pair) for pair in zip(given, known, strict=True)]
         case _:
             return given
 
@@ -284,44 +285,40 @@ def _only(known: Mapping[str, object], given: Mapping[str, object]) -> dict[str,
     return {name: value for name, value in known.items() if name not in given}
 
 
-def _of_schema(value: object, node: object, root: Mapping[str, object], depth: int) -> object:
-    """With the defaults that the schema names, for tools that are made from one."""
-    node = _followed(node, root)
+def _add_schema_defaults(value: object, node: object, root: Mapping[str, object], depth: int) -> object:
+    """Add the defaults that the schema names, for tools that are made from one."""
+    node = _follow(node, root)
     if not isinstance(node, dict) or depth > MOST_DEEP:
         return value
     match value:
         case dict():
             properties = node.get("properties")
             shapes = properties if isinstance(properties, dict) else {}
-            inner = {name: _of_schema(item, shapes.get(name), root, depth + 1) for name, item in value.items()}
+            inner = {name: _add_schema_defaults(item, shapes.get(name), root, depth + 1) for name, item in value.items()}
             said = {name: shape["default"] for name, shape in shapes.items() if isinstance(shape, dict) and "default" in shape}
             return {**inner, **_only(said, inner)}
         case list():
-            return [_of_schema(item, node.get("items"), root, depth + 1) for item in value]
+            return [_add_schema_defaults(item, node.get("items"), root, depth + 1) for item in value]
         case _:
             return value
 
 
-def _followed(node: object, root: Mapping[str, object]) -> object:
-    """What a reference inside the schema stands for."""
+def _follow(node: object, root: Mapping[str, object]) -> object:
+    """Return what a reference inside the schema refers to; the node itself if it is none."""
     for _ in range(MOST_DEEP):
-        target = node.get("$ref") if isinstance(node, dict) else None
-        if not isinstance(target, str) or not target.startswith("#"):
+        reference = node.get("$ref") if isinstance(node, dict) else None
+        if not isinstance(reference, str):
             return node
-        node = root
-        for step in target.lstrip("#/").split("/") if target != "#" else ():
-            node = node.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+        node = resolve_pointer(root, reference)
     return None
 
 
 GRACE = 2.0
 """Seconds that a cancelled coroutine has to clean up."""
 
-Ended = Returned | Raised
-
 
 class _TimeOver(Exception):
-    """The call took too long. `begun` tells whether it had started."""
+    """The call took too long. `begun`: it had started."""
 
     def __init__(self, *, begun: bool) -> None:
         super().__init__()
@@ -329,7 +326,7 @@ class _TimeOver(Exception):
 
 
 class _Bounds(msgspec.Struct, frozen=True):
-    """What keeps a call in check: when its time is over (None: never), how it is told to stop, and who holds what does not."""
+    """The bounds of a call: its deadline (None: none), how it is asked to stop, and the threads that keep what does not."""
 
     end: float | None
     cancelled: Cancellation
@@ -338,15 +335,6 @@ class _Bounds(msgspec.Struct, frozen=True):
 
     def seconds_left(self) -> float | None:
         return None if self.end is None else max(0.0, self.end - time.monotonic())
-
-
-def unchanged(text: str) -> str:
-    """The text of one who has no secrets."""
-    return text
-
-
-def _same(value: object) -> object:
-    return value
 
 
 async def run_call(
@@ -359,32 +347,32 @@ async def run_call(
     blobs: Blobs | None = None,
     grace: float = GRACE,
 ) -> Envelope:
-    """Validate the arguments, run the tool, and put what came of it into an envelope.
+    """Validate the arguments, run the tool, and return its result in an envelope.
 
     With `blobs`, output beyond the tool's limit is spilled there. Cancelling this cancels the tool: a coroutine has `grace`
-    seconds to clean up, a thread is left to itself and counted.
+    seconds to clean up, a thread goes on and is counted as abandoned.
     """
-    envelope = await _ran(tool, call, context, threads, grace)
+    envelope = await _run(tool, call, context, threads, grace)
     if scrub is not unchanged:
-        envelope = scrubbed(envelope, scrub)
+        envelope = scrub_envelope(envelope, scrub)
     return envelope if blobs is None else spill(envelope, blobs, limit=tool.output_limit)
 
 
 async def verify_call(
     tool: Tool, call: ToolCall, *, context: ToolContext[object], threads: Threads, grace: float = GRACE
 ) -> bool | None:
-    """Whether a call that was interrupted took effect, as the tool's own `verify` says; None when that is not known."""
+    """Return whether an interrupted call took effect, as the tool's own `verify` says; None when that is not known."""
     if tool.verifier is None:
         return None
     try:
         accepted = tool.read(call.raw)
-    except Exception:  # a type of the user's may raise anything when it is made, and then the tool has not begun
+    except Exception:  # the constructor of a user's type may raise anything, and then the tool has not begun
         return False
     if isinstance(accepted, tuple):
         return False
     bounds = _Bounds(_end(tool, context, time.monotonic()), context.cancelled, threads, grace)
     try:
-        ended = await _ended(tool.verifier, _invocation(tool.verifier, accepted, context, bounds), _same, bounds)
+        ended = await _perform(tool.verifier, _bind(tool.verifier, accepted, context, bounds), unchanged, bounds)
     except (_TimeOver, NoThread):
         return None
     match ended:
@@ -393,58 +381,52 @@ async def verify_call(
     return None
 
 
-async def _ran(tool: Tool, call: ToolCall, context: ToolContext[object], threads: Threads, grace: float) -> Envelope:
+async def _run(tool: Tool, call: ToolCall, context: ToolContext[object], threads: Threads, grace: float) -> Envelope:
     try:
         accepted = tool.read(call.raw)
-    except Exception as error:  # a type of the user's may raise anything when it is made
-        return raised(error, tool.name)
+    except Exception as error:  # the constructor of a user's type may raise anything
+        return report_error(error, tool.name)
     if isinstance(accepted, tuple):
-        return failed(told(tool.name, accepted), retry=True)
+        return report_failure(explain_refusal(tool.name, accepted), retry=True)
     begin = time.monotonic()
     bounds = _Bounds(_end(tool, context, begin), context.cancelled, threads, grace)
     if bounds.end is not None and bounds.end <= begin:
-        return failed(f"The tool {tool.name!r} was not run: there is no time left.")
+        return report_failure(f"The tool {tool.name!r} was not run: there is no time left.")
     callee = tool.callee or Callee.of(tool.function)
     try:
-        ended = await _ended(callee, _invocation(callee, accepted, context, bounds), envelope_of, bounds)
+        ended = await _perform(callee, _bind(callee, accepted, context, bounds), envelope_of, bounds)
     except _TimeOver as over:
-        return _overdue(tool, over, (bounds.end or begin) - begin)
+        return _report_overdue(tool, over, (bounds.end or begin) - begin)
     except NoThread as error:
-        return failed(f"The tool {tool.name!r} was not run: {error}. Only tools that are async still work.")
-    return envelope_of(ended.value) if isinstance(ended, Returned) else raised(ended.error, tool.name)
+        return report_failure(f"The tool {tool.name!r} was not run: {error}. Only tools that are async still work.")
+    return envelope_of(ended.value) if isinstance(ended, Returned) else report_error(ended.error, tool.name)
 
 
 def _end(tool: Tool, context: ToolContext[object], begin: float) -> float | None:
-    """When the time of a call that begins now is over: its own or that of the run."""
+    """Return the deadline of a call that begins now: its own or that of the run."""
     if tool.timeout is None:
         return context.deadline
     own = begin + tool.timeout
     return own if context.deadline is None else min(own, context.deadline)
 
 
-def _within(context: ToolContext[object], bounds: _Bounds) -> ToolContext[object]:
-    """The context with the call's own deadline, and with progress that arrives on the loop's thread."""
-    loop = asyncio.get_running_loop()
-    report = context.report
+def _bind(callee: Callee, accepted: ReadArguments, context: ToolContext[object], bounds: _Bounds) -> Callable[[], object]:
+    """Return the call of the function, ready to be made. Its context has the call's own deadline and reports on the loop."""
+    if not callee.context:
+        return partial(callee.function, *accepted.whole, **accepted.named)
+    loop, report = asyncio.get_running_loop(), context.report
 
     def on_loop(progress: Progress) -> None:
         call_on(loop, lambda: report(progress))
 
-    return msgspec.structs.replace(context, deadline=bounds.end, report=on_loop)
+    own = replace(context, deadline=bounds.end, report=on_loop)
+    return partial(callee.function, *accepted.whole, **accepted.named, **{callee.context: own})
 
 
-def _invocation(callee: Callee, accepted: ReadArguments, context: ToolContext[object], bounds: _Bounds) -> Callable[[], object]:
-    """The call itself."""
-    named = accepted.named
-    if callee.context:
-        named = {**named, callee.context: _within(context, bounds)}
-    return partial(callee.function, *accepted.whole, **named)
-
-
-def _ended(
+def _perform(
     callee: Callee, invoke: Callable[[], object], finish: Callable[[object], object], bounds: _Bounds
 ) -> Coroutine[object, object, Ended]:
-    """What the call comes to. What a thread gives is finished there: large output is not turned into text on the loop's."""
+    """Make the call. A thread also finishes its value, so that large output is not turned into text on the loop's thread."""
     reports = bool(callee.context)
     if callee.awaits:
         return _as_task(invoke, bounds, reports=reports)
@@ -453,86 +435,76 @@ def _ended(
         value = invoke()
         return value if inspect.iscoroutine(value) else finish(value)
 
-    return _by_thread(work, bounds, reports=reports)
+    return _in_thread(work, bounds, reports=reports)
 
 
-async def _by_thread(work: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
-    """In a thread; and if that gave a coroutine, as a task."""
-    ended = await _in_thread(work, bounds)
-    if isinstance(ended, Returned) and inspect.iscoroutine(ended.value):
-        coroutine = ended.value
-        try:
-            return await _as_task(lambda: coroutine, bounds, reports=reports)
-        finally:
-            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-                coroutine.close()
-    return ended
-
-
-async def _in_thread(work: Callable[[], object], bounds: _Bounds) -> Ended:
+async def _in_thread(work: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
+    """Run work in a thread; if that returns a coroutine, run it as a task."""
     job = bounds.threads.start(work)
     try:
-        ended = await _settled(job.ended, bounds) or job.outcome  # which may have come at the last moment
+        ended = await _wait_for(job.ended, bounds) or job.outcome  # set at the last moment, perhaps
     except asyncio.CancelledError:
-        _given_up(job, bounds)
+        _give_up(job, bounds)
         raise
     if ended is None:
-        raise _TimeOver(begun=_given_up(job, bounds))
+        raise _TimeOver(begun=_give_up(job, bounds))
     if isinstance(ended, Raised) and isinstance(ended.error, NoThread):
         raise ended.error
-    return ended
+    if not isinstance(ended, Returned) or not inspect.iscoroutine(ended.value):
+        return ended
+    coroutine = ended.value
+    try:
+        return await _as_task(lambda: coroutine, bounds, reports=reports)
+    finally:
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
 
 
-def _given_up(job: ThreadJob, bounds: _Bounds) -> bool:
+def _give_up(job: ThreadJob, bounds: _Bounds) -> bool:
     bounds.cancelled.set()
     begun = bounds.threads.give_up(job)
     bounds.cancelled.outlived = job.abandoned
     return begun
 
 
-async def _settled(ended: "asyncio.Future[Ended | None]", bounds: _Bounds) -> Ended | None:
-    """What a future comes to; None when the time is over before that."""
+async def _wait_for(ended: "asyncio.Future[Ended | None]", bounds: _Bounds) -> Ended | None:
+    """Return what a future is set to; None when the time is over before that."""
     left = bounds.seconds_left()
     if left is None:
         return await ended
-    timer = asyncio.get_running_loop().call_later(left, _settle, ended)
+    timer = asyncio.get_running_loop().call_later(left, settle, ended, None)
     try:
         return await ended
     finally:
         timer.cancel()
 
 
-def _settle(ended: "asyncio.Future[Ended | None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
-
-
 async def _as_task(invoke: Callable[[], object], bounds: _Bounds, *, reports: bool) -> Ended:
-    """In a task of its own, which can be left to itself. It wakes us by itself, without a detour through its callbacks.
+    """Run a coroutine in a task of its own, which may outlive the call. It wakes the waiter itself, not by done callbacks.
 
-    One that waits for nothing is done when the loop comes round, and needs no timer. One that `reports` does not get ahead
-    of its reports, which take a round as well.
+    One that waits for nothing is done in the next iteration of the loop, and needs no timer. One that `reports` must not
+    overtake its reports, which take an iteration as well.
     """
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[Ended | None]] = []
-    task: asyncio.Task[object] = loop.create_task(_awaited(invoke, waiting))
+    task: asyncio.Task[Ended] = loop.create_task(_await_tool(invoke, waiting))
     try:
         if not reports:
             await asyncio.sleep(0)
         if not task.done():
             waiting.append(loop.create_future())
-            await _settled(waiting[0], bounds)
+            await _wait_for(waiting[0], bounds)
     except asyncio.CancelledError:
-        await _stopped(task, bounds)
+        await _stop(task, bounds)
         raise
     if not task.done():
-        await _stopped(task, bounds)
+        await _stop(task, bounds)
         raise _TimeOver(begun=True)
-    return _outcome(task)
+    return Raised(RuntimeError("it cancelled itself")) if task.cancelled() else task.result()
 
 
-async def _awaited(invoke: Callable[[], object], waiting: "list[asyncio.Future[Ended | None]]") -> object:
-    """The coroutine of a tool, for whoever is waiting then. What asyncio would end the program with ends the tool instead."""
+async def _await_tool(invoke: Callable[[], object], waiting: "list[asyncio.Future[Ended | None]]") -> Ended:
+    """Await the coroutine of a tool, then wake the waiter. What would make asyncio end the program ends the tool only."""
     try:
         made = invoke()
         return Returned(await made if inspect.isawaitable(made) else made)
@@ -542,18 +514,11 @@ async def _awaited(invoke: Callable[[], object], waiting: "list[asyncio.Future[E
         return Raised(error)
     finally:
         for ended in waiting:
-            _settle(ended)
+            settle(ended, None)
 
 
-def _outcome(task: "asyncio.Task[object]") -> Ended:
-    if task.cancelled():
-        return Raised(RuntimeError("it cancelled itself"))
-    ended = task.result()
-    return ended if isinstance(ended, (Returned, Raised)) else Returned(ended)
-
-
-async def _stopped(task: "asyncio.Task[object]", bounds: _Bounds) -> None:
-    """Cancel a coroutine and give it time to clean up; one that goes on is counted and left to itself."""
+async def _stop(task: "asyncio.Task[Ended]", bounds: _Bounds) -> None:
+    """Cancel a coroutine and give it time to clean up; count one that goes on."""
     bounds.cancelled.set()
     task.cancel()
     try:
@@ -566,22 +531,21 @@ async def _stopped(task: "asyncio.Task[object]", bounds: _Bounds) -> None:
             task.exception()
 
 
-def _overdue(tool: Tool, over: _TimeOver, allowed: float) -> Envelope:
+def _report_overdue(tool: Tool, over: _TimeOver, allowed: float) -> Envelope:
     spent = f"{allowed:.3g} seconds"
     if not over.begun:
-        return failed(f"The tool {tool.name!r} was not run: no thread became free within {spent}. Try again later.")
+        return report_failure(f"The tool {tool.name!r} was not run: no thread became free within {spent}. Try again later.")
     if tool.effect == "write":
-        return failed(
+        return report_failure(
             f"The tool {tool.name!r} was given up after {spent}. It is not known whether it took effect. "
             "Find that out before you call it again.",
             outcome="unknown",
         )
-    return failed(f"The tool {tool.name!r} was given up after {spent}. It may be called again.")
+    return report_failure(f"The tool {tool.name!r} was given up after {spent}. It may be called again.")
 
 
-READER = "read_output"
 LARGE = 16 * 1024
-"""Characters: larger media of a result lie in the blobs, and the log names them."""
+"""Characters: larger media of a result are stored as blobs, and the log names them."""
 PATIENCE = 30.0
 
 T = TypeVar("T")
@@ -591,22 +555,22 @@ _sorting = msgspec.json.Encoder(order="deterministic")
 
 
 class Shelf(Protocol):
-    """Where large things lie."""
+    """The part of a store that keeps blobs."""
 
     def put_blob(self, content: bytes) -> Coroutine[object, object, str]: ...
 
     def get_blob(self, digest: str) -> Coroutine[object, object, bytes]: ...
 
 
-_around: ContextVar[tuple[asyncio.AbstractEventLoop, Shelf]] = ContextVar("evener_around")
-"""The loop of the run that a tool runs in, and its shelf: not always that of the harness which the tool was made for."""
+_current_run: ContextVar[tuple[asyncio.AbstractEventLoop, Shelf]] = ContextVar("evener_around")
+"""The loop of the run that a tool runs in, and its shelf: not always that of the harness for which the tool was made."""
 
 
 class CallSite(msgspec.Struct, frozen=True):
-    """Where a call belongs: its run, its idempotency key, and who hears of its progress (call, text, fraction).
+    """Where a call belongs: its run, its idempotency key, and where its progress goes (call, text, fraction).
 
-    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit. `leave` is told when a
-    call is given up and its tool goes on all the same.
+    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit. `leave` is called when
+    a call is given up and its tool goes on all the same.
     """
 
     run: str
@@ -617,14 +581,14 @@ class CallSite(msgspec.Struct, frozen=True):
 
 
 def with_reader(toolbox: Toolbox) -> Toolbox:
-    """The tools and, if there are any, the one that pages through output that was too large to be shown."""
+    """Return the tools and, if there are any, the one that pages through output that was too large to be shown."""
     if not toolbox or READER in toolbox:
         return toolbox
-    return toolbox.add(read_output_tool(_Lying()))
+    return toolbox.add(read_output_tool(_RunBlobs()))
 
 
 class Calling(Protocol):
-    """What a driver does with calls. `Caller` runs them; `evener.replay` plays back what became of them."""
+    """What a driver needs to run calls. `Caller` runs them; `evener.replay` plays back their results."""
 
     def digest(self, call: ToolCall) -> str: ...
 
@@ -632,27 +596,27 @@ class Calling(Protocol):
 
     async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None: ...
 
-    def given_up(self, call: ToolCall) -> CallFinished: ...
+    def give_up(self, call: ToolCall) -> CallFinished: ...
 
 
 def digest_of(call: ToolCall, schema: str) -> str:
-    """The same for the same tool with the same arguments and the same schema (empty where there is no such tool)."""
+    """Return a digest of the tool, its arguments and its schema (empty where there is no such tool)."""
     try:
         arguments = _sorting.encode(_objects.decode(call.raw))
     except (msgspec.MsgspecError, RecursionError):
         arguments = call.raw.encode()
-    name = _hashed(call.name) if schema else sha256(call.name.encode()).digest()  # of a tool that is not there, of any length
-    return sha256(b"\0".join((name, sha256(arguments).digest(), _hashed(schema)))).hexdigest()
+    name = _hash(call.name) if schema else sha256(call.name.encode()).digest()  # an unknown name may be of any length
+    return sha256(b"\0".join((name, sha256(arguments).digest(), _hash(schema)))).hexdigest()
 
 
 @lru_cache(256)
-def _hashed(text: str) -> bytes:
-    """Of the names and schemas of tools, which are the same in each call."""
+def _hash(text: str) -> bytes:
+    """Hash the name or schema of a tool, which are the same in each call."""
     return sha256(text.encode()).digest()
 
 
 class Caller:
-    """Runs calls of one toolbox. Holds nothing of a run."""
+    """Runs calls of one toolbox. Keeps no state of a run."""
 
     def __init__(
         self, toolbox: Toolbox, *, threads: Threads, shelf: Shelf, deps: object = None, scrub: Scrub | None = None
@@ -669,19 +633,19 @@ class Caller:
         return self._toolbox
 
     def digest(self, call: ToolCall) -> str:
-        """The same for the same tool with the same arguments and the same schema."""
+        """Return a digest that is the same for the same tool with the same arguments and the same schema."""
         tool = self._tools.get(call.name)
         return digest_of(call, tool.spec.schema if tool else "")
 
     async def run(self, call: ToolCall, site: CallSite) -> CallFinished | CallPaused:
-        """Run the call. Whatever the tool does, this is its result; or it waits for a decision inside it, and has none yet."""
+        """Run the call and return its result, whatever the tool does; or that it waits for a decision inside it."""
         tool = self._tools.get(call.name)
         began = time.perf_counter()
         if tool is None:
-            return _reported(call, self._toolbox.unknown(call.name), began)
+            return _finish(call, self._toolbox.unknown(call.name), began)
         here = (asyncio.get_running_loop(), self._shelf)
-        if _around.get(None) != here:
-            _around.set(here)
+        if _current_run.get(None) != here:
+            _current_run.set(here)
         context = self._context(call, site)
         try:
             envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
@@ -692,20 +656,20 @@ class Caller:
         if envelope.waits is not None:
             return CallPaused(at=time.time(), call=call.id, thread=envelope.waits.thread, inner=envelope.waits.inner)
         if not _is_short(envelope, tool.output_limit):
-            envelope = await self._stowed(envelope, tool.output_limit)
-        return _reported(call, envelope, began)
+            envelope = await self._store_large(envelope, tool.output_limit)
+        return _finish(call, envelope, began)
 
-    async def _stowed(self, envelope: Envelope, limit: int) -> Envelope:
-        """The envelope with what is large in it on the shelf."""
-        spilled = _Spilled()
+    async def _store_large(self, envelope: Envelope, limit: int) -> Envelope:
+        """Return the envelope with its large parts stored on the shelf."""
+        spilled = MemoryBlobs()
         envelope = spill(envelope, spilled, limit=limit)
         for name, body in spilled.held.items():
-            envelope = _renamed(envelope, name, await self._shelf.put_blob(body))
-        content = tuple([await self._shelved(block) for block in envelope.content])
+            envelope = _rename_blob(envelope, name, await self._shelf.put_blob(body))
+        content = tuple([await self._store_media(block) for block in envelope.content])
         return replace(envelope, content=content)
 
     async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None:
-        """What the tool's own `verify` says of an interrupted start. None: it did not take effect, and may be run."""
+        """Return what the tool's own `verify` says of an interrupted call. None: it did not take effect, and may be run."""
         tool = self._toolbox.get(call.name)
         began = time.perf_counter()
         took = await verify_call(tool, call, context=self._context(call, site), threads=self._threads) if tool else None
@@ -714,18 +678,18 @@ class Caller:
                 return None
             case True:
                 text = "Interrupted, and checked afterwards: this call took effect. What it returned is not known."
-                return _reported(call, Envelope(True, text), began)  # type: ignore[arg-type] # it takes a str, too
+                return _finish(call, Envelope(True, text), began)  # type: ignore[arg-type] # it takes a str, too
             case _:
                 text = "Interrupted: this call was started, and it could not be found out whether it took effect."
-                return _reported(call, failed(text, outcome="unknown"), began)
+                return _finish(call, report_failure(text, outcome="unknown"), began)
 
-    def given_up(self, call: ToolCall) -> CallFinished:
-        """The result of a call that was cancelled while it ran."""
+    def give_up(self, call: ToolCall) -> CallFinished:
+        """Return the result of a call that was cancelled while it ran."""
         tool = self._toolbox.get(call.name)
         if tool is not None and tool.effect != "write":
-            return _reported(call, failed("Cancelled before it ended."), time.perf_counter())
+            return _finish(call, report_failure("Cancelled before it ended."), time.perf_counter())
         text = "Cancelled while it ran: it is not known whether it took effect."
-        return _reported(call, failed(text, outcome="unknown"), time.perf_counter())
+        return _finish(call, report_failure(text, outcome="unknown"), time.perf_counter())
 
     def _context(self, call: ToolCall, site: CallSite) -> ToolContext[object]:
         def report(progress: Progress) -> None:
@@ -735,7 +699,7 @@ class Caller:
             call_id=call.id, deps=self._deps, run_id=site.run, key=site.key, deadline=site.deadline, report=report
         )
 
-    async def _shelved(self, block: ResultContent) -> ResultContent:
+    async def _store_media(self, block: ResultContent) -> ResultContent:
         match block:
             case ImageBlock(source=Inline(text)) | DocumentBlock(source=Inline(text)) if len(text) > LARGE:
                 content = b64decode(text)
@@ -744,48 +708,33 @@ class Caller:
                 return block
 
 
-class _Spilled:
-    """What one call spilled, until it is on the shelf."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
+class _RunBlobs:
+    """The run's shelf as Blobs, for a tool that runs in a thread while the run's loop goes on."""
 
     def put(self, body: bytes) -> str:
-        digest = sha256(body).hexdigest()
-        self.held[digest] = body
-        return digest
+        loop, shelf = _current_run.get()
+        return _wait_on(shelf.put_blob(body), loop)
 
     def get(self, id: str) -> bytes | None:
-        return self.held.get(id)
-
-
-class _Lying:
-    """The run's shelf, for a tool that runs in a thread while the run's loop goes on."""
-
-    def put(self, body: bytes) -> str:
-        loop, shelf = _around.get()
-        return _waited(shelf.put_blob(body), loop)
-
-    def get(self, id: str) -> bytes | None:
-        loop, shelf = _around.get()
+        loop, shelf = _current_run.get()
         try:
-            return _waited(shelf.get_blob(id), loop)
+            return _wait_on(shelf.get_blob(id), loop)
         except StoreError:
             return None
 
 
-def _waited(work: Coroutine[object, object, T], loop: asyncio.AbstractEventLoop) -> T:
+def _wait_on(work: Coroutine[object, object, T], loop: asyncio.AbstractEventLoop) -> T:
     return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE)
 
 
 def _is_short(envelope: Envelope, limit: int) -> bool:
-    """Whether it is one text within the limit, so that there is nothing large in it."""
+    """True if it is one text within the limit, so that there is nothing large in it."""
     content = envelope.content
     return len(content) == 1 and isinstance(content[0], TextBlock) and len(content[0].text) <= limit
 
 
-def _renamed(envelope: Envelope, name: str, stored: str) -> Envelope:
-    """The envelope with the name that the shelf gave to what was spilled: another one if it took a secret out of it."""
+def _rename_blob(envelope: Envelope, name: str, stored: str) -> Envelope:
+    """Return the envelope with the name that the shelf gave to a blob: another one if it removed a secret from it."""
     if stored == name:
         return envelope
     content = tuple(
@@ -796,7 +745,7 @@ def _renamed(envelope: Envelope, name: str, stored: str) -> Envelope:
     return replace(envelope, content=content, spilled=spilled)
 
 
-def _reported(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:
+def _finish(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:
     return CallFinished(
         at=time.time(), call=call.id, ok=envelope.ok, content=envelope.content, outcome=envelope.outcome, retry=envelope.retry,
         metadata=envelope.meta, seconds=time.perf_counter() - began, spilled=envelope.spilled,

@@ -1,7 +1,7 @@
 """The scratchpad as a tool: the model writes its working notes, and each change is a fact in the metadata of the result.
 
 The facts reach the log with the result of the call, so the pad of a conversation is `pad_of` the results in its log. The tool
-itself keeps nothing: a notebook does, and it takes the changes of one call once, however often the call is repeated.
+itself has no state: a notebook has, and it applies the changes of one call once, however often the call is repeated.
 """
 
 import threading
@@ -32,18 +32,10 @@ from evener.tools.result import ModelRetry, ToolOutput
 from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import json_object
 
-__all__ = [
-    "FACTS",
-    "MemoryNotebook",
-    "Notebook",
-    "changes_in",
-    "pad_of",
-    "scratchpad_tool",
-]
-
+__all__ = ["FACTS", "MemoryNotebook", "Notebook", "changes_in", "pad_of", "scratchpad_tool"]
 
 FACTS = "scratchpad"
-"""The key in the metadata of a result under which the facts stand."""
+"""The key of the facts in the metadata of a result."""
 MOST_KEYS = 100
 NEEDS = {"append": "text", "set": "texts", "remove": "number"}
 
@@ -51,19 +43,19 @@ Action = Literal["show", "append", "set", "remove", "clear"]
 
 
 class Notebook(Protocol):
-    """Who keeps the pads. Called from threads."""
+    """Keeps the pads. Called from threads."""
 
     def read(self, context: ToolContext[object]) -> Scratchpad:
-        """The pad as it was before this call, also when the call is repeated with the same `context.key`."""
+        """Return the pad as it was before this call, also when the call is repeated with the same `context.key`."""
         ...
 
     def write(self, change: Change, context: ToolContext[object]) -> None:
-        """Take the change that a call made; the same `context.key` a second time changes nothing."""
+        """Apply the change that a call made; the same `context.key` a second time changes nothing."""
         ...
 
 
 class MemoryNotebook:
-    """One pad in memory, for tests and for runs that leave nothing behind. Knows the last calls by their keys."""
+    """One pad in memory, for tests and for runs that leave nothing behind. Remembers the last calls by their keys."""
 
     def __init__(self, pad: Scratchpad | None = None) -> None:
         self._pad = pad or Scratchpad()
@@ -76,12 +68,12 @@ class MemoryNotebook:
         return self._pad
 
     def read(self, context: ToolContext[object]) -> Scratchpad:
-        """The pad before this call."""
+        """Return the pad before this call."""
         with self._lock:
             return self._before.get(context.key, self._pad)
 
     def write(self, change: Change, context: ToolContext[object]) -> None:
-        """Take a change, once for each key."""
+        """Apply a change, once for each key."""
         with self._lock:
             if context.key in self._before:
                 return
@@ -93,18 +85,18 @@ class MemoryNotebook:
 
 
 def changes_in(metadata: str) -> tuple[Change, ...]:
-    """The facts in the metadata of a result; none if it is not from this tool."""
+    """Return the facts in the metadata of a result; none if it is not from this tool."""
     found = json_object(metadata, "The metadata of a result").get(FACTS) if f'"{FACTS}"' in metadata else None
     return () if found is None else load_changes(msgspec.json.encode(found))
 
 
 def pad_of(metadata: Iterable[str], pad: Scratchpad | None = None) -> Scratchpad:
-    """The pad after these results, in their order."""
+    """Return the pad after these results, in their order."""
     return fold((change for text in metadata for change in changes_in(text)), pad)
 
 
 def scratchpad_tool(notebook: Notebook, *, name: str = "scratchpad", bounds: Bounds | None = None) -> Tool:
-    """The tool. Batches with it run one call at a time, so that each call sees what the one before it wrote."""
+    """Return the tool. Batches with it run one call at a time, so that each call sees what the one before it wrote."""
 
     def scratchpad(
         action: Annotated[Action, "what to do: append a note, set all notes of a section, remove one, clear, or just show"],
@@ -121,15 +113,20 @@ def scratchpad_tool(notebook: Notebook, *, name: str = "scratchpad", bounds: Bou
             return ToolOutput(_page(pad, section, "The scratchpad."))
         if section is None:
             raise ModelRetry(f"Say which section to {action}: {', '.join(SECTIONS)}.")
-        given = {"text": bool(text), "texts": texts is not None, "number": number > 0}
-        _check_given(action, given)
+        _check_given(action, {"text": bool(text), "texts": texts is not None, "number": number > 0})
         try:
             change = _change(action, section, text=text, texts=texts or [], number=number)
             after = admit(pad, change, bounds=bounds)
         except BadValue as error:
             raise ModelRetry(str(error)) from None
         notebook.write(change, context)
-        return ToolOutput(_page(after, section, _told(change, after)), {FACTS: [change]})
+        done = {
+            "append": f"Noted as {after.next - 1}.",
+            "set": f"{len(texts or [])} notes set.",
+            "remove": f"Note {number} removed.",
+            "clear": "Cleared.",
+        }
+        return ToolOutput(_page(after, section, done[action]), {FACTS: [change]})
 
     return tool(scratchpad, name=name, effect="idempotent", sequential=True)
 
@@ -153,7 +150,7 @@ def _check_view(pad: Scratchpad, section: Section | None) -> None:
 
 
 def _check_given(action: Action, given: dict[str, bool]) -> None:
-    """Each action takes its own argument and no other: one that is ignored would have been meant."""
+    """Refuse a missing argument, and one that the action would ignore: the model meant something by it."""
     needed = NEEDS.get(action)
     if needed is not None and not given[needed]:
         raise ModelRetry(f"To {action}, give {needed!r}.")
@@ -163,18 +160,6 @@ def _check_given(action: Action, given: dict[str, bool]) -> None:
         raise ModelRetry(
             f"To {action}, {takes} is used, not {', '.join(map(repr, extra))}. Leave that out, or choose another action."
         )
-
-
-def _told(change: Change, after: Scratchpad) -> str:
-    match change:
-        case Appended():
-            return f"Noted as {after.next - 1}."
-        case Set():
-            return f"{len(change.texts)} notes set."
-        case Removed():
-            return f"Note {change.number} removed."
-        case _:
-            return "Cleared."
 
 
 def _page(pad: Scratchpad, section: Section | None, opening: str) -> str:

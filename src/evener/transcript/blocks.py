@@ -87,7 +87,7 @@ def json_text(value: Mapping[str, object], where: str) -> str:
     try:
         text = msgspec.json.encode(dict(value)).decode()
         wrong = next((key for key in value if type(key) is not str), None)
-        infinite = "null" in text and _holds_infinity(msgspec.to_builtins(dict(value)))
+        infinite = "null" in text and holds_infinity(msgspec.to_builtins(dict(value)))
     except (TypeError, ValueError, RecursionError) as error:
         raise BadValue(f"{where} must be a JSON object: {error}. Convert it first.") from None
     if wrong is not None or infinite:
@@ -105,7 +105,8 @@ def json_object(text: str, what: str, *names: str) -> dict[str, object]:
         raise BadValue(f"{named} is not a JSON object ({error}). Read the text itself for what was written.") from None
 
 
-def _holds_infinity(value: object) -> bool:
+def holds_infinity(value: object) -> bool:
+    """True if plain JSON values hold NaN or an infinity, which JSON cannot express."""
     left = [value]
     while left:
         match left.pop():

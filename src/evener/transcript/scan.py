@@ -6,10 +6,12 @@ only once the shape of the text is known to be shallow: before that, a hostile t
 
 import json
 import re
+from collections.abc import Mapping
+from urllib.parse import unquote
 
 from evener.errors import BadDocument
 
-__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "short"]
+__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "resolve_pointer", "short"]
 
 BOM = b"\xef\xbb\xbf"
 HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
@@ -152,3 +154,20 @@ def inside(value: object) -> list[object]:
         case list():
             return value
     return []
+
+
+def resolve_pointer(root: Mapping[str, object], reference: str) -> object:
+    """Return the value that a JSON pointer such as `#/$defs/City` refers to; None for any other reference."""
+    if reference != "#" and not reference.startswith("#/"):
+        return None
+    found: object = root
+    for step in reference[1:].split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        match found:
+            case dict():
+                found = found.get(name)
+            case list() if name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            case _:
+                return None
+    return found

@@ -94,7 +94,7 @@ class Growing(msgspec.Struct, eq=False, gc=False):
 class Node:
     """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
 
-    __slots__ = ("base", "depth", "message", "parent")
+    __slots__ = ("base", "depth", "media", "message", "parent")
 
     def __init__(self, message: Message, parent: "Node | None") -> None:
         self.message = message
@@ -102,6 +102,8 @@ class Node:
         self.depth: int = parent.depth + 1 if parent else 1
         self.base: Node = parent.base if parent else self
         """Where the path begins in memory."""
+        self.media: bool = (parent is not None and parent.media) or has_media_elsewhere((message,))
+        """Messages up to this one have media that lie elsewhere."""
 
     @property
     def first(self) -> Message:
@@ -113,10 +115,10 @@ class PagedNode(Node):
     """The last message of a path whose other messages are not in memory. They are loaded when they are first walked to.
 
     `load` gives the node before this one, at depth `depth - 1`. It may take as long as reading all of them does, and raises
-    what that raises. `media`: messages up to this one have media that lie elsewhere.
+    what that raises.
     """
 
-    __slots__ = ("_before", "_load", "media")
+    __slots__ = ("_before", "_load")
 
     def __init__(self, message: Message, depth: int, load: Callable[[], Node | None], *, media: bool) -> None:
         self.message = message
@@ -199,8 +201,7 @@ class Transcript:
     @property
     def has_far_media(self) -> bool:
         """True if there are media that lie in the blob store or behind a URL."""
-        page = self.page
-        return (page is not None and page.media) or far_media(self.since(page))
+        return self._head is not None and self._head.media
 
     def load(self) -> None:
         """Bring all messages into memory, if they are not."""
@@ -281,12 +282,12 @@ def paged(
     return _make(PagedNode(last, depth, load, media=media), system)
 
 
-def far_media(messages: Iterable[Message], far: tuple[type, ...] = (Stored, Remote)) -> bool:
-    """True if they have media that lie elsewhere. Plain loops: every turn asks, and most blocks are told by their type."""
+def has_media_elsewhere(messages: Iterable[Message], places: tuple[type, ...] = (Stored, Remote)) -> bool:
+    """True if they have media in one of these places. Plain loops: it runs for every message, and most blocks have none."""
     for message in messages:
         for block in message.blocks:
             for part in block.content if isinstance(block, ToolResult) else (block,):
-                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, far):
+                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, places):
                     return True
     return False
 

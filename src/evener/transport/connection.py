@@ -1,4 +1,4 @@
-"""One connection to one server: an exchange at a time, each under its deadlines. Reads no further ahead than a bound."""
+"""One connection to one server: HTTP/1.1 framing, deadlines and error messages. One exchange at a time, bounded read-ahead."""
 
 import asyncio
 import errno
@@ -10,43 +10,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Literal, cast
-from urllib.parse import urlsplit
+from typing import cast
 
 import httptools
 
-from evener.errors import BadValue, ConnectFailed, EvenerError, TimedOut, TruncatedStream, UsageError, WireError
-from evener.transport.exchange import Deadlines
+from evener.errors import BadValue, ConnectFailed, EvenerError, TruncatedStream, UsageError, WireError
+from evener.transport.exchange import Deadlines, timed_out
 
-__all__ = [
-    "PIECE",
-    "Connection",
-    "Deadline",
-    "Framing",
-    "NotHttp",
-    "Terms",
-    "beside",
-    "broken_off",
-    "closed_early",
-    "cut_head",
-    "dial_failure",
-    "head_bytes",
-    "malformed",
-    "not_http",
-    "place_of",
-    "proxy_refused",
-    "timed_out",
-]
-
-
-Deadline = Literal["connect", "idle", "total"]
-
-MEANT: dict[Deadline, str] = {
-    "connect": "no connection to {place} stood after {seconds} seconds",
-    "idle": "nothing came from {place} for {seconds} seconds",
-    "total": "the exchange with {place} was not over after {seconds} seconds",
-}
-SHOWN_AUTHORITY = re.compile(r"(?:[\w.~%-]+|\[[\w.:%]+\])(?::\d{0,5})?")
 REASONS = {
     errno.ECONNREFUSED: "nothing listens there",
     errno.EHOSTUNREACH: "there is no route to it",
@@ -59,30 +29,13 @@ REASONS = {
 }
 
 
-def place_of(url: str) -> str:
-    """The host, and the port where one is written: all of an address that may be shown."""
-    try:
-        authority = urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        authority = ""
-    if not authority:
-        return "an address without a host"
-    return authority if SHOWN_AUTHORITY.fullmatch(authority) else "an address with an odd host"  # it may be half of a password
-
-
 def beside(place: str) -> str:
-    """The proxy on the way to a place, where a place is named."""
+    """Return how an error names the proxy on the way to a place."""
     return f"the proxy on the way to {place}"
 
 
-def timed_out(deadline: Deadline, seconds: float, place: str) -> TimedOut:
-    """A deadline that passed."""
-    what = MEANT[deadline].format(place=place, seconds=f"{seconds:g}")
-    return TimedOut(f"The {deadline} deadline passed: {what}. Raise it with Deadlines({deadline}=...), or try again later.")
-
-
 def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
-    """Why no connection stands. `proxy`: it was the way to a proxy that failed."""
+    """Return the error for a connection that could not be opened. `proxy`: it was the one to the proxy."""
     peer = beside(place) if proxy else place
     match error:
         case ssl.SSLCertVerificationError():
@@ -107,17 +60,17 @@ def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
 
 
 def not_http(place: str) -> WireError:
-    """Something came that is no answer."""
+    """Return the error for bytes that are not HTTP."""
     return WireError(f"What came from {place} is not HTTP. Check the address, its port, and whether it wants https://.")
 
 
 def closed_early(place: str) -> TruncatedStream:
-    """Nothing came."""
+    """Return the error for a connection that was closed before any byte of a response."""
     return TruncatedStream(f"{place} closed the connection before it answered. Send the request again.")
 
 
 def cut_head(place: str) -> WireError:
-    """An answer began. No TransportError: a request that was answered must not be sent again by itself."""
+    """Return the error for a head that broke off. Not a TransportError: such a request must not be retried automatically."""
     return WireError(
         f"{place} broke off in the first lines of its answer, so it does not count. The request may have been carried out: "
         "send it again if that does no harm."
@@ -125,7 +78,7 @@ def cut_head(place: str) -> WireError:
 
 
 def proxy_refused(status: int, place: str) -> ConnectFailed:
-    """A proxy that opens no tunnel."""
+    """Return the error for a proxy that opens no tunnel."""
     if status == 407:
         advice = "It wants credentials: write them into its address, as in http://user:password@host:port."
     else:
@@ -134,12 +87,12 @@ def proxy_refused(status: int, place: str) -> ConnectFailed:
 
 
 def broken_off(place: str) -> TruncatedStream:
-    """A body that was cut."""
+    """Return the error for a body that broke off."""
     return TruncatedStream(f"{place} broke off in the middle of its answer, so it does not count. Send the request again.")
 
 
 def malformed(place: str) -> WireError:
-    """An answer whose framing is wrong."""
+    """Return the error for a response whose framing is wrong."""
     return WireError(f"The answer of {place} breaks the rules of HTTP, so it does not count. Send the request again.")
 
 
@@ -151,7 +104,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed
 
 
 def _reason(error: OSError) -> str:
-    """What the system said; where the event loop said it instead, a connection was closed."""
+    """Return the operating system's reason in words; an error of the event loop's own means a closed connection."""
     number = error.errno or (errno.ECONNRESET if isinstance(error, ConnectionError) else 0)
     return REASONS.get(number, f"the operating system said {type(error).__name__}")
 
@@ -159,7 +112,7 @@ def _reason(error: OSError) -> str:
 HEAD, LINES = 64 * 1024, 128
 """Bytes and lines of a head."""
 BETWEEN = 16 * 1024
-"""Bytes that may come between two pieces of a body: sizes of chunks, what is said beside them, trailers."""
+"""Bytes that may come between two pieces of a body: sizes of chunks, their extensions, trailers."""
 INTERIM = 64
 """Heads of 1xx before the one that counts."""
 SWITCHING = 101
@@ -170,18 +123,18 @@ STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n\0]*)?", re.ASCII)
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
 SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
-"""A head as it is checked: what stands between its parts is allowed in none of them."""
+"""A head as it is checked: the separators are characters that no part may contain."""
 MOST_DIGITS = 15
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-"""The head that llhttp is given in place of the one that was checked here."""
+"""The head that llhttp gets in place of the one that was checked here."""
 
 
 class NotHttp(Exception):
-    """What came breaks the rules of HTTP."""
+    """The bytes break the rules of HTTP."""
 
 
 def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """The head of a request. Raises BadValue for what cannot be one; says nothing of the values, which may be secrets."""
+    """Return the head of a request. Raises BadValue, without the values, which may be secrets, if a character is forbidden."""
     lines = [f"{name}\r{value}\n" for name, value in headers]
     text = f"{method} {target} HTTP/1.1\n{''.join(lines)}\n"
     if not SENT.fullmatch(text) or text.count("\n") != len(lines) + 2:
@@ -193,7 +146,7 @@ def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> 
 
 
 class Framing:
-    """The answer to a request of this method while it comes. `reusable`: after its end the connection may carry another."""
+    """The parser of one response. `reusable`: after its end the connection may carry another exchange."""
 
     __slots__ = (
         "_between",
@@ -226,11 +179,11 @@ class Framing:
 
     @property
     def begun(self) -> bool:
-        """Whether anything has come."""
+        """True if any byte has come."""
         return bool(self.status or self._held or self._interim)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes; the pieces of the body among them. Raises NotHttp."""
+        """Parse the next bytes and return the pieces of the body among them. Raises NotHttp."""
         if self._part == "head":
             data = self._head(data)
         if not data:
@@ -245,7 +198,7 @@ class Framing:
         return [data] if self._part == "close" else self._chunked(data)
 
     def finish(self) -> bool:
-        """The connection has ended. Whether the answer is whole."""
+        """Note that the connection has ended. True if the response is whole."""
         self.reusable = False
         if self._part == "close":
             self.ended = True
@@ -254,7 +207,7 @@ class Framing:
     # The head.
 
     def _head(self, data: bytes) -> bytes:
-        """Read the head; what is left behind it."""
+        """Parse the head and return the bytes after it."""
         held = self._held + data if self._held else data
         while True:
             if held[: len(START)] != START[: len(held)]:
@@ -295,7 +248,7 @@ class Framing:
         return True
 
     def _frame(self, *, first_version: str) -> None:
-        """How the body ends."""
+        """Decide how the body ends."""
         headers = self.headers
         wishes = headers.get("connection", "").lower()
         self.reusable = "close" not in wishes if first_version == "1" else "keep-alive" in wishes
@@ -338,14 +291,14 @@ class Framing:
 
 
 class _Chunks:
-    """A body that comes in chunks, read by llhttp. `followed`: more than the body came."""
+    """A chunked body, parsed by llhttp. `followed`: bytes came after the body."""
 
     __slots__ = ("_parser", "_sink")
 
     def __init__(self) -> None:
         self._sink = _Sink()
         self._parser = httptools.HttpResponseParser(self._sink)
-        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad sizes
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad chunk sizes
         self._parser.feed_data(CHUNKED)
 
     @property
@@ -371,15 +324,15 @@ class _Chunks:
 
 
 class _Sink:
-    """What llhttp reports to. It does not know the parser, so that both are freed at once."""
+    """Receives the callbacks of llhttp. It has no reference to the parser: a cycle would outlive the response."""
 
     __slots__ = ("end", "ended", "followed", "on_body", "pieces")
 
     def __init__(self) -> None:
         self.ended = self.followed = False
-        self.end = 0  # how many pieces there were at the end: what another answer behind it says is none of its body
+        self.end = 0  # pieces up to the end of the body: a second response after it adds none
         self.pieces: list[bytes] = []
-        self.on_body = self.pieces.append  # the parser asks for it once
+        self.on_body = self.pieces.append  # the parser looks it up once
 
     def on_message_complete(self) -> None:
         if not self.ended:
@@ -390,7 +343,7 @@ class _Sink:
 
 
 def _length(text: str) -> int:
-    """A length; the same one twice is one."""
+    """Return a stated length; equal repetitions count as one. Raises NotHttp."""
     stated = {part.strip(" \t") for part in text.split(",")}
     found = stated.pop()
     if stated or not found.isascii() or not found.isdecimal() or len(found) > MOST_DIGITS:
@@ -399,17 +352,17 @@ def _length(text: str) -> int:
 
 
 PIECE = 64 * 1024
-"""Bytes that one `read` gives at most."""
+"""The most bytes that one `read` returns."""
 AHEAD = 64 * 1024
-"""Bytes that are read ahead of whoever reads; a little more may come."""
+"""Bytes that are read ahead of the caller; a little more may come."""
 ROOM = 64 * 1024
-"""Bytes that one look at the socket takes."""
+"""Bytes that one read of the socket takes."""
 RECORD = 32 * 1024
-"""Bytes, more than TLS may hold beside what it says it holds."""
+"""Bytes: more than TLS may hold beyond its hint."""
 
 
 class Terms:
-    """What an exchange must keep to: whom it is with, its deadlines, and by what time of the loop it ends."""
+    """The terms of an exchange: the server's name for errors, its deadlines, and the loop's time at which it must end."""
 
     __slots__ = ("deadlines", "end", "place")
 
@@ -420,10 +373,10 @@ class Terms:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Begin an exchange, await its head, take its pieces until there are none. `failure` is why there will be no more.
+    """Begin an exchange, await its head, read its pieces until there are none. `failure` is why no more will come.
 
-    Waiting for bytes has a deadline, and so has the whole; one timer looks after both, and what arrives only notes the time.
-    The timer outlives an exchange: if it comes too early for the next, it looks and is set again.
+    Waiting for bytes has a deadline, and so has the whole exchange; one timer checks both, and arriving bytes only note the
+    time. The timer outlives an exchange: if it fires too early for the next one, it is set again.
     `release` gives back what an exchange holds beside the connection; it is called when the exchange fails.
     """
 
@@ -433,16 +386,16 @@ class Connection(asyncio.BufferedProtocol):
         self._terms: Terms | None = None
         self._room = memoryview(bytearray(ROOM))
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when the timer looks
-        self._since = 0.0  # when bytes last came, or when somebody began to wait for them
+        self._due = 0.0  # when the timer fires
+        self._since = 0.0  # when bytes last came, or when a caller began to wait for them
         self._waiter: asyncio.Future[None] | None = None
-        self._full = False  # the system takes no more at the moment
+        self._full = False  # the kernel's send buffer is full
         self._paused = False
         self._pieces: deque[bytes] = deque()
         self._size = 0
         self._lost = False
         self.gone = False
-        """Whether its socket is closed, too."""
+        """True if its socket is closed, too."""
         self.answer = Framing()
         self.failure: EvenerError | None = None
         self.release: Callable[[], None] | None = None
@@ -451,31 +404,31 @@ class Connection(asyncio.BufferedProtocol):
     # One exchange.
 
     def begin(self, terms: Terms, method: str) -> None:
-        """A new exchange."""
+        """Begin a new exchange."""
         self._terms = terms
         self.answer = Framing(method)
         self.failure = None
         self._since = now = self._loop.time()
         due = min(terms.end, now + terms.deadlines.idle)
         if self._timer is None or due < self._due:
-            self._look_at(due)
+            self._set_timer(due)
         if self._lost:
             self.fail(closed_early(terms.place))
 
     def write(self, data: bytes) -> None:
-        """Send; nothing is sent on a connection that is gone."""
+        """Send bytes; a no-op on a lost connection."""
         if self._transport is not None and not self._lost:
             self._transport.write(data)
 
-    async def written(self) -> None:
-        """Until the system takes more; an answer that comes meanwhile, or a failure, ends the wait, too."""
+    async def drain(self) -> None:
+        """Wait until the kernel takes more; a response that comes meanwhile, or a failure, ends the wait, too."""
         while self._full and not self.answer.status and self.failure is None:
             await self._wait()
-        for _ in range(2):  # what has come is seen before more is sent: the loop looks for it behind those who are ready
+        for _ in range(2):  # notice what has arrived before more is sent: the loop polls after it has run ready tasks
             await asyncio.sleep(0)
 
     async def head(self) -> Framing:
-        """The answer, when its head is whole."""
+        """Wait for the head and return the response's parser."""
         while not self.answer.status:
             if self.failure is not None:
                 raise self.failure
@@ -483,17 +436,17 @@ class Connection(asyncio.BufferedProtocol):
         return self.answer
 
     async def read(self) -> bytes:
-        """The next bytes; empty at the end. What came before a failure is given first."""
+        """Return the next bytes; empty at the end. Bytes that came before a failure are returned first."""
         while not self._pieces:
             if self.failure is not None:
                 raise self.failure
             if self.answer.ended:
                 return b""
             await self._wait()
-        return self._taken()
+        return self._take()
 
     def end(self) -> bool:
-        """The exchange is over, whether it came to its end or not. True: the connection may carry another one."""
+        """End the exchange, complete or not. True if the connection may carry another one."""
         self.release = None
         fit = self.answer.ended and self.answer.reusable and not (self._lost or self._full or self._paused)
         if not fit or self.failure is not None:
@@ -507,28 +460,28 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def ended(self) -> bool:
-        """Whether all has been read."""
+        """True if the whole response has been read."""
         return self.answer.ended and not self._pieces and self.failure is None
 
     @property
     def lost(self) -> bool:
-        """Whether it is gone."""
+        """True if the connection is closed."""
         return self._lost
 
     @property
     def fit(self) -> bool:
-        """Whether an exchange may begin. What came while the loop was busy was not told yet: it would be read as an answer."""
+        """True if an exchange may begin: no unread bytes, which would be taken for its response, wait at the socket."""
         return not self._lost and self._transport is not None and not has_news(self._transport.get_extra_info("socket"))
 
     def abort(self) -> None:
-        """Cut it."""
-        self._still()
+        """Close the connection at once."""
+        self._cancel_timer()
         self._lost = True
         if self._transport is not None:
             self._transport.abort()
 
     def fail(self, failure: EvenerError) -> None:
-        """Cut it, and have whoever reads know why; what came before can still be read."""
+        """Close the connection and have the reader raise this error, after what came before it."""
         if self.failure is None:
             self.failure = failure
         self.abort()
@@ -536,18 +489,18 @@ class Connection(asyncio.BufferedProtocol):
         self.let_go()
 
     def let_go(self) -> None:
-        """Release what the exchange holds, unless that has been done."""
+        """Release what the exchange holds. Idempotent."""
         if self.release is not None:
             self.release()
 
     def forget(self) -> None:
-        """Nobody will read the answer. From any thread."""
-        with suppress(RuntimeError):  # its loop has ended, and so has all that was in it
+        """Release the exchange of a response that was dropped unread. From any thread."""
+        with suppress(RuntimeError):  # its event loop has ended, and its connections with it
             self._loop.call_soon_threadsafe(self.let_go)
 
     async def secure(self, context: ssl.SSLContext, host: str, *, within: float) -> None:
-        """Speak TLS from here on, through a tunnel that has been opened."""
-        self._still()
+        """Start TLS, through a tunnel that has been opened."""
+        self._cancel_timer()
         self._terms = None
         made = None if self._transport is None or self._lost else await self._loop.start_tls(
             self._transport, self, context, server_hostname=host, ssl_handshake_timeout=within
@@ -556,13 +509,13 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError
         self._transport = made
 
-    # What the loop tells us.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Room for what comes. TLS hints at what it holds: all of that must fit, as an end behind it leaves no second look."""
+        """Return the buffer. What TLS hints at must fit as a whole: after an end of the stream there is no second read."""
         if sizehint + RECORD > len(self._room):
             self._room = memoryview(bytearray(sizehint + RECORD))
         return self._room
@@ -571,7 +524,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._lost:
             return
         if self._terms is None:
-            self.abort()  # nobody asked: what comes now would be taken for an answer to what is asked next
+            self.abort()  # no exchange is open: these bytes would be taken for the next one's response
             return
         self._since = self._loop.time()
         try:
@@ -598,7 +551,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = self.gone = True
         self._full = False
         if self._terms is None:
-            self._still()
+            self._cancel_timer()
         self._wake()
 
     def pause_writing(self) -> None:
@@ -608,41 +561,39 @@ class Connection(asyncio.BufferedProtocol):
         self._full = False
         self._wake()
 
-    # In between.
+    # Internals.
 
     def _finish(self, *, farewell: bool) -> None:
-        """Nothing more comes. Where only the end of the connection ends the answer, the other side must have said so."""
+        """Handle the end of the stream. Where only that ends the response, the server must have closed it (`farewell`)."""
         terms, answer = self._terms, self.answer
         if terms is None or answer.ended or self.failure is not None:
             return
         if not answer.status:
             self.fail(cut_head(terms.place) if answer.begun else closed_early(terms.place))
-        elif not (answer.framed or (farewell and self._said_goodbye())) or not answer.finish():
+        elif not (answer.framed or (farewell and self._closed_by_server())) or not answer.finish():
             self.fail(broken_off(terms.place))
         self._wake()
 
-    def _said_goodbye(self) -> bool:
-        """Whether an end is the server's: where TLS is spoken, anybody on the way can end a connection, but not say so."""
+    def _closed_by_server(self) -> bool:
+        """True if the end is the server's own. With TLS, an attacker can end the connection but not send its close alert."""
         secured = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         try:
             return secured is None or not secured.read(1)
         except ssl.SSLError:
             return False
 
-    def _still(self) -> None:
-        """No timer any more."""
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look_at(self, due: float) -> None:
-        """Have the timer look at this time."""
-        self._still()
+    def _set_timer(self, due: float) -> None:
+        self._cancel_timer()
         self._due = due
-        self._timer = self._loop.call_at(due, self._look)
+        self._timer = self._loop.call_at(due, self._check_deadlines)
 
-    def _look(self) -> None:
-        """The time of the timer has come: is there a deadline that has passed?"""
+    def _check_deadlines(self) -> None:
+        """Fail the exchange if one of its deadlines has passed, else set the timer again."""
         self._timer = None
         terms = self._terms
         if terms is None:
@@ -657,7 +608,7 @@ class Connection(asyncio.BufferedProtocol):
             failure.begun = self.answer.begun
             self.fail(failure)
         else:
-            self._look_at(min(terms.end, since + idle))
+            self._set_timer(min(terms.end, since + idle))
 
     async def _wait(self) -> None:
         if self._waiter is not None:
@@ -674,8 +625,8 @@ class Connection(asyncio.BufferedProtocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _taken(self) -> bytes:
-        """What lies here, up to a bound."""
+    def _take(self) -> bytes:
+        """Return the bytes that have come, up to a bound."""
         pieces = self._pieces
         if self._size <= PIECE:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -689,7 +640,7 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def _part(self) -> bytes:
-        """The first bytes of what lies here, as many as may be given at once."""
+        """Return the first bytes that have come, as many as one `read` may return."""
         pieces, taken, room = self._pieces, [], PIECE
         while room and pieces:
             piece = pieces.popleft()
@@ -702,7 +653,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def has_news(found: socket.socket) -> bool:
-    """Whether something has come, an end included, that the event loop may not have told yet."""
+    """True if bytes or an end have come that the event loop may not have reported yet."""
     if sys.platform == "win32":
         return bool(select.select((found,), (), (), 0)[0])
     looking = select.poll()

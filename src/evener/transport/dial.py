@@ -1,4 +1,4 @@
-"""Opens connections: to a server, or through a proxy; TLS is always verified. Every failure is an error of ours."""
+"""Opens connections: to a server, or through a proxy; TLS is always verified. Every failure is an EvenerError."""
 
 import asyncio
 import re
@@ -10,42 +10,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from evener.errors import BadValue, EvenerError, UsageError
-from evener.transport.connection import Connection, Terms, beside, dial_failure, head_bytes, place_of, proxy_refused, timed_out
-from evener.transport.exchange import Reach
+from evener.transport.connection import Connection, Terms, beside, dial_failure, head_bytes, proxy_refused
+from evener.transport.exchange import Reach, place_of, timed_out
 
-__all__ = [
-    "PrivateAddress",
-    "Proxy",
-    "Route",
-    "check_numeric",
-    "connected",
-    "dial",
-    "is_public",
-    "proxy_for",
-    "proxy_from",
-    "route_of",
-]
-
-
-PRIVATE_4 = tuple(
-    IPv4Network(text)
-    for text in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-        "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-        "224.0.0.0/4", "240.0.0.0/4",
-    )
+PRIVATE_4 = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "224.0.0.0/4", "240.0.0.0/4",
 )  # fmt: skip
-PUBLIC_6 = IPv6Network("2000::/3")
-PRIVATE_6 = tuple(IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+PUBLIC_6 = ("2000::/3",)
+PRIVATE_6 = ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 """Within the public part: protocol assignments with Teredo, documentation, and 6to4, which leads to any address of IPv4."""
-AS_IPV4 = tuple(IPv6Network(text) for text in ("::ffff:0:0/96", "64:ff9b::/96"))
+AS_IPV4 = ("::ffff:0:0/96", "64:ff9b::/96")
 """IPv4 written as IPv6: mapped, and by the well-known prefix of NAT64, which networks without IPv4 use for public hosts."""
 
 
@@ -57,25 +40,29 @@ def is_public(address: str) -> bool:
     """True if a numeric address belongs to the public internet."""
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address):
-        if not any(found in network for network in AS_IPV4):
-            return found in PUBLIC_6 and not any(found in network for network in PRIVATE_6)
+        if not _is_within(found, AS_IPV4):
+            return _is_within(found, PUBLIC_6) and not _is_within(found, PRIVATE_6)
         found = IPv4Address(int(found) & 0xFFFF_FFFF)
-    return not any(found in network for network in PRIVATE_4)
+    return not _is_within(found, PRIVATE_4)
+
+
+def _is_within(address: IPv4Address | IPv6Address, networks: tuple[str, ...]) -> bool:
+    return any(address in ip_network(network) for network in networks)
 
 
 class Proxy(msgspec.Struct, frozen=True):
-    """Where it is, without credentials, and the header that carries them; that header is empty when there are none."""
+    """Its address, without credentials, and the header that carries them; that header is empty when there are none."""
 
     url: str
     authorization: str = ""
 
     def __repr__(self) -> str:
-        """Without the header."""
+        """Leave out the header: it holds credentials."""
         return f"Proxy({self.url})"
 
 
 def proxy_from(text: str) -> Proxy:
-    """Read a proxy's address, as in `http://user:password@proxy.example:3128`. Raises BadValue."""
+    """Parse a proxy's address, as in `http://user:password@proxy.example:3128`. Raises BadValue."""
     if "://" not in text:
         text = f"http://{text}"
     scheme = text.partition("://")[0].lower()
@@ -99,22 +86,22 @@ def proxy_from(text: str) -> Proxy:
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> Proxy | None:
-    """What HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say, in either case. Raises BadValue."""
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in either case, name. Raises BadValue."""
     parts = urlsplit(url)
     found = _variable(f"{parts.scheme}_proxy", environment) or _variable("all_proxy", environment)
-    if not found or _excepted(parts.hostname or "", parts.port, _variable("no_proxy", environment)):
+    if not found or _is_excepted(parts.hostname or "", parts.port, _variable("no_proxy", environment)):
         return None
     return proxy_from(found)
 
 
 def _variable(name: str, environment: Mapping[str, str]) -> str:
-    """The lower case wins. A web server sets HTTP_PROXY from a request's `Proxy` header: there, upper case is not believed."""
+    """Return a variable; lower case wins. A web server sets HTTP_PROXY from a request's `Proxy` header: not trusted there."""
     if name == "http_proxy" and "REQUEST_METHOD" in environment:
         return environment.get(name, "").strip()
     return (environment.get(name) or environment.get(name.upper(), "")).strip()
 
 
-def _excepted(host: str, port: int | None, exceptions: str) -> bool:
+def _is_excepted(host: str, port: int | None, exceptions: str) -> bool:
     for written in exceptions.split(","):
         entry = written.strip().lower().removeprefix("*").removeprefix(".")
         if written.strip() == "*":
@@ -125,7 +112,7 @@ def _excepted(host: str, port: int | None, exceptions: str) -> bool:
 
 
 def _covers(entry: str, host: str) -> bool:
-    """Whether an entry names the host, a domain it lies in, or a network."""
+    """True if an entry of NO_PROXY names the host, a domain it lies in, or a network."""
     if host == entry or host.endswith(f".{entry}"):
         return True
     try:
@@ -139,28 +126,28 @@ Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Place]
 NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a host is tried beside the first."""
 UNREACHABLE = {EADDRNOTAVAIL, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH}
-"""What one hears of an address of IPv6 where there is none: tells less than what one hears of another."""
+"""Errors of an IPv6 address on a machine without IPv6: the error of another address says more."""
 UNSENT = 128 * 1024
-"""Bytes that the system takes and keeps back: what it has taken shall mean that something moves."""
+"""Bytes that the kernel may buffer unsent: so that a write that it takes means progress."""
 
 
-async def connected(host: str, port: int, *, reach: Reach = "anywhere") -> socket.socket:
-    """Connected to one of the host's addresses, the first that answers. Raises OSError.
+async def connect(host: str, port: int, *, reach: Reach = "anywhere") -> socket.socket:
+    """Return a socket connected to one of the host's addresses, the first that answers. Raises OSError.
 
-    With the reach "public" its other addresses are left out, PrivateAddress if there are no more; the connection is made to
-    an address that was looked at, and the name is not looked up again.
+    With the reach "public" other addresses are left out, and PrivateAddress is raised if none is left; the connection is made
+    to an address that was checked, and the name is not resolved again.
     """
     loop = asyncio.get_running_loop()
     found = await _addresses(host, port)
     left = deque(found if reach == "anywhere" else _public(host, found))
     if len(left) == 1:
-        return await _connected(left[0])
+        return await _connect(left[0])
     tried: list[asyncio.Task[socket.socket]] = []
     failed: list[BaseException] = []
     try:
         while left or len(failed) < len(tried):
             if left:
-                tried.append(loop.create_task(_connected(left.popleft())))
+                tried.append(loop.create_task(_connect(left.popleft())))
             running = [task for task in tried if not task.done()] or tried[-1:]
             await asyncio.wait(running, timeout=NEXT_ADDRESS if left else None, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in tried if task.done()]:
@@ -174,11 +161,11 @@ async def connected(host: str, port: int, *, reach: Reach = "anywhere") -> socke
     finally:
         for task in tried:
             task.cancel()
-            task.add_done_callback(_unwanted)
+            task.add_done_callback(_close_unwanted)
 
 
 def check_numeric(host: str) -> None:
-    """Refuse a numeric address, in any spelling, that is not public, and the names of this machine. Looks nothing up."""
+    """Refuse a numeric address, in any spelling, that is not public, and the names of this machine. Resolves nothing."""
     if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
         raise _private(host, "127.0.0.1")
     with suppress(socket.gaierror):
@@ -194,7 +181,7 @@ def _public(host: str, addresses: Sequence[Address]) -> Sequence[Address]:
 
 def _private(host: str, address: str) -> PrivateAddress:
     return PrivateAddress(
-        f"{host} leads to {address}, which is not in the public internet: it belongs to this machine, a private network, or "
+        f"{host} resolves to {address}, which is not in the public internet: it belongs to this machine, a private network, or "
         "nothing. Nothing was sent. If you mean to fetch media from there, say Harness(..., media_from='anywhere')."
     )
 
@@ -204,7 +191,7 @@ def _says_little(error: BaseException) -> bool:
 
 
 async def _addresses(host: str, port: int) -> Sequence[Address]:
-    """What the host's name stands for. An address stands for itself."""
+    """Return the addresses of a host's name. A numeric address is its own."""
     with suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     loop = asyncio.get_running_loop()
@@ -231,7 +218,7 @@ def _tell(found: asyncio.Future[Sequence[Address]], answer: Sequence[Address] | 
         found.set_result(answer)
 
 
-async def _connected(address: Address) -> socket.socket:
+async def _connect(address: Address) -> socket.socket:
     family, kind, protocol, _, place = address
     made = socket.socket(family, kind, protocol)
     try:
@@ -246,8 +233,8 @@ async def _connected(address: Address) -> socket.socket:
     return made
 
 
-def _unwanted(task: "asyncio.Task[socket.socket]") -> None:
-    """Another address was quicker, or nobody waits any more."""
+def _close_unwanted(task: "asyncio.Task[socket.socket]") -> None:
+    """Close a socket that is not needed: another address was quicker, or the caller was cancelled."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
@@ -258,7 +245,7 @@ AUTHORITY = re.compile(
 )
 PORTS = {"http": 80, "https": 443}
 PATIENCE = 1.0
-"""Seconds after the deadline for connecting: that is ours to notice, before the event loop's own."""
+"""Seconds that the event loop's own deadline for TLS is longer than ours, which must pass first."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -272,13 +259,13 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def tunnelled(self) -> bool:
-        """Whether a proxy must connect us through; else it reads the requests itself."""
+        """True if the proxy opens a tunnel; else it reads the requests itself."""
         return self.proxy is not None and self.secure
 
 
 @lru_cache(64)
 def route_of(base: str, proxy: Proxy | None, reach: Reach = "anywhere") -> Route:
-    """The route to an address. Raises BadValue for one that leads nowhere."""
+    """Return the route to an address. Raises BadValue for one that leads nowhere."""
     place = place_of(base)
     scheme, _, authority = base.partition("://")
     if "@" in authority:
@@ -298,7 +285,7 @@ def _is_address(host: str) -> bool:
 
 
 async def dial(route: Route, terms: Terms, ca_file: str | None) -> Connection:
-    """A connection that stands, TLS included, within the deadline for connecting."""
+    """Return an open connection, TLS included, within the deadline for connecting."""
     loop = asyncio.get_running_loop()
     late = min(terms.end, loop.time() + terms.deadlines.connect)
     proxied = route.proxy is not None
@@ -323,20 +310,20 @@ async def dial(route: Route, terms: Terms, ca_file: str | None) -> Connection:
             failure = timed_out("connect", terms.deadlines.connect, terms.place)
     except OSError as error:
         failure = dial_failure(error, terms.place, proxy=proxied)
-    raise failure  # outside the handler: what it was made from is of no use to anybody
+    raise failure  # outside the handler: its cause would add nothing
 
 
 async def _reach(route: Route, connection: Connection, terms: Terms, ca_file: str | None) -> None:
-    """The server, or the proxy before it."""
+    """Connect to the server, or to the proxy before it."""
     loop = asyncio.get_running_loop()
     host, port, secure = route.host, route.port, route.secure
     if route.reach == "public":
-        check_numeric(host)  # a proxy looks names up itself: what they stand for is not known here
+        check_numeric(host)  # a proxy resolves names itself: their addresses are not known here
     if route.proxy is not None:
         parts = urlsplit(route.proxy.url)
         host, port, secure = parts.hostname or "", parts.port or 80, parts.scheme == "https"
-    context = _trust(ca_file) if secure else None
-    found = await connected(host, port, reach="anywhere" if route.proxy is not None else route.reach)
+    context = _tls_context(ca_file) if secure else None
+    found = await connect(host, port, reach="anywhere" if route.proxy is not None else route.reach)
     try:
         await loop.create_connection(
             lambda: connection,
@@ -351,7 +338,7 @@ async def _reach(route: Route, connection: Connection, terms: Terms, ca_file: st
 
 
 async def _tunnel(route: Route, connection: Connection, terms: Terms, ca_file: str | None) -> None:
-    """Have the proxy connect us through, and speak TLS with the server itself."""
+    """Have the proxy open a tunnel, and start TLS with the server itself."""
     connection.begin(Terms(beside(terms.place), terms.deadlines, terms.end), "CONNECT")
     connection.write(_connect_head(route))
     answer = await connection.head()
@@ -359,7 +346,7 @@ async def _tunnel(route: Route, connection: Connection, terms: Terms, ca_file: s
         raise proxy_refused(answer.status, terms.place)
     if connection.failure is not None:
         raise connection.failure
-    await connection.secure(_trust(ca_file), route.host.rstrip("."), within=terms.deadlines.connect + PATIENCE)
+    await connection.secure(_tls_context(ca_file), route.host.rstrip("."), within=terms.deadlines.connect + PATIENCE)
 
 
 def _connect_head(route: Route) -> bytes:
@@ -372,8 +359,8 @@ def _connect_head(route: Route) -> bytes:
 
 
 @lru_cache(16)
-def _trust(ca_file: str | None) -> ssl.SSLContext:
-    """What is trusted: the system's authorities, and those in the file."""
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Return the TLS context that trusts the system's authorities, and those in the file."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     if ca_file is None:

@@ -1,6 +1,6 @@
-"""From a draft to what the model is told: `@path` brings the text of a file, or a picture. Reads files, bounded.
+"""Turns a draft into a message: `@path` attaches a text file or an image. File sizes are bounded.
 
-Pastes are not looked into: an @ in them is part of what was pasted.
+An `@` inside a folded paste attaches nothing.
 """
 
 import base64
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from evener.cli.prompt import MOST, picture_kind
+from evener.cli.prompt import MOST, image_type
 from evener.cli.terminal import clean
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 
@@ -22,18 +22,18 @@ __all__ = [
     "Item",
     "Paste",
     "Pastes",
-    "as_picture",
+    "as_image",
     "attach",
 ]
 
 
 SHORT_LINES, SHORT = 4, 600
-"""Lines and characters up to which a paste is shown as it is."""
+"""Lines and characters up to which a paste is not folded."""
 MARK = re.compile("[\U00100000-\U0010fffd]")
 
 
 class Paste(msgspec.Struct, frozen=True):
-    """A long paste."""
+    """A long paste, which is shown by its size."""
 
     text: str
 
@@ -48,29 +48,29 @@ Item = str | Paste
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """What is sent: parts that were typed, and pastes among them."""
+    """A message before it is sent: typed parts, and pastes among them."""
 
     parts: tuple[Item, ...] = ()
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
     @property
     def shown(self) -> str:
-        """With pastes by their size."""
+        """The text with each paste as its label."""
         return "".join(part if isinstance(part, str) else part.label for part in self.parts)
 
 
 class Pastes:
-    """The long pastes of one chat, each behind its mark."""
+    """The long pastes of one chat, each with a private-use character that stands for it in the line."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, Paste] = {}
 
     def fold(self, text: str) -> str:
-        """Return the text without what steers a terminal; a long one as its mark."""
+        """Return the cleaned text; for a long one, the character that stands for it."""
         cleaned = MARK.sub("", clean(text.replace("\r\n", "\n").replace("\r", "\n")))
         if cleaned.count("\n") < SHORT_LINES and len(cleaned) <= SHORT:
             return cleaned
@@ -79,7 +79,7 @@ class Pastes:
         return mark
 
     def draft(self, line: str) -> Draft:
-        """Return what the line holds."""
+        """Return the draft that a line stands for."""
         parts = (self._blocks.get(part, part) for part in re.split(f"({MARK.pattern})", line))
         return Draft(tuple(part for part in parts if part))
 
@@ -91,30 +91,30 @@ class Pastes:
 
 NAMED = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
 LONGEST = 200_000
-"""Characters of one file's text; the rest is cut, and that is said."""
-PICTURE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""Characters of a text file; the rest is cut, with a remark."""
+IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """What is sent, and remarks on it for the user."""
+    """The blocks of a message, and remarks for the user."""
 
     blocks: tuple[Block, ...]
     remarks: tuple[str, ...] = ()
 
 
 def attach(draft: Draft, *, folder: Path) -> Attached:
-    """The draft's text, and after it what its files hold. A name that is no file stays a word."""
+    """Return the text of the draft, followed by its files. An `@word` that is no file stays text."""
     blocks: list[Block] = []
     remarks: list[str] = []
-    for name in _named(draft, folder):
+    for name in _find_names(draft, folder):
         block, remark = _read(name, folder)
         remarks += [remark] if remark else []
         blocks += [block] if block else []
     return Attached((TextBlock(draft.text.strip()), *blocks), tuple(remarks))
 
 
-def as_picture(pasted: str, *, folder: Path) -> str:
-    """How a pasted path of a picture is written in a message; empty when the paste is none."""
+def as_image(pasted: str, *, folder: Path) -> str:
+    """Return the pasted path of an image as `@path`; empty if the paste is something else."""
     path = pasted.strip()
     if not path or "\n" in path or len(path) > 4096:
         return ""
@@ -124,13 +124,13 @@ def as_picture(pasted: str, *, folder: Path) -> str:
         path = path[1:-1]
     else:
         path = re.sub(r"\\(.)", r"\1", path)
-    if not path.lower().endswith(PICTURE_NAMES) or not _is_file(folder / os.path.expanduser(path)):
+    if not path.lower().endswith(IMAGE_NAMES) or not _is_file(folder / os.path.expanduser(path)):
         return ""
     return f'@"{path}" ' if re.search(r"\s", path) else f"@{path} "
 
 
-def _named(draft: Draft, folder: Path) -> Iterator[str]:
-    """Each path once, in order. A comma or a full stop after it belongs to the sentence, unless there is such a file."""
+def _find_names(draft: Draft, folder: Path) -> Iterator[str]:
+    """Yield each path once, in order. Punctuation after it belongs to the sentence, unless there is such a file."""
     typed = (part for part in draft.parts if isinstance(part, str))
     names = (hit[1] or hit[2] for part in typed for hit in NAMED.finditer(part))
     yield from dict.fromkeys(name if _is_file(folder / name) else name.rstrip(",.;:!?)") or name for name in names)
@@ -146,32 +146,31 @@ def _is_file(path: Path) -> bool:
 def _read(name: str, folder: Path) -> tuple[Block | None, str]:
     path = folder / os.path.expanduser(name)
     if not _is_file(path):
-        return None, f"There is no file {name}; it was sent as a word." if "/" in name or "." in name else ""
+        return None, f"There is no file {name}; it was sent as text." if "/" in name or "." in name else ""
     try:
         with path.open("rb") as file:
             content = file.read(MOST + 1)
     except OSError as error:
-        return None, f"{name} cannot be read ({error.strerror}); it was sent as a word."
-    kind = picture_kind(content)
+        return None, f"Cannot read {name} ({error.strerror}); it was sent as text."
+    kind = image_type(content)
     if kind:
-        return _picture(name, content, kind)
-    return _text(name, content, os.path.getsize(path))
+        return _make_image(name, content, kind)
+    return _make_text(name, content, os.path.getsize(path))
 
 
-def _picture(name: str, content: bytes, kind: str) -> tuple[Block | None, str]:
+def _make_image(name: str, content: bytes, kind: str) -> tuple[Block | None, str]:
     if len(content) > MOST:
-        return None, f"{name} is larger than {MOST:,} bytes; no model takes that. Make it smaller."
-    return ImageBlock(
-        Inline(base64.b64encode(content).decode()), kind
-    ), f"Attached the picture {name} ({len(content):,} bytes)."
+        return None, f"{name} is larger than {MOST:,} bytes, which no model accepts. Make it smaller."
+    image = ImageBlock(Inline(base64.b64encode(content).decode()), kind)
+    return image, f"Attached the image {name} ({len(content):,} bytes)."
 
 
-def _text(name: str, content: bytes, size: int) -> tuple[Block | None, str]:
+def _make_text(name: str, content: bytes, size: int) -> tuple[Block | None, str]:
     try:
         text = content[: LONGEST * 4].decode()
     except UnicodeDecodeError as error:
         if error.start < min(len(content), LONGEST * 4) - 4 or b"\0" in content:
-            return None, f"{name} is neither a text nor a picture that models take; it was sent as a word."
+            return None, f"{name} is neither UTF-8 text nor a supported image; it was sent as text."
         text = content[: error.start].decode()
     cut = ""
     if len(text) > LONGEST or size > len(content):

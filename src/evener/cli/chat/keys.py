@@ -1,4 +1,4 @@
-"""What the keys of the chat do, beyond what prompt_toolkit's emacs and vi keys do to a line. The front decides what happens."""
+"""Key bindings and completion of the chat, in addition to the emacs and vi keys of prompt_toolkit."""
 
 import os
 import re
@@ -31,7 +31,7 @@ MOST = 200
 
 
 class Offers(Completer):
-    """What may stand at the cursor. `models` is asked only where a model may stand."""
+    """Completes commands, models and files. `models` is called only after `/model`."""
 
     def __init__(self, *, commands: Sequence[str], models: Callable[[], Sequence[str]], folder: Path) -> None:
         self._commands = commands
@@ -39,7 +39,7 @@ class Offers(Completer):
         self._folder = folder
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
-        """Yield what may stand in for the word before the cursor."""
+        """Yield the completions of the word before the cursor."""
         typed, choices = self._choices(document.text_before_cursor)
         for choice in choices:
             yield Completion(choice, -len(typed), display=choice.strip())
@@ -50,12 +50,12 @@ class Offers(Completer):
         if hit := MODEL.match(before):
             return hit[1], [name for name in self._models() if name.startswith(hit[1])]
         if hit := FILE.search(before):
-            return hit[1], [_written(name) for name in _files(hit[2] if hit[2] is not None else hit[3], self._folder)]
+            return hit[1], [_format_path(name) for name in _find_files(hit[2] if hit[2] is not None else hit[3], self._folder)]
         return "", []
 
 
-def _files(typed: str, folder: Path) -> list[str]:
-    """Paths that begin like this; folders end in a slash. Hidden ones only when they are asked for."""
+def _find_files(typed: str, folder: Path) -> list[str]:
+    """Return the paths that start like this; folders end in a slash. Hidden ones only if a dot is typed."""
     head, _, start = typed.rpartition("/")
     where = Path(os.path.expanduser(head or "/")) if "/" in typed else folder
     try:
@@ -67,20 +67,20 @@ def _files(typed: str, folder: Path) -> list[str]:
     return [f"{head}/{name}" if "/" in typed else name for name in shown]
 
 
-def _written(path: str) -> str:
-    """As it is written in a message: with quotes if it has blanks; a file that is complete is followed by one."""
+def _format_path(path: str) -> str:
+    """Return the path as in a message: quoted if it has spaces; a space follows a complete file."""
     quoted = f'@"{path}' if re.search(r"\s", path) else f"@{path}"
     if path.endswith("/"):
         return quoted
     return quoted + ('" ' if quoted[1] == '"' else " ")
 
 
-# Enter with Alt, Shift or Ctrl, as terminals send it.
+# What terminals send for Enter with Alt, Shift or Ctrl.
 NEWLINES = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[13;5u", "\x1b[27;2;13~", "\x1b[27;5;13~")
 ANSI_SEQUENCES.update(dict.fromkeys(NEWLINES, Keys.ControlJ))
 
 LEAVING_SEARCH = ("left", "right", "home", "end", "up", "down", "tab", "delete", "c-a", "c-e", "c-j")
-"""Keys that take what was found into the line, and are pressed on it then."""
+"""Keys that accept what the search found, and then act on it."""
 
 
 class KeyTarget(Protocol):
@@ -103,7 +103,7 @@ class KeyTarget(Protocol):
 
 
 def bind_keys(front: KeyTarget) -> KeyBindings:
-    """Return the keys of the chat."""
+    """Return the key bindings of the chat."""
     keys = KeyBindings()
     _bind_letters(keys, front)
     _bind_writing(keys, front)
@@ -116,7 +116,7 @@ def bind_keys(front: KeyTarget) -> KeyBindings:
 
 
 def _bind_letters(keys: KeyBindings, front: KeyTarget) -> None:
-    """Let a letter answer a question. Those that were typed with it are looked at, too: several are no answer."""
+    """Let a letter answer a question. Letters that were typed together with it are counted: several are no answer."""
 
     def pick(event: KeyPressEvent) -> None:
         ahead = (press.data for press in event.key_processor.input_queue)
@@ -142,7 +142,7 @@ def _bind_letters(keys: KeyBindings, front: KeyTarget) -> None:
 
 
 def _bind_moving(keys: KeyBindings) -> None:
-    """Step over what is drawn as one character, and over the ends of lines."""
+    """Move by grapheme: what is drawn as one character counts as one."""
 
     def before(buffer: Buffer) -> int:
         return len(next(iter_graphemes_reverse(buffer.document.text_before_cursor), ""))

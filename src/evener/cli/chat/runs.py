@@ -1,14 +1,13 @@
-"""From a message to its end: asks, shows each event, asks about approvals, and goes on until the run has stopped.
+"""Runs a message to its end: sends it, shows each event, asks about approvals, and resumes until the run has stopped.
 
-The same for a terminal and for lines: what differs is the front that shows.
+The same code serves the terminal and the line mode; they differ in the stage that shows the run.
 """
 
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from evener import streaming as st
-from evener.cli.approvals import answers_of, who
-from evener.cli.chat.approvals import Asker, decide
+from evener.cli.approvals import Asker, ask_decisions, read_answers, user_name
 from evener.cli.chat.session import Session
 from evener.errors import AuthFailed, EvenerError, ModelNotFound
 from evener.harness import RunStream
@@ -23,19 +22,19 @@ __all__ = [
 
 STOPS = {
     "refusal": "The model declined to answer.",
-    "length": "The answer was cut: it reached the limit on output tokens, or the model's window is full.",
-    "cancelled": "Interrupted. Say what you want instead, or /continue.",
-    "limit": "A limit was reached; /continue goes on with a fresh allowance.",
+    "length": "The answer was cut: it reached the output token limit, or the context window is full.",
+    "cancelled": "Interrupted. Write a new message, or /continue.",
+    "limit": "A limit was reached. /continue resumes with fresh limits.",
 }
 
 
 class Stage(Asker, Protocol):
-    """Where a run is shown."""
+    """Where a run is shown and the user is asked."""
 
     def event(self, event: st.StreamEvent) -> None: ...
 
     def fail(self, error: EvenerError, advice: str) -> None:
-        """A run could not go on."""
+        """Show why a run failed, and what to do."""
         ...
 
 
@@ -50,44 +49,44 @@ class ChatRuns:
         self.failed = False
 
     async def say(self, blocks: Sequence[Block]) -> None:
-        """One message, to the end of its run."""
-        await self._guarded(self._session.prompt(blocks))
+        """Send a message and run it to its end."""
+        await self._guard(self._session.prompt(blocks))
 
     async def go_on(self) -> None:
-        """The last run, to its end."""
-        await self._guarded(self._session.go_on())
+        """Resume the last run and run it to its end."""
+        await self._guard(self._session.go_on())
 
     async def interrupt(self) -> None:
         """Ask the run under way to stop."""
         if self.stream is not None:
             await self.stream.cancel("The user interrupted it.")
 
-    async def _guarded(self, opening: Awaitable[RunStream]) -> None:
+    async def _guard(self, opening: Awaitable[RunStream]) -> None:
         self.failed = False
         try:
-            await self._through(await opening)
+            await self._run_to_end(await opening)
         except EvenerError as error:
             self.failed = True
-            await self._session.count(None)
+            await self._session.add_usage(None)
             self._stage.fail(error, _advice(error, self._session))
 
-    async def _through(self, stream: RunStream) -> None:
+    async def _run_to_end(self, stream: RunStream) -> None:
         while True:
-            result = await self._watched(stream)
+            result = await self._watch(stream)
             if result.approvals:
                 await self._decide(result)
-            elif not (result.stop == "cancelled" and await self._session.unheard()):
+            elif not (result.stop == "cancelled" and await self._session.has_unsent()):
                 break
             stream = self._session.thread.resume_stream()
         self._conclude(result)
 
     async def _decide(self, result: RunResult) -> None:
-        unseen = await answers_of(self._session.harness.store, result, spoken=True)
-        await decide(
-            self._session.thread, result.approvals, asker=self._stage, always=self._always, by=who() or "chat", answers=unseen
-        )
+        unseen = await read_answers(self._session.harness.store, result, shown=True)
+        by = user_name() or "chat"
+        thread = self._session.thread
+        await ask_decisions(thread, result.approvals, asker=self._stage, always=self._always, by=by, answers=unseen)
 
-    async def _watched(self, stream: RunStream) -> RunResult:
+    async def _watch(self, stream: RunStream) -> RunResult:
         self.stream = stream
         try:
             async with stream:
@@ -96,11 +95,11 @@ class ChatRuns:
                 result = await stream.result()
         finally:
             self.stream = None
-        await self._session.count(result)
+        await self._session.add_usage(result)
         return result
 
     def _conclude(self, result: RunResult) -> None:
-        """What the events did not say."""
+        """Show what the events did not: losses, and why the run stopped."""
         lost = self._session.new_losses(result.losses)
         if lost:
             self._stage.tell(*(f"loss: {line}" for line in lost))
@@ -112,11 +111,10 @@ class ChatRuns:
 
 
 def _advice(error: EvenerError, session: Session) -> str:
-    """What to do next, beyond what the error says."""
+    """Return what the user can do next, beyond what the error says."""
     if isinstance(error, AuthFailed):
-        return (
-            f"Store another key with: evener keys set {session.model.partition(':')[0]}. Then /continue, or /model for another."
-        )
+        provider = session.model.partition(":")[0]
+        return f"Store another key with: evener keys set {provider}. Then /continue, or switch with /model."
     if isinstance(error, ModelNotFound):
-        return "/model switches to another one."
-    return "/continue tries again; /model switches to another one." if session.thread.id else ""
+        return "Use /model to switch to another one."
+    return "/continue retries; /model switches to another model." if session.thread.id else ""

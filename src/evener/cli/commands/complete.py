@@ -1,4 +1,4 @@
-"""`evener complete`: one model call. The answer goes to stdout as it comes, cleaned; losses and remarks go to stderr."""
+"""`evener complete`: one model call. The answer is streamed to stdout, cleaned; losses and remarks go to stderr."""
 
 import asyncio
 import os
@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from evener.cli.prompt import conversation, output_schema, split_words
-from evener.cli.terminal import Cleaner, clean, escape_json, say
+from evener.cli.prompt import make_conversation, output_schema, split_words
+from evener.cli.terminal import CleanOutput, clean, print_bytes, print_json, say
 from evener.errors import BadValue
 from evener.local import LocalTransport, locate_weights
 from evener.local.server import check_installed
@@ -30,17 +30,17 @@ __all__ = [
 Form = Literal["text", "json", "raw"]
 
 REMARKS = {
-    "length": "The answer was cut: it reached the limit on output tokens. Raise it with --max-tokens.",
-    "context_full": "The answer was cut: the model's window is full. Ask with less, or another model.",
+    "length": "The answer was cut at the output token limit. Raise it with --max-tokens.",
+    "context_full": "The answer was cut because the context window is full. Send less, or use another model.",
     "refusal": "The model declined to answer.",
-    "tools": "The model called a tool, and there is none here: see --json.",
-    "paused": "The provider has paused; the answer is not complete.",
-    "pending": "The answer is not ready yet at the provider.",
+    "tools": "The model called a tool, and there are none here. --json shows the call.",
+    "paused": "The provider paused; the answer is not complete.",
+    "pending": "The provider has not finished the answer yet.",
 }
 
 
 class CompleteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for. `timeout` is in seconds, for the whole call."""
+    """The options of the command. `timeout` is in seconds, for the whole call."""
 
     words: tuple[str, ...] = ()
     model: str = ""
@@ -52,37 +52,38 @@ class CompleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     timeout: float | None = None
     refuse_losses: tuple[str, ...] = ()
+    form: Form = "text"
 
 
-def run(wish: CompleteOptions, *, form: Form) -> int:
-    """Ask, and print the answer."""
+def run(options: CompleteOptions) -> int:
+    """Ask the model, and print the answer."""
     config = load_config(environ=os.environ)
-    name, prompt = split_words(wish.words, wish.model, config)
+    name, prompt = split_words(options.words, options.model, config)
     model = open_model(
         name,
         config=config,
         environ=os.environ,
-        deadlines=_deadlines(wish.timeout),
-        effort=wish.effort,
-        max_output_tokens=wish.max_tokens,
-        temperature=wish.temperature,
-        refuse_losses=wish.refuse_losses,
+        deadlines=_deadlines(options.timeout),
+        effort=options.effort,
+        max_output_tokens=options.max_tokens,
+        temperature=options.temperature,
+        refuse_losses=options.refuse_losses,
     )
-    transcript = conversation(prompt, system=wish.system, images=wish.images)
-    ask = model.ask(transcript, output=output_schema(wish.schema))
+    transcript = make_conversation(prompt, system=options.system, images=options.images)
+    ask = model.ask(transcript, output=output_schema(options.schema))
     _announce(model)
-    answer = asyncio.run(_answer(model, ask, form))
-    return _print(answer, form, structured=ask.output is not None)
+    answer = asyncio.run(_ask(model, ask, options.form))
+    return _print(answer, options.form, structured=ask.output is not None)
 
 
 def _announce(model: Model) -> None:
-    """Say why it takes long, when weights must be fetched first."""
+    """Say why it takes long, if weights must be downloaded first."""
     facts = model.endpoint.facts
     if facts.provider.vendor == LOCAL:
         check_installed()
         weights = locate_weights(facts.model)
         if weights.bundle and not weights.path.is_file():
-            say(f"evener: Fetching the weights of {weights.bundle.title} ({weights.bundle.size / 1e6:.0f} MB), this once.")
+            say(f"evener: Downloading the weights of {weights.bundle.title} once ({weights.bundle.size / 1e6:.0f} MB).")
 
 
 def _deadlines(total: float | None) -> Deadlines | None:
@@ -94,7 +95,7 @@ def _deadlines(total: float | None) -> Deadlines | None:
     return Deadlines(connect=min(usual.connect, total), idle=min(usual.idle, total), total=total)
 
 
-async def _answer(model: Model, ask: Ask, form: Form) -> Answer:
+async def _ask(model: Model, ask: Ask, form: Form) -> Answer:
     try:
         async with model.stream(ask, keep_raw=form == "raw") as stream:
             if form == "text" and ask.output is None:
@@ -110,36 +111,26 @@ async def _answer(model: Model, ask: Ask, form: Form) -> Answer:
 
 
 async def _show(stream: Stream) -> None:
-    """The text as it comes, ending in a line end."""
-    cleaner, last = Cleaner(), "\n"
+    """Print the text as it arrives, with a newline at its end."""
+    output = CleanOutput()
     try:
         async for delta in stream:
             if isinstance(delta, TextDelta):
-                last = _write(cleaner.feed(delta.text)) or last
+                output.write(delta.text)
     finally:
-        last = _write(cleaner.close()) or last
-        if last != "\n":
-            _write("\n")
-
-
-def _write(text: str) -> str:
-    """Print at once; the last character."""
-    if text:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    return text[-1:]
+        output.end()
 
 
 def _print(answer: Answer, form: Form, *, structured: bool) -> int:
-    """What was not yet printed while it came."""
+    """Print what was not printed while it arrived; return the exit code."""
     if form == "raw":
         _print_raw(answer.raw or b"")
         return 0
-    output = _parsed(answer.output) if structured else None
+    output = _parse_json(answer.output) if structured else None
     if form == "json":
-        _print_json(_document(answer, output))
+        print_json(_document(answer, output))
     elif output is not None:
-        sys.stdout.buffer.write(escape_json(output) + b"\n")
+        print_bytes(output)
     if form == "text":
         for loss in answer.losses:
             say(f"loss: {loss}")
@@ -147,13 +138,13 @@ def _print(answer: Answer, form: Form, *, structured: bool) -> int:
         if remark:
             say(f"evener: {remark}")
     if structured and output is None:
-        say(f"evener: The answer is not JSON, though a schema was given. It was: {answer.output[:500]}")
+        say(f"evener: The answer is not JSON, although a schema was given: {answer.output[:500]}")
         return 1
     return 0
 
 
-def _parsed(output: str) -> bytes | None:
-    """The JSON text of the answer, if it is one."""
+def _parse_json(output: str) -> bytes | None:
+    """Return the answer as bytes if it is valid JSON, else None."""
     try:
         msgspec.json.decode(output)
     except (msgspec.DecodeError, RecursionError):
@@ -162,15 +153,11 @@ def _parsed(output: str) -> bytes | None:
 
 
 def _print_raw(raw: bytes) -> None:
-    """As it came, but for a terminal."""
+    """Print the response unchanged; on a terminal, cleaned."""
     if sys.stdout.isatty():
         print(clean(raw.decode(errors="replace")))
     else:
         sys.stdout.buffer.write(raw)
-
-
-def _print_json(document: dict[str, object]) -> None:
-    sys.stdout.buffer.write(escape_json(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n")
 
 
 def _document(answer: Answer, output: bytes | None) -> dict[str, object]:

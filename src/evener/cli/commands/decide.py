@@ -1,6 +1,6 @@
-"""`evener approve` and `evener reject`: decide what waits in a thread, from any process. Asks no model and runs no tool.
+"""`evener approve` and `evener reject`: decide what waits in a thread, from any process. Calls no model and runs no tool.
 
-The decision is written down beside the log; the run goes on with it when it is resumed, here or elsewhere.
+The decision is stored beside the log. It takes effect when the run is resumed, here or in another process.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from decimal import Decimal
 
 import msgspec
 
-from evener.cli.approvals import answer_of, described, is_decided, quoted, who
+from evener.cli.approvals import describe, is_decided, parse_arguments, quote, read_answer, user_name
 from evener.cli.commands import run as running
-from evener.cli.names import log_of
-from evener.cli.terminal import escaped, say
+from evener.cli.names import find_log
+from evener.cli.terminal import escape, say
 from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
 from evener.harness import Harness
@@ -33,15 +33,13 @@ __all__ = [
 
 
 OTHERS = "Only other calls were approved."
+EXAMPLE = 'evener reject THREAD --why "Ask the customer first."'
 
 
 class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for. `run` says where the thread is and how it is resumed.
+    """The options of both commands. `result` is the result of an interrupted call that took effect."""
 
-    `result` is what an interrupted call gave, where somebody knows that it took effect.
-    """
-
-    run: running.RunOptions
+    thread: str
     verdict: Verdict
     why: str = ""
     edit: str = ""
@@ -49,65 +47,75 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     show: bool = False
     resume: bool = False
+    tools: tuple[str, ...] = ()
+    harness: str = ""
+    store: str = ""
+    model: str = ""
+    system: str = ""
+
+    @property
+    def run(self) -> running.RunOptions:
+        """The options that resume the run."""
+        return running.RunOptions(
+            harness=self.harness,
+            tools=self.tools,
+            store=self.store,
+            model=self.model,
+            system=self.system,
+            resume=self.thread,
+        )
+
+    @property
+    def resume_command(self) -> str:
+        return shlex.join(["evener", "resume", *running.same_words(self.run), self.thread])
 
 
-def run(wish: DecideOptions) -> int:
+def run(options: DecideOptions) -> int:
     """Decide, or show what waits; then resume, or say how."""
-    code = asyncio.run(_decided(_harness(wish), wish))
-    if wish.show:
-        return code
-    if wish.resume:
-        return running.run(wish.run, form="text")
-    say(f"evener: Go on with: {_resume(wish)}")
-    return code
-
-
-def _resume(wish: DecideOptions) -> str:
-    return shlex.join(["evener", "resume", *running.same(wish.run), wish.run.resume])
-
-
-def _harness(wish: DecideOptions) -> Harness:
-    """To decide, no model is needed, and no key."""
-    return running.harness_of(wish.run, model=None if wish.run.harness else _Nobody())
-
-
-async def _decided(harness: Harness, wish: DecideOptions) -> int:
-    thread = await _log(harness, wish.run.resume)
-    asked = keyed(approvals_of(await state_of(harness.store, thread), thread))
-    waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
-    if wish.show:
-        return await _show(harness.store, thread, waiting, f" What waited was decided. {_over(wish)}" if asked else "")
-    if asked and not waiting:
-        raise ApprovalStale(f"What waited in thread {thread} was decided before. {_over(wish)}")
-    if not waiting:
-        raise ApprovalStale(f"Nothing waits to be decided in thread {thread}: it was decided before, or the run went on.")
-    decisions = _decisions(wish, asked)
-    await harness.decide(thread, decisions)
-    for key, decision in decisions.items():
-        _tell(key, decision, asked[key])
+    harness = running.make_harness(options.run, model=None if options.harness else _NoModel())
+    asyncio.run(_decide(harness, options))
+    if options.show:
+        return 0
+    if options.resume:
+        return running.run(options.run)
+    say(f"evener: Resume with: {options.resume_command}")
     return 0
 
 
-def _over(wish: DecideOptions) -> str:
-    return f"It takes effect when the run goes on: {_resume(wish)}"
+async def _decide(harness: Harness, options: DecideOptions) -> None:
+    thread = await harness.store.head(await find_log(harness.store, options.thread))
+    asked = keyed(approvals_of(await state_of(harness.store, thread), thread))
+    waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
+    effect = f"It takes effect when the run is resumed: {options.resume_command}"
+    if options.show:
+        await _show(harness.store, thread, waiting, f" A decision was made already. {effect}" if asked else "")
+        return
+    if asked and not waiting:
+        raise ApprovalStale(f"Thread {thread} was decided already. {effect}")
+    if not waiting:
+        raise ApprovalStale(f"Nothing waits for a decision in thread {thread}: it was decided already, or the run continued.")
+    decisions = _make_decisions(options, asked)
+    await harness.decide(thread, decisions)
+    for key, decision in decisions.items():
+        _report(key, decision, asked[key])
 
 
-def _tell(key: str, decision: Decision, about: Approval) -> None:
-    """What was decided, and about what."""
-    say(f"evener: {_done(decision, about)}: {key}")
-    say("\n".join(described(about)))
+def _report(key: str, decision: Decision, about: Approval) -> None:
+    """Print what was decided, and about what."""
+    say(f"evener: {_summarize(decision, about)}: {key}")
+    say("\n".join(describe(about)))
     if decision.arguments is not None:
-        say("\n".join(["with these arguments instead:", *quoted(json_text(decision.arguments, "The arguments"))]))
+        say("\n".join(["with these arguments instead:", *quote(json_text(decision.arguments, "The arguments"))]))
 
 
-def _done(decision: Decision, about: Approval) -> str:
+def _summarize(decision: Decision, about: Approval) -> str:
     match about.interrupt, decision:
         case "outcome", Decision(verdict="allow"):
-            return "Allowed: it is run again"
+            return "Allowed: it runs again"
         case "outcome", Decision(result=None):
-            return "Rejected: it is not run again, and the model is told that nobody knows what became of it"
+            return "Rejected: it does not run again, and the model is told that its outcome is unknown"
         case "outcome", _:
-            return "Noted: it took effect, and the model is told what it gave"
+            return "Recorded: it took effect, and the model is told its result"
         case _, Decision(verdict="allow", arguments=None):
             return "Allowed"
         case _, Decision(verdict="allow"):
@@ -116,80 +124,71 @@ def _done(decision: Decision, about: Approval) -> str:
             return "Rejected"
 
 
-async def _log(harness: Harness, given: str) -> str:
-    """The log that is meant: that on which the thread stands, or the branch of this id."""
-    return await harness.store.head(await log_of(harness.store, given))
-
-
-async def _show(store: Store, thread: str, waiting: Mapping[str, Approval], over: str) -> int:
+async def _show(store: Store, thread: str, waiting: Mapping[str, Approval], decided: str) -> None:
     for key, one in waiting.items():
-        rule = f" [{escaped(one.rule)}]" if one.rule else ""
-        lines = "\n".join(described(one, await answer_of(store, one)))
-        sys.stdout.write(f"{escaped(key)}{rule} {lines}\n")
+        rule = f" [{escape(one.rule)}]" if one.rule else ""
+        lines = "\n".join(describe(one, await read_answer(store, one)))
+        sys.stdout.write(f"{escape(key)}{rule} {lines}\n")
     if not waiting:
-        say(f"evener: Nothing waits to be decided in thread {thread}.{over}")
-    return 0
+        say(f"evener: Nothing waits for a decision in thread {thread}.{decided}")
 
 
-def _decisions(wish: DecideOptions, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
-    """One for each that waits: the whole batch is decided at once. To approve `--only` some is to reject the others."""
-    unknown = [key for key in wish.only if key not in waiting]
+def _make_decisions(options: DecideOptions, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
+    """Return one decision for each approval: all are decided at once. To approve `--only` some is to reject the others."""
+    unknown = [key for key in options.only if key not in waiting]
     if unknown:
-        raise UsageError(f"Nothing of that name waits: {', '.join(unknown)}. What waits is: {', '.join(waiting)}.")
-    chosen = set(wish.only or waiting)
-    if wish.edit and len(chosen) != 1:
-        raise UsageError(f"--edit changes one call, and {len(chosen)} wait. Say which with --only: {', '.join(waiting)}.")
-    if wish.verdict == "reject":
-        return _rejections(wish, waiting)
-    edited = _edited(wish.edit) if wish.edit else None
-    by = who()
+        raise UsageError(f"Nothing with this id waits: {', '.join(unknown)}. These wait: {', '.join(waiting)}.")
+    chosen = set(options.only or waiting)
+    if options.edit and len(chosen) != 1:
+        raise UsageError(f"--edit changes one call, and {len(chosen)} wait. Choose one with --only: {', '.join(waiting)}.")
+    if options.verdict == "reject":
+        return _make_rejections(options, waiting)
+    arguments = _parse_edit(options.edit) if options.edit else None
+    by = user_name()
     return {
-        key: Decision("allow", wish.why, edited, one.digest, by)
+        key: Decision("allow", options.why, arguments, one.digest, by)
         if key in chosen
-        else Decision("reject", wish.why or OTHERS, digest=one.digest, by=by)
+        else Decision("reject", options.why or OTHERS, digest=one.digest, by=by)
         for key, one in waiting.items()
     }
 
 
-def _rejections(wish: DecideOptions, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
-    """A result is that of one interrupted call; of others that were interrupted nobody knows."""
-    lost = [key for key, one in waiting.items() if one.interrupt == "outcome"]
-    if not wish.why and len(lost) < len(waiting):
-        raise UsageError('The model is told why. Give a reason, as in: evener reject THREAD --why "Ask the customer first."')
-    named = [key for key in lost if key in (wish.only or lost)]
-    if wish.result is not None and len(named) != 1:
+def _make_rejections(options: DecideOptions, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
+    """Return the rejections. `--result` belongs to one interrupted call; the outcome of others is unknown."""
+    interrupted = [key for key, one in waiting.items() if one.interrupt == "outcome"]
+    if not options.why and len(interrupted) < len(waiting):
+        raise UsageError(f"The model is told why. Give a reason, as in: {EXAMPLE}")
+    named = [key for key in interrupted if key in (options.only or interrupted)]
+    if options.result is not None and len(named) != 1:
         raise UsageError(
-            f"--result is what one interrupted call gave, and {len(named)} of that kind are meant. "
-            f"Interrupted calls that wait: {', '.join(lost) or 'none'}. Say which with --only."
+            f"--result is the result of one interrupted call, and {len(named)} are chosen. "
+            f"Interrupted calls that wait: {', '.join(interrupted) or 'none'}. Choose one with --only."
         )
-    by = who()
+    by = user_name()
     return {
-        key: Decision("reject", wish.why, digest=one.digest, by=by, result=wish.result if key in named else None)
+        key: Decision("reject", options.why, digest=one.digest, by=by, result=options.result if key in named else None)
         for key, one in waiting.items()
     }
 
 
-def _edited(text: str) -> dict[str, object]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.ValidationError:
-        why = "it is JSON, but no object"
-    except (msgspec.DecodeError, RecursionError) as error:
-        why = f"it is not JSON ({error})"
-    raise UsageError(f"--edit takes the new arguments as one JSON object, as in '{{\"amount\": 3}}': {why}.")
+def _parse_edit(text: str) -> dict[str, object]:
+    arguments = parse_arguments(text)
+    if isinstance(arguments, str):
+        raise UsageError(f"--edit takes the new arguments as one JSON object, as in '{{\"amount\": 3}}': {arguments}.")
+    return arguments
 
 
-class _Nobody:
-    """Stands where a harness has its model, for a harness that decides and never asks."""
+class _NoModel:
+    """Takes the place of the model in a harness that only decides."""
 
-    name = "nobody"
+    name = "none"
     fetches = False
 
     def ask(
         self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
     ) -> Ask:
         del transcript, tools, output
-        raise UsageError("There is no model here: this harness only decides.")
+        raise UsageError("There is no model: this harness only decides.")
 
     def most_cost(self, ask: Ask) -> Decimal:
         del ask
@@ -201,4 +200,4 @@ class _Nobody:
 
     def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
         del ask, after
-        raise UsageError("There is no model here: this harness only decides.")
+        raise UsageError("There is no model: this harness only decides.")

@@ -1,4 +1,4 @@
-"""`evener doctor`: is everything there, does it fit together, who can be reached; and how to mend what is not so."""
+"""`evener doctor`: checks the installation, the configuration, the keys and the network, and prints a fix for each problem."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ import msgspec
 
 from evener import __version__
 from evener.cli.commands.models import is_local
-from evener.cli.terminal import Style, clean, escape_json, styled
+from evener.cli.terminal import Style, clean, count, print_json, style_text
 from evener.errors import EvenerError, UsageError
 from evener.providers.config import Config, load_config
 from evener.providers.keys import Key, account_headers, account_values, check_secret, find_key, key_file, read_keys, require_key
@@ -26,8 +26,8 @@ __all__ = [
     "CheckFinding",
     "State",
     "config_findings",
+    "find_keys",
     "key_findings",
-    "keyed",
     "local_findings",
     "reach",
     "run",
@@ -37,7 +37,7 @@ __all__ = [
 
 State = Literal["ok", "note", "problem"]
 
-# What is installed, and what for. The first ones must be there; the others come with an extra.
+# NEEDED must be installed; EXTRAS come with an extra: package, extra, what it is for.
 NEEDED = ("msgspec",)
 EXTRAS = (
     ("genai-prices", "prices", "estimated costs"),
@@ -46,7 +46,7 @@ EXTRAS = (
 
 
 class CheckFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at. `fix` says what to do; only a problem makes the command fail."""
+    """The result of one check. `fix` says what to do; only a problem makes the command fail."""
 
     about: str
     state: State
@@ -55,21 +55,15 @@ class CheckFinding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def version_findings() -> Iterator[CheckFinding]:
-    """Python, Evener, and the packages that it uses."""
+    """Check Python, Evener, and the packages that it uses."""
     yield CheckFinding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     yield CheckFinding("evener", "ok", __version__)
     for package in NEEDED:
-        found = _version(package)
-        if found:
-            yield CheckFinding(package, "ok", found)
-        else:
-            yield CheckFinding(package, "problem", "not installed", "pip install --upgrade evener")
+        missing = CheckFinding(package, "problem", "not installed", "pip install --upgrade evener")
+        yield CheckFinding(package, "ok", found) if (found := _version(package)) else missing
     for package, extra, what in EXTRAS:
-        found = _version(package)
-        if found:
-            yield CheckFinding(package, "ok", found)
-        else:
-            yield CheckFinding(package, "note", f"not installed; it is for {what}", f"pip install 'evener[{extra}]'")
+        missing = CheckFinding(package, "note", f"not installed; needed for {what}", f"pip install 'evener[{extra}]'")
+        yield CheckFinding(package, "ok", found) if (found := _version(package)) else missing
 
 
 def _version(package: str) -> str:
@@ -80,69 +74,67 @@ def _version(package: str) -> str:
 
 
 def config_findings(environ: Mapping[str, str]) -> tuple[list[CheckFinding], Config]:
-    """The files that were read, and what they say; the built-in rows alone when a file is broken."""
+    """Check the config files; return what they say, or the built-in rows alone if a file is broken."""
     try:
         config = load_config(environ=environ)
     except UsageError as error:
-        return [CheckFinding("config", "problem", str(error), "Mend the file, then run: evener doctor")], _built_in()
+        return [CheckFinding("config", "problem", str(error), "Fix the file, then run: evener doctor")], load_config(
+            Path("/"), environ={"EVENER_CONFIG": os.devnull}
+        )
     found = [CheckFinding("config", "ok", file) for file in config.files]
-    return found or [CheckFinding("config", "ok", "no file; the built-in rows are used")], config
-
-
-def _built_in() -> Config:
-    return load_config(Path("/"), environ={"EVENER_CONFIG": os.devnull})
+    return found or [CheckFinding("config", "ok", "no file; using the built-in rows")], config
 
 
 def key_findings(config: Config, environ: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """The key file, the keys that are there, and the key of the configured model."""
+    """Check the key file, the keys, and the configured model."""
     file = key_file(environ)
     yield from _file_findings(file)
     yield from _variable_findings(config, environ)
-    for row, key in keyed(config, environ):
+    for row, key in find_keys(config, environ):
         missing = _missing(row, environ, file)
         if missing:
-            yield CheckFinding(f"key of {row.name}", "note", f"{key.source}, but more is needed", missing)
+            yield CheckFinding(f"key of {row.name}", "note", f"{key.source}, but it is not enough", missing)
         else:
             yield CheckFinding(f"key of {row.name}", "ok", key.source)
     yield from _model_findings(config, environ, file)
 
 
 def _variable_findings(config: Config, environ: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """Variables that are set to something that cannot be sent."""
+    """Find variables whose value cannot be sent as a key."""
     for name in dict.fromkeys(name for row in config.rows.providers for name in row.key_env if environ.get(name, "").strip()):
         try:
             check_secret(environ[name], f"environment variable {name}")
         except UsageError as error:
-            yield CheckFinding(name, "problem", str(error), f"Set {name} anew, or take it away: unset {name}")
+            yield CheckFinding(name, "problem", str(error), f"Set {name} to a valid key, or remove it: unset {name}")
 
 
 def _file_findings(file: Path | None) -> Iterator[CheckFinding]:
     if file is None:
-        yield CheckFinding("key file", "note", "there is no home folder to keep one in", "Set HOME or XDG_CONFIG_HOME")
+        yield CheckFinding("key file", "note", "there is no home folder for it", "Set HOME or XDG_CONFIG_HOME")
         return
     try:
-        count = len(read_keys(file))
+        stored = len(read_keys(file))
     except UsageError as error:
-        yield CheckFinding("key file", "problem", str(error), _mending(file))
+        yield CheckFinding("key file", "problem", str(error), _suggest_fix(file))
         return
     if not os.path.lexists(file):
-        yield CheckFinding("key file", "ok", f"none yet; it would be {file}")
+        yield CheckFinding("key file", "ok", f"none yet; its path is {file}")
     else:
-        yield CheckFinding("key file", "ok", f"{file}, mode {stat.S_IMODE(file.stat().st_mode):04o}, {count} values")
+        yield CheckFinding("key file", "ok", f"{file}, mode {stat.S_IMODE(file.stat().st_mode):04o}, {count(stored, 'value')}")
         mode = stat.S_IMODE(file.parent.stat().st_mode)
         if mode & 0o077:
             yield CheckFinding(
                 "key folder",
                 "note",
-                f"others may look into {file.parent} (mode {mode:04o})",
+                f"other users can read {file.parent} (mode {mode:04o})",
                 f"chmod 700 {quote(str(file.parent))}",
             )
 
 
-def _mending(file: Path) -> str:
+def _suggest_fix(file: Path) -> str:
     for path in (file, file.parent):
         if os.path.islink(path):
-            return f"Replace the link {path} by what it points to"
+            return f"Replace the link {path} with its target"
     names = quote(str(file.parent)), quote(str(file))
     try:
         folder, found = file.parent.stat(), file.stat()
@@ -154,11 +146,11 @@ def _mending(file: Path) -> str:
         return f"chown {os.geteuid()} {names[0]} {names[1]}"
     if stat.S_IMODE(folder.st_mode) & 0o722 != 0o700 or stat.S_IMODE(found.st_mode) & 0o477 != 0o400:
         return f"chmod 700 {names[0]}; chmod 600 {names[1]}"
-    return f"Mend it in an editor, or: rm {names[1]}, and store the keys again with: evener keys set NAME"
+    return f"Fix it in an editor, or: rm {names[1]}, and store the keys again with: evener keys set NAME"
 
 
-def keyed(config: Config, environ: Mapping[str, str]) -> list[tuple[Provider, Key]]:
-    """The rows whose key is there, with it. A key that cannot be used, or a file that is refused, counts as none here."""
+def find_keys(config: Config, environ: Mapping[str, str]) -> list[tuple[Provider, Key]]:
+    """Return the providers with a usable key, and that key."""
     found = []
     for row in config.rows.providers:
         try:
@@ -171,7 +163,7 @@ def keyed(config: Config, environ: Mapping[str, str]) -> list[tuple[Provider, Ke
 
 
 def _missing(row: Provider, environ: Mapping[str, str], file: Path | None) -> str:
-    """What else the row needs, in words; empty if nothing."""
+    """Return what else the provider needs, as a sentence; empty if nothing."""
     try:
         row.url(account_values(row, environ=environ, file=file))
         account_headers(row, environ=environ, file=file)
@@ -181,7 +173,7 @@ def _missing(row: Provider, environ: Mapping[str, str], file: Path | None) -> st
 
 
 def _model_findings(config: Config, environ: Mapping[str, str], file: Path | None) -> Iterator[CheckFinding]:
-    """Whether the model that is asked by default can be asked."""
+    """Check whether the default model can be used."""
     if not config.model:
         return
     name = parse_model(config.model, rows=config.rows, aliases=config.aliases)
@@ -192,13 +184,13 @@ def _model_findings(config: Config, environ: Mapping[str, str], file: Path | Non
     except UsageError as error:
         problem = str(error)
     if problem:
-        yield CheckFinding("model", "problem", f"{name} is configured but cannot be asked", problem)
+        yield CheckFinding("model", "problem", f"{name} is configured but cannot be used", problem)
     else:
         yield CheckFinding("model", "ok", str(name))
 
 
 def _unloadable(config: Config) -> str:
-    """Why the configured model cannot run inside Evener; empty if it can, or runs elsewhere."""
+    """Return why the configured local model cannot run; empty if it can, or if it is not local."""
     from evener.local import locate_weights
 
     name = parse_model(config.model, rows=config.rows, aliases=config.aliases) if config.model else None
@@ -212,9 +204,9 @@ def _unloadable(config: Config) -> str:
 
 
 def local_findings(config: Config) -> Iterator[CheckFinding]:
-    """Whether the model inside Evener can run, and whether its weights are here."""
+    """Check the local model and its weights."""
     if not _version("xllamacpp"):
-        return  # said among the versions
+        return  # reported with the versions
     from evener.local import BUNDLES, locate_weights
     from evener.local.weights import weights_folder
 
@@ -224,14 +216,14 @@ def local_findings(config: Config) -> Iterator[CheckFinding]:
             yield CheckFinding(f"local:{bundle.name}", "ok", f"weights in {weights.path}")
         else:
             size = f"{bundle.size / 1e6:.0f} MB"
-            fix = f"They are fetched when it is first asked: evener complete local:{bundle.name} Hello"
-            yield CheckFinding(f"local:{bundle.name}", "note", f"weights not fetched yet ({size})", fix)
+            fix = f"They are downloaded at the first use: evener complete local:{bundle.name} Hello"
+            yield CheckFinding(f"local:{bundle.name}", "note", f"weights not downloaded yet ({size})", fix)
     if problem := _unloadable(config):
-        yield CheckFinding(config.model, "problem", problem, "Mend `model` in the config file")
+        yield CheckFinding(config.model, "problem", problem, "Fix `model` in the config file")
     folder = weights_folder()
     free = next(shutil.disk_usage(place).free for place in (folder, *folder.absolute().parents) if os.path.isdir(place))
     if free < 500e6:
-        yield CheckFinding("disk", "note", f"{free / 1e6:.0f} MB are free", "Free some space before weights are fetched")
+        yield CheckFinding("disk", "note", f"{free / 1e6:.0f} MB free", "Free some space before downloading weights")
 
 
 PATIENCE = Deadlines(connect=4.0, idle=4.0, total=6.0)
@@ -239,24 +231,24 @@ COLOURS: Mapping[State, Style] = {"ok": "green", "note": "yellow", "problem": "r
 
 
 def run(*, offline: bool, as_json: bool) -> int:
-    """Look at everything, print the findings; 1 if something that is configured is broken."""
+    """Run all checks and print the findings; return 1 if something that is configured is broken."""
     environ = os.environ
     found, config = config_findings(environ)
     found = [*version_findings(), *found, *key_findings(config, environ), *local_findings(config)]
     if not offline:
-        found += asyncio.run(_reached(config, environ))
+        found += asyncio.run(_reach_all(config, environ))
     if as_json:
-        sys.stdout.buffer.write(escape_json(msgspec.json.format(msgspec.json.encode(found), indent=2)) + b"\n")
+        print_json(found)
     else:
         _print(found, environ)
     return int(any(finding.state == "problem" for finding in found))
 
 
-async def _reached(config: Config, environ: Mapping[str, str]) -> list[CheckFinding]:
-    """Every address that has a key, and the servers on this machine, all at once; each address is tried once."""
+async def _reach_all(config: Config, environ: Mapping[str, str]) -> list[CheckFinding]:
+    """Connect to every address that has a key, and to local servers, all at once; each address once."""
     from evener.transport.http import HttpTransport
 
-    rows = {row.name: row for row, _ in keyed(config, environ)}
+    rows = {row.name: row for row, _ in find_keys(config, environ)}
     rows |= {row.name: row for row in config.rows.providers if row.keyless and is_local(row) and row.vendor != LOCAL}
     by_address: dict[str, list[Provider]] = {}
     for row in rows.values():
@@ -269,7 +261,7 @@ async def _reached(config: Config, environ: Mapping[str, str]) -> list[CheckFind
 
 
 def _address(row: Provider, environ: Mapping[str, str]) -> str:
-    """Scheme and host; empty where the account's part of the address is missing, which is said with the keys."""
+    """Return scheme and host; empty if a part of the address is missing, which is reported with the keys."""
     try:
         url = row.url(account_values(row, environ=environ, file=key_file(environ)))
     except UsageError:
@@ -279,14 +271,14 @@ def _address(row: Provider, environ: Mapping[str, str]) -> str:
 
 
 async def reach(address: str, users: list[Provider], *, transport: Transport) -> CheckFinding:
-    """Whether anything answers there: any answer to a plain GET without a key will do."""
+    """Check whether anything answers a plain GET without a key; any answer will do."""
     about = ", ".join(row.name for row in users)
     try:
         response = await transport.send(Request(address, (), b"", method="GET", deadlines=PATIENCE))
         await response.aclose()
     except EvenerError as error:
         if all(row.keyless and is_local(row) for row in users):
-            return CheckFinding(about, "note", f"no server runs at {address}", "Start it if you want to use it")
+            return CheckFinding(about, "note", f"no server is running at {address}", "Start it if you want to use it")
         return CheckFinding(
             about, "problem", f"{address} cannot be reached: {error}", "Check the network, the proxy and the address"
         )
@@ -295,7 +287,7 @@ async def reach(address: str, users: list[Provider], *, transport: Transport) ->
 
 def _print(found: Iterable[CheckFinding], environ: Mapping[str, str]) -> None:
     for finding in found:
-        mark = styled(finding.state.ljust(8), COLOURS[finding.state], stream=sys.stdout, environ=environ)
+        mark = style_text(finding.state.ljust(8), COLOURS[finding.state], stream=sys.stdout, environ=environ)
         print(f"{mark}{clean(finding.about)}: {clean(finding.text)}")
         if finding.fix:
             print(f"        fix: {clean(finding.fix)}")

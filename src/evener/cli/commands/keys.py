@@ -1,4 +1,4 @@
-"""`evener keys`: store, list and remove keys. A key is typed unseen or read from stdin; only its fingerprint is ever shown."""
+"""`evener keys`: stores, lists and removes keys. Only the fingerprint of a key is ever printed."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from evener.cli.terminal import escape_json, print_table, say
+from evener.cli.terminal import print_json, print_table, say
 from evener.errors import UsageError
 from evener.providers.config import load_config
 from evener.providers.keys import check_secret, find_value, key_file, read_keys, remove_keys, store_key
@@ -26,7 +26,7 @@ MOST = 64 * 1024
 
 
 class StoredKey(msgspec.Struct, frozen=True):
-    """One value that was found, without the value."""
+    """A key that was found, by its fingerprint."""
 
     variable: str
     source: str
@@ -35,41 +35,41 @@ class StoredKey(msgspec.Struct, frozen=True):
 
 
 def store(name: str) -> int:
-    """Read a key and keep it."""
+    """Read a key and store it."""
     rows = load_config(environ=os.environ).rows
     variable = _variables(name, rows)[0]
     file = _file()
-    store_key(file, variable, _typed(variable))
+    store_key(file, variable, _read_key(variable))
     found = find_value([variable], environ={}, file=file)
     shown = _fingerprint(found.secret) if found else ""
-    say(f"Stored {variable} ({shown}) in {file}. It serves {', '.join(_users(variable, rows))}.")
+    say(f"Stored {variable} ({shown}) in {file}. Used by: {', '.join(_all_variables(rows)[variable])}.")
     if os.environ.get(variable, "").strip():
-        say(f"The environment variable {variable} is set, too, and comes first.")
+        say(f"The environment variable {variable} is set, too, and takes precedence.")
     return 0
 
 
 def show(*, as_json: bool) -> int:
-    """Print which values there are."""
+    """Print which keys there are."""
     rows = load_config(environ=os.environ).rows
-    found = list(_found(rows, key_file(os.environ)))
+    found = list(_find_keys(rows, key_file(os.environ)))
     if as_json:
-        sys.stdout.buffer.write(escape_json(msgspec.json.format(msgspec.json.encode(found), indent=2)) + b"\n")
+        print_json(found)
     elif found:
         lines = [(one.variable, one.fingerprint, one.source, ", ".join(one.providers)) for one in found]
-        print_table(["VARIABLE", "FINGERPRINT", "SOURCE", "SERVES"], lines, environ=os.environ)
+        print_table(["VARIABLE", "FINGERPRINT", "SOURCE", "USED BY"], lines)
     else:
-        say("There are no keys. Store one with: evener keys set NAME. `evener models` lists the names.")
+        say("There are no keys. Store one with: evener keys set NAME. `evener models` lists the provider names.")
     return 0
 
 
 def remove(name: str) -> int:
-    """Forget what is stored under this name."""
+    """Remove the stored key of this name."""
     file = _file()
     rows = load_config(environ=os.environ).rows
     variables = (name,) if name in read_keys(file) else _variables(name, rows)
     gone = remove_keys(file, variables)
     if not gone:
-        say(f"There is nothing to remove: {file} has no {' or '.join(variables)}.")
+        say(f"Nothing to remove: {file} has no {' or '.join(variables)}.")
         return 1
     say(f"Removed {', '.join(gone)} from {file}.")
     for variable in variables:
@@ -79,7 +79,7 @@ def remove(name: str) -> int:
 
 
 def path() -> int:
-    """Print where the key file is, or would be."""
+    """Print the path of the key file, even if it does not exist yet."""
     print(_file())
     return 0
 
@@ -92,25 +92,25 @@ def _file() -> Path:
 
 
 def _variables(name: str, rows: Rows) -> tuple[str, ...]:
-    """The variables that a name stands for. An unknown name is not repeated: somebody may have given the key itself."""
+    """Return the variables that a name stands for. The error does not repeat an unknown name: it may be the key itself."""
     for row in rows.providers:
         if row.name == name.lower():
             if row.key_env:
                 return row.key_env
-            raise UsageError(f"Provider {row.name!r} takes no key. There is nothing to store for it.")
+            raise UsageError(f"Provider {row.name!r} needs no key, so there is nothing to store.")
     known = _all_variables(rows)
     if name in known:
         return (name,)
     near = get_close_matches(name, [*(row.name for row in rows.providers), *known], n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UsageError(
-        f"There is no provider or variable of that name (not repeated here, it might be a key). {hint}Write the name of a "
-        "provider, as in: evener keys set anthropic. The key itself is asked for, or read from standard input."
+        f"There is no provider or variable with that name (not shown, because it might be a key). {hint}Give the name of a "
+        "provider, as in: evener keys set anthropic. You are asked for the key itself, or it is read from standard input."
     )
 
 
 def _all_variables(rows: Rows) -> dict[str, list[str]]:
-    """Every variable that a row names, with the rows that do."""
+    """Return every variable that a provider row names, with the providers that use it."""
     found: dict[str, list[str]] = {}
     for row in rows.providers:
         parts = [name for part in (*row.url_env, *row.header_env) for name in part.env]
@@ -119,11 +119,7 @@ def _all_variables(rows: Rows) -> dict[str, list[str]]:
     return found
 
 
-def _users(variable: str, rows: Rows) -> list[str]:
-    return _all_variables(rows)[variable]
-
-
-def _found(rows: Rows, file: Path | None) -> Iterator[StoredKey]:
+def _find_keys(rows: Rows, file: Path | None) -> Iterator[StoredKey]:
     known = _all_variables(rows)
     left = {variable: list[str]() for variable in (read_keys(file) if file else ()) if variable not in known}
     for variable, providers in {**known, **left}.items():
@@ -138,7 +134,7 @@ def _fingerprint(secret: str) -> str:
     return fingerprint(secret)
 
 
-def _typed(variable: str) -> str:
+def _read_key(variable: str) -> str:
     if sys.stdin.isatty():
         from getpass import getpass
 
@@ -151,4 +147,4 @@ def _typed(variable: str) -> str:
     try:
         return check_secret(data.decode(), "standard input")
     except UnicodeDecodeError:
-        raise UsageError("What came on standard input is not a text. Pipe the key itself, and nothing else.") from None
+        raise UsageError("Standard input is not UTF-8 text. Pipe the key itself, and nothing else.") from None

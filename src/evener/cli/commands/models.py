@@ -1,14 +1,13 @@
-"""`evener models`: whom can be asked, what they can, and whether the key is there. Shows where a key is, never the key."""
+"""`evener models`: lists providers, their capabilities, and whether a key is set. Prints where a key is, never the key."""
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from evener.cli.terminal import escape_json, print_table
+from evener.cli.terminal import print_json, print_table
 from evener.providers.config import Config, load_config
 from evener.providers.keys import find_key, key_file
 from evener.providers.rows import LOCAL, Provider
@@ -26,10 +25,10 @@ __all__ = [
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What requests to a provider may hold, as far as its row says; single models may differ. Every row can stream.
+    """What requests to a provider may contain, as its row says; single models may differ. All providers stream.
 
-    `choice`: a tool can be forced. `parallel`: calling several tools at once can be switched off. `json`: any JSON object
-    can be demanded. `schema`: the answer can be bound to a JSON Schema. What is missing is degraded, and reported.
+    `choice`: a tool can be forced. `parallel`: parallel tool calls can be switched off. `json`: JSON mode. `schema`: the answer
+    can be bound to a JSON Schema. A missing capability is emulated or dropped, and reported as a loss.
     """
 
     tools: bool
@@ -45,7 +44,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class KeyState(msgspec.Struct, frozen=True):
-    """Whether there is a key, where it was found, and the variables that could hold it."""
+    """Whether a key was found, where, and the variables that could hold it."""
 
     found: bool
     needed: bool
@@ -54,7 +53,7 @@ class KeyState(msgspec.Struct, frozen=True):
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
-    """What holds for the models of one pattern here. `window` and `output` are in tokens; 0 is unknown."""
+    """What is known of the models that match a pattern. `window` and `output` are in tokens; 0 is unknown."""
 
     match: str
     window: int
@@ -63,7 +62,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
 
 class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One row as it is shown."""
+    """One provider as it is printed."""
 
     name: str
     wire: str
@@ -76,36 +75,36 @@ class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def run(provider: str, *, as_json: bool) -> int:
-    """Print the rows, or one of them."""
+    """Print all providers, or one of them."""
     environ = os.environ
     config = load_config(environ=environ)
     found = entries(config, environ=environ, file=key_file(environ))
     if provider:
         name = config.rows.provider(provider).name
-        found = [_closely(entry, config) for entry in found if entry.name == name]
+        found = [_add_models(entry, config) for entry in found if entry.name == name]
     if as_json:
-        sys.stdout.buffer.write(escape_json(msgspec.json.format(msgspec.json.encode(found), indent=2)) + b"\n")
+        print_json(found)
     elif provider:
-        _print_one(found[0], environ)
+        _print_one(found[0])
     else:
-        _print_all(found, environ)
+        _print_all(found)
     return 0
 
 
 def entries(config: Config, *, environ: Mapping[str, str], file: Path | None) -> list[ModelEntry]:
-    """Every row, in the order of the files."""
+    """Return all providers, in the order of the files."""
     return [_entry(row, environ=environ, file=file) for row in config.rows.providers]
 
 
 def is_local(row: Provider) -> bool:
-    """Whether this machine itself answers."""
+    """True if the provider runs on this machine."""
     return (
         row.name == LOCAL or re.match(r"https?://(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?:[:/]|$)", row.base_url) is not None
     )
 
 
 def capabilities(quirks: Quirks) -> Capabilities:
-    """The columns of the matrix, from a row's deviations."""
+    """Return the capabilities that the quirks of a row leave."""
     return Capabilities(
         tools=quirks.tools,
         streaming=True,
@@ -126,16 +125,16 @@ def _entry(row: Provider, *, environ: Mapping[str, str], file: Path | None) -> M
     return ModelEntry(row.name, row.wire, row.vendor, row.base_url, is_local(row), state, capabilities(row.quirks))
 
 
-def _closely(entry: ModelEntry, config: Config) -> ModelEntry:
-    """With what the rows say about models of this provider or of its wire, where they mean the models of that name."""
+def _add_models(entry: ModelEntry, config: Config) -> ModelEntry:
+    """Return the entry with what the rows say about models of this provider, or of its wire."""
     row = config.rows.provider(entry.name)
     stated = [one for one in config.rows.models if row.name in one.providers or (row.wire in one.wires and not one.providers)]
     patterns = dict.fromkeys(pattern for one in stated if not one.fresh for pattern in one.match if pattern != "*")
-    known = (_known(pattern, row, config) for pattern in patterns)
+    known = (_find_facts(pattern, row, config) for pattern in patterns)
     return msgspec.structs.replace(entry, models=tuple(one for one in known if one))
 
 
-def _known(pattern: str, row: Provider, config: Config) -> ModelFacts | None:
+def _find_facts(pattern: str, row: Provider, config: Config) -> ModelFacts | None:
     example = re.sub(r"\[!?(.)[^\]]*\]", r"\1", pattern).replace("*", "").replace("?", "0")
     if any(one.fresh and one.covers(row, example) for one in config.rows.models):
         return None
@@ -143,30 +142,37 @@ def _known(pattern: str, row: Provider, config: Config) -> ModelFacts | None:
     return ModelFacts(pattern, facts.window, facts.quirks.max_output, facts.quirks.efforts)
 
 
-def _print_all(found: list[ModelEntry], environ: Mapping[str, str]) -> None:
+def _print_all(found: list[ModelEntry]) -> None:
     shown = [field for field in Capabilities.__struct_fields__ if field not in ("streaming", "documents", "hosted")]
     lines = []
     for entry in found:
         marks = ["yes" if value else "-" for value in (msgspec.structs.asdict(entry.capabilities)[name] for name in shown)]
-        lines.append([entry.name, entry.wire, *marks, _key(entry.key)])
-    print_table(["PROVIDER", "WIRE", *(name.upper() for name in shown), "KEY"], lines, environ=environ)
+        lines.append([entry.name, entry.wire, *marks, _format_key(entry.key)])
+    print_table(["PROVIDER", "WIRE", *(name.upper() for name in shown), "KEY"], lines)
 
 
-def _print_one(entry: ModelEntry, environ: Mapping[str, str]) -> None:
+def _print_one(entry: ModelEntry) -> None:
     able = [name for name, value in msgspec.structs.asdict(entry.capabilities).items() if value]
-    lines = [("wire", entry.wire), ("address", entry.address), ("key", _key(entry.key)), ("can", ", ".join(able))]
-    print_table(["provider", entry.name], lines, environ=environ)
+    lines = [
+        ("wire", entry.wire),
+        ("address", entry.address),
+        ("key", _format_key(entry.key)),
+        ("supports", ", ".join(able)),
+    ]
+    print_table(["provider", entry.name], lines)
     if entry.models:
-        known = [(one.match, _count(one.window), _count(one.output), ", ".join(one.efforts)) for one in entry.models]
+        known = [
+            (one.match, _format_count(one.window), _format_count(one.output), ", ".join(one.efforts)) for one in entry.models
+        ]
         print()
-        print_table(["MODELS", "WINDOW", "OUTPUT", "EFFORTS"], known, environ=environ)
+        print_table(["MODELS", "WINDOW", "OUTPUT", "EFFORTS"], known)
 
 
-def _count(tokens: int) -> str:
+def _format_count(tokens: int) -> str:
     return f"{tokens:,}" if tokens else "?"
 
 
-def _key(state: KeyState) -> str:
+def _format_key(state: KeyState) -> str:
     if state.found:
         return f"set ({state.source})"
     variables = " or ".join(state.variables)

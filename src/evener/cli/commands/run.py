@@ -1,7 +1,7 @@
-"""`evener run`: one prompt, run to a stop with tools. The answer goes to stdout; what happens meanwhile to stderr.
+"""`evener run`: runs a prompt with tools until it is done. The answer goes to stdout, progress and remarks to stderr.
 
-Ctrl-C asks the run to stop: what is under way is settled, the log stays, and the last line says how to go on. A second
-Ctrl-C ends it at once; the log stays all the same.
+Ctrl-C asks the run to stop: what is under way is settled, the log is kept, and the last line says how to resume. A second
+Ctrl-C ends the run at once; the log is kept all the same.
 """
 
 import asyncio
@@ -16,10 +16,20 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from evener.cli.approvals import Approvals, Interrupts, answers_of, decisions_for, described
-from evener.cli.names import log_of
-from evener.cli.printers import Form, Printer, TextPrinter, printer
-from evener.cli.prompt import conversation, output_schema
+from evener.cli.approvals import (
+    ApprovalMode,
+    Interrupts,
+    TerminalAsker,
+    Undecided,
+    ask_decisions,
+    decide_unasked,
+    describe,
+    read_answers,
+    user_name,
+)
+from evener.cli.names import find_log
+from evener.cli.printers import Form, Printer, TextPrinter, make_printer
+from evener.cli.prompt import make_conversation, output_schema
 from evener.cli.terminal import say
 from evener.errors import ApprovalStale, BadValue, UsageError
 from evener.harness import Harness, RunStream, Thread
@@ -35,12 +45,14 @@ from evener.transcript.message import Message
 
 __all__ = [
     "RunOptions",
-    "harness_of",
-    "limits_of",
+    "check_harness_alone",
+    "load_tools",
+    "make_harness",
+    "make_limits",
+    "parse_dollars",
     "run",
-    "same",
-    "tools_at",
-    "watched",
+    "run_thread",
+    "same_words",
 ]
 
 
@@ -48,7 +60,7 @@ INTERRUPTED = 130
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for."""
+    """The options of `evener run` and `evener resume`."""
 
     words: tuple[str, ...] = ()
     model: str = ""
@@ -63,159 +75,189 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     max_seconds: float | None = None
     schema: str = ""
-    approval: Approvals = "ask"
+    approval: ApprovalMode = "ask"
     refuse_losses: tuple[str, ...] = ()
     force: bool = False
+    form: Form = "text"
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.store == "memory"
 
 
-def run(wish: RunOptions, *, form: Form) -> int:
-    """Run, print, and say how it ended."""
-    harness = harness_of(wish)
-    limits = limits_of(wish, harness)
-    if wish.resume and wish.words:
-        raise UsageError("A run is resumed as it is, without a prompt. Give the prompt with --thread instead of --resume.")
-    prompt = None if wish.resume else _prompt(wish)
-    return asyncio.run(_begun(harness, wish, prompt, limits, form))
+def run(options: RunOptions) -> int:
+    """Run the prompt, print the answer, and say why the run stopped if it is not done."""
+    harness = make_harness(options)
+    limits = make_limits(options, harness)
+    if options.resume and options.words:
+        raise UsageError("--resume takes no prompt. Use --thread to send a prompt to this thread.")
+    prompt = None if options.resume else _make_prompt(options)
+    return asyncio.run(_start(harness, options, prompt, limits))
 
 
-async def _begun(harness: Harness, wish: RunOptions, prompt: Message | None, limits: Limits | None, form: Form) -> int:
-    given = wish.resume or wish.thread
-    thread = harness.thread(await log_of(harness.store, given) if given else "", limits=limits)
-    return await watched(thread, wish, prompt, form=form, store=harness.store)
+async def _start(harness: Harness, options: RunOptions, prompt: Message | None, limits: Limits | None) -> int:
+    given = options.resume or options.thread
+    thread = harness.thread(await find_log(harness.store, given) if given else "", limits=limits)
+    return await run_thread(thread, options, prompt, store=harness.store)
 
 
-async def watched(thread: Thread, wish: RunOptions, prompt: Message | None, *, form: Form, store: Store) -> int:
-    """Say the prompt, or go on where there is none, and show it to its stop; the exit code."""
-    stream = thread.resume_stream(force=wish.force) if prompt is None else thread.stream(prompt)
+async def run_thread(thread: Thread, options: RunOptions, prompt: Message | None, *, store: Store) -> int:
+    """Send the prompt, or resume if there is none, and show the run until it stops; return the exit code."""
+    stream = thread.resume_stream(force=options.force) if prompt is None else thread.stream(prompt)
     interrupts = Interrupts()
-    show = printer(form, structured=bool(wish.schema))
+    printer = make_printer(options.form, structured=bool(options.schema))
     try:
-        first = await _shown(stream, show, interrupts)
-        result = await _decided(thread, first, wish.approval, show=show, interrupts=interrupts, store=store)
+        first = await _show(stream, printer, interrupts)
+        result = await _decide(thread, first, options.approval, printer=printer, interrupts=interrupts, store=store)
     except asyncio.CancelledError:
-        _how_to_go_on(wish, thread.id, "Stopped at once.")
+        _say_how_to_resume(options, thread.id, "Stopped at once.")
         return INTERRUPTED
     except BaseException as error:
-        show.close()
+        printer.close()
         if thread.id and not isinstance(error, NoLog):
-            _how_to_go_on(wish, thread.id, "The run failed.")
+            _say_how_to_resume(options, thread.id, "The run failed.")
         raise
-    show.result(result)
+    printer.result(result)
     if result.ok:
         return 0
     if result.stop == "approval":
-        _how_to_decide(wish, result, await answers_of(store, result, spoken=isinstance(show, TextPrinter)))
+        _say_how_to_decide(options, result, await read_answers(store, result, shown=isinstance(printer, TextPrinter)))
     else:
-        _how_to_go_on(wish, thread.id, f"Stopped ({result.stop}): {result.detail}")
+        _say_how_to_resume(options, thread.id, f"Stopped ({result.stop}): {result.detail}")
     return INTERRUPTED if interrupts.pressed else 1
 
 
-async def _shown(stream: RunStream, show: Printer, interrupts: Interrupts) -> RunResult:
-    """One go of the run, to its stop."""
-    asked: set[asyncio.Future[None]] = set()
-    interrupts.stop = lambda: asked.add(asyncio.ensure_future(stream.cancel("Ctrl-C was pressed.")))
+async def _show(stream: RunStream, printer: Printer, interrupts: Interrupts) -> RunResult:
+    """Print the run until it stops."""
+    cancelling: set[asyncio.Future[None]] = set()
+    interrupts.stop = lambda: cancelling.add(asyncio.ensure_future(stream.cancel("Ctrl-C was pressed.")))
     async with stream:
         async for event in stream:
-            show.event(event)
+            printer.event(event)
         result = await stream.result()
     interrupts.stop = None
-    show.close()
+    printer.close()
     return result
 
 
-async def _decided(
-    thread: Thread, result: RunResult, approvals: Approvals, *, show: Printer, interrupts: Interrupts, store: Store
+async def _decide(
+    thread: Thread, result: RunResult, mode: ApprovalMode, *, printer: Printer, interrupts: Interrupts, store: Store
 ) -> RunResult:
-    """Decide what the run waits for, and let it go on, until it waits for nothing or nobody decides."""
-    refused: set[str] = set()
+    """Decide what the run waits for and resume it, until nothing waits or no decision is made."""
+    always: set[str] = set()
+    stale: set[str] = set()
     while result.stop == "approval" and not interrupts.pressed:
-        answers = await answers_of(store, result, spoken=isinstance(show, TextPrinter))
-        decisions = await decisions_for(result, approvals, interrupts, answers)
-        if decisions is None:
-            return result
         try:
-            await thread.decide(decisions)
+            if mode != "ask":
+                decisions = decide_unasked(result, "allow" if mode == "auto" else "reject")
+                if decisions is None:
+                    return result
+                await thread.decide(decisions)
+            elif TerminalAsker.is_possible():
+                answers = await read_answers(store, result, shown=isinstance(printer, TextPrinter))
+                asker = TerminalAsker(interrupts)
+                by = user_name() or "terminal"
+                await ask_decisions(thread, result.approvals, asker=asker, always=always, by=by, answers=answers)
+            else:
+                return result
+        except Undecided:
+            return result
         except ApprovalStale as error:
             known = {one.id for one in result.approvals}
-            if known <= refused:
+            if known <= stale:
                 raise
-            refused |= known
-            say(f"evener: {error}")  # somebody else was quicker, or it took too long: the log knows how to go on
-        result = await _shown(thread.resume_stream(), show, interrupts)
+            stale |= known
+            say(f"evener: {error}")  # another process decided first, or it took too long: the log says how to continue
+        result = await _show(thread.resume_stream(), printer, interrupts)
     return result
 
 
-def _how_to_go_on(wish: RunOptions, thread: str, what: str) -> None:
-    if wish.store == "memory":
-        say(f"evener: {what} The run is lost, for --store memory ends with this command.")
-        return
-    say(f"evener: {what} Nothing is lost; go on with: {shlex.join(['evener', 'resume', *same(wish), thread])}")
+LOST = "The run is lost, because --store memory ends with this command."
 
 
-def _how_to_decide(wish: RunOptions, result: RunResult, answers: Mapping[str, str]) -> None:
+def _say_how_to_resume(options: RunOptions, thread: str, what: str) -> None:
+    if options.is_in_memory:
+        say(f"evener: {what} {LOST}")
+    else:
+        say(f"evener: {what} The log is kept. Resume with: {shlex.join(['evener', 'resume', *same_words(options), thread])}")
+
+
+def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[str, str]) -> None:
     for one in result.approvals:
-        say("evener: " + "\n".join(described(one, answers.get(one.thread, ""))))
-    if wish.store == "memory":
-        say("evener: Stopped, for nobody is there to ask. The run is lost, for --store memory ends with this command.")
+        say("evener: " + "\n".join(describe(one, answers.get(one.thread, ""))))
+    if options.is_in_memory:
+        say(f"evener: Stopped: there is no terminal to ask on. {LOST}")
         return
-    words = [*same(wish, deciding=True), result.thread]
+    words = [*same_words(options, deciding=True), result.thread]
     allow, reject = shlex.join(["evener", "approve", *words]), shlex.join(["evener", "reject", *words])
     if all(one.interrupt == "outcome" for one in result.approvals):
-        say(f"evener: Stopped until somebody says what became of it. If it took effect: {reject} --result 'WHAT IT GAVE'")
-        say(f"evener: or if nobody knows: {reject}")
-        say(f"evener: or to run it again: {allow}")
+        say(f"evener: Stopped until the outcome is known. If the call took effect: {reject} --result RESULT")
+        say(f"evener: If the outcome is unknown: {reject}")
+        say(f"evener: To run it again: {allow}")
     else:
-        say(f"evener: Stopped until it is decided. Nothing is lost; allow it with: {allow}")
-        say(f"evener: or reject it with: {reject} --why REASON")
-    say(f"evener: then go on with: {shlex.join(['evener', 'resume', *same(wish), result.thread])}")
+        say(f"evener: Stopped until it is decided. The log is kept. To allow it: {allow}")
+        say(f"evener: To reject it: {reject} --why REASON")
+    say(f"evener: Then resume with: {shlex.join(['evener', 'resume', *same_words(options), result.thread])}")
 
 
-def same(wish: RunOptions, *, deciding: bool = False) -> list[str]:
-    """The words that make the same harness in another process. The log knows its model and its system prompt."""
-    words = [("--harness", wish.harness), *(("--tools", tools) for tools in wish.tools), ("--store", wish.store)]
+def same_words(options: RunOptions, *, deciding: bool = False) -> list[str]:
+    """Return the words that make the same harness in another process. The log has its model and its system prompt."""
+    words = [("--harness", options.harness), *(("--tools", tools) for tools in options.tools), ("--store", options.store)]
     if not deciding:
-        words = [("--schema", wish.schema), *words, ("--refuse-losses", ",".join(wish.refuse_losses))]
+        words = [("--schema", options.schema), *words, ("--refuse-losses", ",".join(options.refuse_losses))]
     return [part for option, value in words if value for part in (option, value)]
 
 
-# What is asked for.
+def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
+    """Refuse options that a harness brings itself; `model`: its model, too."""
+    own = {
+        "model": options.model if model else "",
+        "tools": options.tools,
+        "system prompt": options.system,
+        "schema": options.schema,
+        "store": options.store,
+        "losses to refuse": options.refuse_losses,
+    }
+    if given := [name for name, value in own.items() if value]:
+        raise UsageError(f"A harness brings its own {', '.join(given)}. Leave out --harness to set them here.")
 
 
-def harness_of(
-    wish: RunOptions, *, model: Askable | None = None, store: Store | None = None, system: Sequence[TextBlock] = ()
+def make_harness(
+    options: RunOptions, *, model: Askable | None = None, store: Store | None = None, system: Sequence[TextBlock] = ()
 ) -> Harness:
-    """The harness that the words describe, with the configured policy; or the one that they name, which has its own.
+    """Return the harness that the options describe, with the configured policy; or the one that they name, with its own.
 
-    `store` and `system` stand in for words that are not there.
+    `store` and `system` are used where the options give none.
     """
-    if wish.harness:
-        if wish.model or wish.tools or wish.system or wish.store or wish.schema or wish.refuse_losses:
-            raise UsageError(
-                "A harness brings its own model, tools, system prompt, schema, store and losses to refuse. "
-                "Leave --harness out to set them here."
-            )
-        return find_harness(wish.harness)
-    schema = output_schema(wish.schema)
+    if options.harness:
+        check_harness_alone(options, model=True)
+        return find_harness(options.harness)
+    schema = output_schema(options.schema)
     return Harness(
-        model or wish.model,
+        model or options.model,
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
-        tools=[tool for reference in wish.tools for tool in tools_at(reference)],
-        system=wish.system or system or None,
-        store=store or wish.store or None,
+        tools=load_tools(options.tools),
+        system=options.system or system or None,
+        store=store or options.store or None,
         name="run",
-        refuse_losses=wish.refuse_losses,
+        refuse_losses=options.refuse_losses,
     )
 
 
-def tools_at(reference: str) -> Iterable[Tool | Callable[..., object]]:
-    """A tool, a function, or several, as `module:name`; modules are looked for in the working folder first."""
+def load_tools(references: Iterable[str]) -> list[Tool | Callable[..., object]]:
+    """Return the tools of all references, each `module:name` of a tool, a function, or a list of them."""
+    return [tool for reference in references for tool in _load(reference)]
+
+
+def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
+    """Import a reference. Modules are searched in the working directory first."""
     module, _, name = reference.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
         found: object = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"There are no tools at {reference!r}: {error}. Write --tools module:name.") from error
+        raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
     finally:
         sys.path.remove(os.getcwd())
     if isinstance(found, Tool) or callable(found):
@@ -225,36 +267,36 @@ def tools_at(reference: str) -> Iterable[Tool | Callable[..., object]]:
     raise UsageError(f"{reference!r} is a {type(found).__name__}; expected a tool, a function, or a list of them.")
 
 
-def limits_of(wish: RunOptions, harness: Harness) -> Limits | None:
-    """The limits of the harness, with those that the words give in their place; None where they give none."""
-    given: dict[str, object] = {}
-    if wish.max_cost:
-        given["cost"] = _dollars(wish.max_cost)
-    if wish.max_turns is not None:
-        given["requests"] = wish.max_turns
-    if wish.max_seconds is not None:
-        given["seconds"] = wish.max_seconds
-    return replace(harness.thread().agent.setup.limits, **given) if given else None
+def make_limits(options: RunOptions, harness: Harness) -> Limits | None:
+    """Return the limits of the harness with those that the options replace; None if they replace none."""
+    given = {
+        "cost": parse_dollars(options.max_cost) if options.max_cost else None,
+        "requests": options.max_turns,
+        "seconds": options.max_seconds,
+    }
+    changed = {name: value for name, value in given.items() if value is not None}
+    return replace(harness.thread().agent.setup.limits, **changed) if changed else None
 
 
-def _dollars(text: str) -> Decimal:
+def parse_dollars(text: str) -> Decimal:
+    """Return the value of --max-cost."""
     try:
         return Decimal(text)
     except ArithmeticError:
         raise BadValue(f"--max-cost is {text!r}; it must be a number of US dollars, as in 0.05.") from None
 
 
-def _prompt(wish: RunOptions) -> Message:
-    """The words, with the files that they name by `@path`, and the pictures."""
-    words = " ".join(word if not word.startswith("@") else _file(word[1:]) for word in wish.words)
-    found = conversation(words, system="", images=wish.images).first
+def _make_prompt(options: RunOptions) -> Message:
+    """Return the prompt: the words, with the text of the files that they name as `@path`, and the images."""
+    words = " ".join(word if not word.startswith("@") else _read_file(word[1:]) for word in options.words)
+    found = make_conversation(words, system="", images=options.images).first
     if found is None:
-        raise UsageError('There is nothing to ask. Write a prompt, as in: evener run "What is in this folder?"')
+        raise UsageError('There is no prompt. Write one, as in: evener run "What is in this folder?"')
     return found
 
 
-def _file(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
         return f"\n\n--- {path} ---\n{Path(path).read_text(encoding='utf-8')}\n---\n"
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"@{path} cannot be read as a text: {error}. Name a text file after the @, or use --image.") from None
+        raise UsageError(f"Cannot read @{path} as text: {error}. Name a text file after the @, or use --image.") from None

@@ -1,16 +1,14 @@
-"""`evener title` and `evener tag`: what a thread is called, and what it is filed under."""
+"""`evener threads`, `tree`, `fork`, `title` and `tag`: list threads, draw and make their branches, name them."""
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from evener import events as ev
-from evener.cli.glance import WORDS, Condition, ThreadGlance, age, flat, glance, heads
-from evener.cli.names import chosen, log_of, number_of, short_ids
-from evener.cli.stores import inside, is_there, option, path_of
-from evener.cli.terminal import print_json, print_table, say
+from evener.cli.glance import WORDS, Condition, ThreadGlance, first_prompt, format_age, glance, group_by_thread
+from evener.cli.names import find_event, find_log, match_id, short_ids
+from evener.cli.stores import exists, path_of, same_store, with_store
+from evener.cli.terminal import count, flatten, print_json, print_table, say
 from evener.errors import EvenerError, UsageError
 from evener.harness.branches import fork_at
 from evener.store.protocol import Store, Summary
@@ -19,7 +17,7 @@ __all__ = [
     "ListOptions",
     "ThreadRow",
     "fork",
-    "is_inside",
+    "is_subagent",
     "run",
     "show_tree",
     "tag",
@@ -32,18 +30,18 @@ TITLE, EXCERPT = 60, 100
 
 
 class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for. A `limit` of 0 is none. `all`: also the threads of agents inside others."""
+    """The options of the command. A `limit` of 0 is no limit. `subagents`: list their threads, too."""
 
     store: str = ""
     search: str = ""
     tag: str = ""
     limit: int = 20
-    all: bool = False
-    json: bool = False
+    subagents: bool = False
+    as_json: bool = False
 
 
 class ThreadRow(msgspec.Struct, frozen=True):
-    """One thread in the list. `found` are the places where the text stands that was looked for: number and excerpt."""
+    """One thread in the list. `found` are the hits of a search: event number and excerpt."""
 
     thread: str
     log: str
@@ -60,58 +58,58 @@ class ThreadRow(msgspec.Struct, frozen=True):
     found: tuple[tuple[int, str], ...] = ()
 
 
-def run(wish: ListOptions) -> int:
+def run(options: ListOptions) -> int:
     """Print the list."""
-    if not is_there(wish.store):
-        return _print([], wish, {}, left=0)
-    return inside(wish.store, lambda store: _listed(store, wish))
+    if not exists(options.store):
+        return _print([], options, {}, left=0)
+    return with_store(options.store, lambda store: _list(store, options))
 
 
-async def _listed(store: Store, wish: ListOptions) -> int:
+async def _list(store: Store, options: ListOptions) -> int:
     logs = await store.logs()
-    found = await _found(store, wish)
+    found = await _search(store, options)
     kept = {
         thread: several
-        for thread, several in heads(logs).items()
+        for thread, several in group_by_thread(logs).items()
         if not all(one.erased for one in several)
-        and (not wish.search or thread in found)
-        and (not wish.tag or any(wish.tag in one.tags for one in several))
+        and (not options.search or thread in found)
+        and (not options.tag or any(options.tag in one.tags for one in several))
     }
-    listed = [thread for thread, several in kept.items() if wish.all or not is_inside(several[0])]
-    shown = listed[: wish.limit or None]
-    rows = [await _row(store, kept[thread], found.get(thread, ())) for thread in shown]
-    code = _print(rows, wish, short_ids(one.log for one in logs), left=len(listed) - len(shown))
+    listed = [thread for thread, several in kept.items() if options.subagents or not is_subagent(several[0])]
+    shown = listed[: options.limit or None]
+    rows = [await _make_row(store, kept[thread], found.get(thread, ())) for thread in shown]
+    code = _print(rows, options, short_ids(one.log for one in logs), left=len(listed) - len(shown))
     if len(listed) < len(kept):
-        say(f"Not shown: {len(kept) - len(listed)} of agents inside other runs. --all shows them, too.")
+        say(f"{count(len(kept) - len(listed), 'thread')} of subagents not shown. Use --all to list them, too.")
     return code
 
 
-def is_inside(log: Summary) -> bool:
-    """Whether it belongs to an agent inside another run: its harness is a path of names then."""
+def is_subagent(log: Summary) -> bool:
+    """True if the log belongs to a subagent: its harness is a path of names then."""
     return "/" in log.harness
 
 
-async def _found(store: Store, wish: ListOptions) -> dict[str, tuple[tuple[int, str], ...]]:
-    """Where the text stands, by thread."""
+async def _search(store: Store, options: ListOptions) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Return the hits of the search, by thread."""
     places: dict[str, tuple[tuple[int, str], ...]] = {}
-    if wish.search:
-        hits = await store.search(wish.search)
+    if options.search:
+        hits = await store.search(options.search)
         if hits.unread:
-            say(f"evener: {hits.unread} events could not be read and were passed over. Run `evener verify` to see why.")
+            say(f"evener: {count(hits.unread, 'event')} could not be read and were skipped. Run `evener verify` to see why.")
         for hit in hits:
             thread = hit.summary.thread
-            places[thread] = (*places.get(thread, ()), (hit.seq, flat(hit.excerpt, EXCERPT)))
+            places[thread] = (*places.get(thread, ()), (hit.seq, flatten(hit.excerpt, EXCERPT)))
     return places
 
 
-async def _row(store: Store, logs: Sequence[Summary], found: tuple[tuple[int, str], ...]) -> ThreadRow:
-    """A thread that cannot be read has a line, too, which says so: it must not hide the others."""
+async def _make_row(store: Store, logs: Sequence[Summary], found: tuple[tuple[int, str], ...]) -> ThreadRow:
+    """Return the row of a thread. A thread that cannot be read has a row that says so, and does not hide the others."""
     head = logs[0]
     root = next((one for one in logs if one.log == one.thread), head)
     try:
         seen = await glance(store, head)
     except EvenerError as error:
-        seen = ThreadGlance(flat(str(error)), "", "unreadable")
+        seen = ThreadGlance(flatten(str(error)), "", "unreadable")
     return ThreadRow(
         thread=head.thread,
         log=head.log,
@@ -129,42 +127,48 @@ async def _row(store: Store, logs: Sequence[Summary], found: tuple[tuple[int, st
     )
 
 
-# What is printed.
+# Printing.
 
 
-def _print(rows: Sequence[ThreadRow], wish: ListOptions, short: Mapping[str, str], *, left: int) -> int:
-    if wish.json:
+def _print(rows: Sequence[ThreadRow], options: ListOptions, short: Mapping[str, str], *, left: int) -> int:
+    if options.as_json:
         print_json(rows)
     elif rows:
-        head, lines = (_with_places if wish.search else _plain)(rows, short)
-        print_table(head, lines, environ=os.environ)
+        head, lines = (_make_hit_table if options.search else _make_table)(rows, short)
+        print_table(head, lines)
     else:
-        say(_nothing(wish))
+        say(_explain_empty(options))
     if left:
-        say(f"Not shown: {left} more. --limit {wish.limit + left} shows them, --limit 0 all there are.")
+        say(f"{left} more not shown. Use --limit {options.limit + left} to list them, or --limit 0 for all.")
     return 0
 
 
-def _plain(rows: Sequence[ThreadRow], short: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+def _make_table(rows: Sequence[ThreadRow], short: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
     lines = [
-        [short[row.thread], _words(row), str(row.events), str(row.branches), age(row.changed), row.model, _title(row, TITLE)]
+        [
+            short[row.thread],
+            WORDS[row.state],
+            str(row.events),
+            str(row.branches),
+            format_age(row.changed),
+            row.model,
+            _title(row, TITLE),
+        ]
         for row in rows
     ]
     return ["ID", "STATE", "EVENTS", "BRANCHES", "AGE", "MODEL", "TITLE"], lines
 
 
-def _with_places(rows: Sequence[ThreadRow], short: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    lines = [[short[row.thread], _words(row), age(row.changed), _title(row, TITLE // 2), _place(row)] for row in rows]
+def _make_hit_table(rows: Sequence[ThreadRow], short: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
+    lines = [
+        [short[row.thread], WORDS[row.state], format_age(row.changed), _title(row, TITLE // 2), _place(row)] for row in rows
+    ]
     return ["ID", "STATE", "AGE", "TITLE", "FOUND"], lines
 
 
-def _words(row: ThreadRow) -> str:
-    return WORDS[row.state]
-
-
 def _title(row: ThreadRow, most: int) -> str:
-    tags = "".join(f" #{flat(tag)}" for tag in row.tags)
-    return flat(row.title or row.prompt, most) + tags
+    tags = "".join(f" #{flatten(tag)}" for tag in row.tags)
+    return flatten(row.title or row.prompt, most) + tags
 
 
 def _place(row: ThreadRow) -> str:
@@ -173,26 +177,26 @@ def _place(row: ThreadRow) -> str:
     return f"[{number}] {excerpt}{more}" if number else f"{excerpt}{more}"
 
 
-def _nothing(wish: ListOptions) -> str:
-    if wish.search or wish.tag:
-        return "Nothing was found."
-    return f"There are no threads in {path_of(wish.store)} yet. Begin one with: evener chat"
+def _explain_empty(options: ListOptions) -> str:
+    if options.search or options.tag:
+        return "No thread was found."
+    return f"There are no threads in {path_of(options.store)} yet. Start one with: evener chat"
 
 
-WORDS_SHOWN = 48
+PROMPT_SHOWN = 48
 BETWEEN, AT_END = "|- ", "`- "
 INNER = {"": "", BETWEEN: "|  ", AT_END: "   "}
 NEAR = 12
-"""How many events of a branch are read to find what was said there first."""
+"""How many events of a branch are read to find its first prompt."""
 
 
 def show_tree(id: str, *, store: str, as_json: bool) -> int:
     """Print the tree."""
-    return inside(store, lambda opened: _drawn(opened, id, as_json=as_json))
+    return with_store(store, lambda opened: _draw(opened, id, as_json=as_json))
 
 
-async def _drawn(store: Store, id: str, *, as_json: bool) -> int:
-    log = await log_of(store, id)
+async def _draw(store: Store, id: str, *, as_json: bool) -> int:
+    log = await find_log(store, id)
     if as_json:
         print_json(await _document(store, log))
         return 0
@@ -202,20 +206,20 @@ async def _drawn(store: Store, id: str, *, as_json: bool) -> int:
 
 
 async def tree_lines(store: Store, log: str, *, here: str = "") -> list[str]:
-    """The tree that a log belongs to, a line for each branch. `here` is marked as the one that is used at the moment."""
+    """Return the tree of a log, one line per branch. `here` is the branch in use, which is marked."""
     logs = await _branches(store, log)
     short = short_ids(one.log for one in logs)
-    return [f"{lead}{_line(one, short, await _said(store, one), here=here)}" for lead, one in _walked(logs)]
+    return [f"{lead}{_line(one, short, await _read_prompt(store, one), here=here)}" for lead, one in _walk(logs)]
 
 
 async def _branches(store: Store, log: str) -> list[Summary]:
-    """All branches of the thread that the log belongs to, the older first."""
+    """Return all branches of the thread that the log belongs to, older ones first."""
     thread = next(one.thread for one in await store.logs() if one.log == log)
     return sorted(await store.logs(thread=thread), key=lambda one: (one.parent_seq, one.began, one.log))
 
 
-def _walked(logs: Sequence[Summary]) -> Iterator[tuple[str, Summary]]:
-    """Each branch after the one it leaves, with what is drawn before it. However deep: undone often, a tree is a long chain."""
+def _walk(logs: Sequence[Summary]) -> Iterator[tuple[str, Summary]]:
+    """Yield each branch after its parent, with what is drawn before it. Iterative: after many undos a tree is a deep chain."""
     known = {one.log for one in logs}
     children: dict[str, list[Summary]] = {}
     for one in logs:
@@ -233,67 +237,70 @@ def _walked(logs: Sequence[Summary]) -> Iterator[tuple[str, Summary]]:
 def _line(one: Summary, short: Mapping[str, str], said: str, *, here: str) -> str:
     marks = "".join(f"  <- {mark}" for mark, holds in (("head", one.head), ("here", one.log == here)) if holds)
     after = f"  after {one.parent_seq}" if one.parent else ""
-    return f"{short[one.log]}{after}  {one.events} events  {age(one.changed)}{f'  {said}' if said else ''}{marks}"
+    return (
+        f"{short[one.log]}{after}  {count(one.events, 'event')}  {format_age(one.changed)}{f'  {said}' if said else ''}{marks}"
+    )
 
 
-async def _said(store: Store, one: Summary) -> str:
-    """What the user said first on this branch."""
-    events = await store.read(one.log, after=one.parent_seq, until=one.parent_seq + NEAR)
-    return flat(next((event.message.text for event in events if isinstance(event, ev.Prompted)), ""), WORDS_SHOWN)
+async def _read_prompt(store: Store, one: Summary) -> str:
+    """Return the first prompt on this branch."""
+    return first_prompt(await store.read(one.log, after=one.parent_seq, until=one.parent_seq + NEAR), PROMPT_SHOWN)
 
 
 async def _document(store: Store, log: str) -> list[dict[str, object]]:
-    return [{**msgspec.to_builtins(one), "said": await _said(store, one)} for one in await _branches(store, log)]
+    return [{**msgspec.to_builtins(one), "said": await _read_prompt(store, one)} for one in await _branches(store, log)]
 
 
 def fork(id: str, *, at: str, store: str) -> int:
-    """Fork, and print the id of the new branch."""
-    return inside(store, lambda opened: _forked(opened, id, at, store))
+    """Create a branch and print its id."""
+    return with_store(store, lambda opened: _fork(opened, id, at, store))
 
 
-async def _forked(store: Store, id: str, at: str, where: str) -> int:
-    log = await store.head(await log_of(store, id))
-    number = number_of(at, await store.read(log), log) if at else None
+async def _fork(store: Store, id: str, at: str, where: str) -> int:
+    log = await store.head(await find_log(store, id))
+    number = find_event(at, await store.read(log), log) if at else None
     made = await fork_at(store, log, number, harness="")
     print(made.log)
-    words = shlex.join(["evener", "chat", *option(where), "-r", made.log])
-    say(f"evener: A branch of {made.first.thread} after event {made.first.parent_seq}. Go on with it: {words}")
+    words = shlex.join(["evener", "chat", *same_store(where), "-r", made.log])
+    say(f"evener: New branch of {made.first.thread} after event {made.first.parent_seq}. Continue it with: {words}")
     return 0
 
 
 def title(id: str, text: str, *, store: str) -> int:
-    """Give the thread a title; an empty one takes it away."""
-    return inside(store, lambda opened: _titled(opened, id, text))
+    """Set the title of a thread; an empty one removes it."""
+    return with_store(store, lambda opened: _set_title(opened, id, text))
 
 
 def tag(id: str, tags: Sequence[str], *, remove: Sequence[str], store: str) -> int:
-    """Add tags and take tags away; print those that the thread has then."""
+    """Add and remove tags; print those that the thread has then."""
     for one in (*tags, *remove):
-        if not one.strip() or one != flat(one) or " " in one:
-            raise UsageError(f"A tag is one word; {one!r} is none. Use a dash in place of blanks.")
-    return inside(store, lambda opened: _tagged(opened, id, tags, remove))
+        if not one.strip() or one != flatten(one) or " " in one:
+            raise UsageError(f"A tag is one word without spaces, and {one!r} is not. Use dashes instead of spaces.")
+    return with_store(store, lambda opened: _set_tags(opened, id, tags, remove))
 
 
-async def _titled(store: Store, id: str, text: str) -> int:
-    found = await _thread(store, id)
-    await store.describe(found.thread, title=flat(text))
+async def _set_title(store: Store, id: str, text: str) -> int:
+    found = await _find_thread(store, id)
+    await store.describe(found.thread, title=flatten(text))
     say(
-        f"evener: {found.thread} is called {flat(text)!r} now." if text.strip() else f"evener: {found.thread} has no title now."
+        f"evener: The title of {found.thread} is now {flatten(text)!r}."
+        if text.strip()
+        else f"evener: {found.thread} has no title now."
     )
     return 0
 
 
-async def _tagged(store: Store, id: str, tags: Sequence[str], remove: Sequence[str]) -> int:
-    found = await _thread(store, id)
+async def _set_tags(store: Store, id: str, tags: Sequence[str], remove: Sequence[str]) -> int:
+    found = await _find_thread(store, id)
     kept = [one for one in dict.fromkeys((*found.tags, *tags)) if one not in remove]
     if tags or remove:
         await store.describe(found.thread, tags=kept)
     for one in kept:
-        print(flat(one))
+        print(flatten(one))
     return 0
 
 
-async def _thread(store: Store, id: str) -> Summary:
+async def _find_thread(store: Store, id: str) -> Summary:
     logs = await store.logs()
-    log = chosen(id, logs)
+    log = match_id(id, logs)
     return next(one for one in logs if one.log == log)

@@ -1,4 +1,4 @@
-"""`evener translate`: a request in, the other wire's request out, the losses beside it."""
+"""`evener translate`: reads a request of one wire, prints it as a request of another, and the losses on stderr."""
 
 import sys
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from evener.cli.terminal import escape_json, say
+from evener.cli.terminal import print_json, say
 from evener.errors import UsageError
 from evener.providers.rows import load_rows
 from evener.translate import translate
@@ -24,19 +24,19 @@ def run(
 ) -> int:
     """Translate one request and print it."""
     encoded = translate(
-        _body(request), source=source, target=target, model=model, rows=load_rows(*rows), refuse_losses=refuse_losses
+        _read_body(request), source=source, target=target, model=model, rows=load_rows(*rows), refuse_losses=refuse_losses
     )
+    body = msgspec.Raw(encoded.body)
     if as_json:
-        both = {"request": msgspec.Raw(encoded.body), "path": encoded.path, "losses": encoded.losses}
-        _print(msgspec.json.encode(both))
-        return 0
-    _print(encoded.body)
-    for loss in encoded.losses:
-        say(str(loss))
+        print_json({"request": body, "path": encoded.path, "losses": encoded.losses})
+    else:
+        print_json(body)
+        for loss in encoded.losses:
+            say(str(loss))
     return 0
 
 
-def _body(request: str) -> bytes:
+def _read_body(request: str) -> bytes:
     if request == "-":
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
@@ -46,10 +46,5 @@ def _body(request: str) -> bytes:
         except OSError as error:
             raise UsageError(f"Cannot read {request}: {error.strerror}. Give a file, or - for stdin.") from None
     if len(data) > MAX_BYTES:
-        raise UsageError(f"The request is larger than {MAX_BYTES} bytes. Providers take less; check the file.")
+        raise UsageError(f"The request is larger than {MAX_BYTES} bytes. Providers accept less; check the file.")
     return data
-
-
-def _print(body: bytes) -> None:
-    sys.stdout.buffer.write(escape_json(msgspec.json.format(body, indent=2)) + b"\n")
-    sys.stdout.buffer.flush()

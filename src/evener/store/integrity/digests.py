@@ -1,4 +1,4 @@
-"""Writes the sidecar of a store anew from what the store says, after all its links were made anew."""
+"""What ties events together: digests, the chain, checkpoints, and the sidecar file that keeps these outside of the store."""
 
 import os
 import struct
@@ -29,9 +29,9 @@ __all__ = [
     "origin_of",
     "put",
     "renew_sidecar",
+    "sidecar_entries",
     "stone_of",
     "store_id",
-    "witnessed",
 ]
 
 
@@ -46,17 +46,17 @@ _time = struct.Struct(">d").pack
 
 
 def origin_of(log: str) -> bytes:
-    """What the first link rests on: the log's own name."""
+    """Return what the first link rests on: the log's own name."""
     return sha256(b"evener log " + log.encode()).digest()
 
 
 def digest_of(payload: bytes) -> bytes:
-    """The digest of one payload."""
+    """Return the digest of one payload."""
     return sha256(payload).digest()
 
 
 def link(before: bytes, digest: bytes, *, seq: int, version: int, at: float, kind: str, rule: int = RULE) -> bytes:
-    """The link after `before`, for a payload of that digest at that place."""
+    """Return the link after `before`, for a payload of that digest at that place."""
     if rule == RULE:
         return sha256(before + digest + _place(seq, version, at) + kind.encode()).digest()
     if rule == 1:
@@ -67,7 +67,7 @@ def link(before: bytes, digest: bytes, *, seq: int, version: int, at: float, kin
 
 
 def stone_of(digest: bytes, erased: float, payload: bytes) -> bytes:
-    """The hash that a tombstone has of itself: of what it stands for, since when, and what it says now."""
+    """Return the hash that a tombstone has of itself: of what it stands for, since when, and what it says now."""
     return sha256(b"evener stone" + digest + _time(erased) + payload).digest()
 
 
@@ -84,7 +84,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag="mark"):
 
 
 def due(before: int, length: int) -> bool:
-    """Whether a log that grew so has passed a checkpoint."""
+    """True if a log that grew so has passed a checkpoint."""
     return before // EVERY != length // EVERY
 
 
@@ -102,7 +102,7 @@ def put(connection: "sqlite3.Connection", number: int, *, seq: int, chain: bytes
 
 
 def store_id(connection: "sqlite3.Connection") -> str:
-    """The id of the file, which it got when it was made."""
+    """Return the id of the file, which it got when it was made."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()
     return str(found[0]) if found else ""
 
@@ -133,7 +133,7 @@ _decode = msgspec.json.Decoder(Checkpoint | Stone).decode
 
 
 class Sidecar:
-    """The file. Written by whoever's turn it is to write to the store."""
+    """The file. Written by the process whose turn it is to write to the store."""
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".heads")
@@ -159,7 +159,7 @@ class Sidecar:
                 self._shortened = self._shorten()
 
     def read(self) -> Told:
-        """All that it says, in order."""
+        """Return all that it says, in order."""
         try:
             content = self.path.read_bytes()
         except OSError:
@@ -173,13 +173,13 @@ class Sidecar:
             self._write(entries)
 
     def _append(self, lines: bytes) -> int:
-        """Begins with a line break, in case that the last writer was cut off. The size of the file."""
+        """Append lines after a line break, in case the last writer was cut off. Return the size of the file."""
         with open(self.path, "ab", buffering=0, opener=_private) as file:
             file.write(b"\n" + lines)
             return file.tell()
 
     def _shorten(self) -> int:
-        """The size of what is left."""
+        """Keep the last checkpoint of each log and every tombstone. Return the size of what is left."""
         entries = self.read().entries
         last = {(entry.store, entry.log): entry for entry in entries if isinstance(entry, Checkpoint)}
         return self._write(entry for entry in entries if isinstance(entry, Stone) or last[entry.store, entry.log] is entry)
@@ -219,8 +219,8 @@ def _entry(line: bytes) -> Checkpoint | Stone | None:
         return None
 
 
-def witnessed(connection: "sqlite3.Connection") -> Iterator[Checkpoint | Stone]:
-    """What the sidecar of a store says: where each log stood, and what is erased."""
+def sidecar_entries(connection: "sqlite3.Connection") -> Iterator[Checkpoint | Stone]:
+    """Yield what the sidecar of a store says: where each log stood, and what is erased."""
     store = store_id(connection)
     for log, seq, chain in connection.execute(
         "SELECT l.log, c.seq, c.chain FROM checkpoints c JOIN logs l ON l.number = c.log"
@@ -234,5 +234,5 @@ def witnessed(connection: "sqlite3.Connection") -> Iterator[Checkpoint | Stone]:
 def renew_sidecar(connection: "sqlite3.Connection", path: Path) -> None:
     """Write it anew, if the store has noted that this is due."""
     if connection.execute("SELECT 1 FROM meta WHERE key = 'sidecar_due'").fetchone():
-        Sidecar(path).replace(witnessed(connection))
+        Sidecar(path).replace(sidecar_entries(connection))
         connection.execute("DELETE FROM meta WHERE key = 'sidecar_due'")

@@ -42,7 +42,7 @@ NAME = re.compile("[0-9a-f]{64}")
 
 
 def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) -> Iterator[Finding]:
-    """Heads, inboxes and erased logs: of these logs, or of all."""
+    """Check heads, inboxes and erased logs: of these logs, or of all."""
     heads = connection.execute(
         "SELECT h.thread, h.log FROM heads h LEFT JOIN logs l ON l.log = h.log WHERE l.thread IS NOT h.thread"
     )
@@ -65,7 +65,7 @@ def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) ->
 
 
 def labels(connection: "sqlite3.Connection", threads: Collection[str], guard: Redaction) -> Iterator[Finding]:
-    """Titles and tags of these threads open."""
+    """Check that titles and tags of these threads open."""
     titles = connection.execute("SELECT log, thread, title FROM logs ORDER BY number").fetchall()
     tags = connection.execute("SELECT thread, thread, tag FROM tags").fetchall()
     stored: tuple[tuple[What, list[tuple[str, str, str | bytes]]], ...] = (("title", titles), ("tag", tags))
@@ -76,7 +76,7 @@ def labels(connection: "sqlite3.Connection", threads: Collection[str], guard: Re
 
 
 def shelves(connection: "sqlite3.Connection", names: Iterable[str] | None, guard: Redaction) -> Iterator[Finding]:
-    """Each blob is what its name says: those of the names, or all."""
+    """Check that each blob is what its name says: those of the names, or all."""
     shelf = BlobTable(connection, guard)
     wanted = None if names is None else shelf.places(names)
     for place, size in connection.execute("SELECT digest, size FROM blobs").fetchall():
@@ -88,7 +88,7 @@ def shelves(connection: "sqlite3.Connection", names: Iterable[str] | None, guard
 
 
 def media_in(event: ev.Event) -> Iterator[str]:
-    """The names of the blobs that an event relies on."""
+    """Yield the names of the blobs that an event relies on."""
     match event:
         case ev.MediaFetched():
             yield event.digest
@@ -196,7 +196,7 @@ class Witness:
                 self.marks.setdefault(entry.log, []).append(entry)
 
     def knows(self, log: str, row: VerifiedRow) -> bool:
-        """Whether it says that the event was erased so, or is not there to say it."""
+        """True if it says that the event was erased so, or is not there to say it."""
         return not self.there or self.stones.get((log, row.seq)) == bytes(row.stone or b"").hex()
 
 
@@ -213,7 +213,7 @@ class LogVerifier(msgspec.Struct, frozen=True):
 
 
 def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Redaction) -> list[Finding]:
-    """What is wrong with a log and those before it on its path, with a thread, or with everything."""
+    """Find what is wrong with a log and those before it on its path, with a thread, or with everything."""
     witness = Witness(told, store_id(connection))
     places = _wanted(connection, log)
     found: list[Finding] = []
@@ -231,7 +231,7 @@ def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Redact
 
 
 def _safely(log: str, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings, as far as SQLite can read that part of its file."""
+    """Yield the findings, as far as SQLite can read that part of its file."""
     try:
         yield from findings
     except EvenerError:
@@ -257,7 +257,7 @@ def _wanted(connection: "sqlite3.Connection", log: str) -> list[LogPlace]:
 
 
 def _file(connection: "sqlite3.Connection") -> Iterator[Finding]:
-    """What SQLite itself finds wrong with its file."""
+    """Yield what SQLite itself finds wrong with its file."""
     for (told,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})"):
         if told != "ok":
             yield Finding("", 0, f"SQLite finds its file damaged: {told}.")
@@ -273,7 +273,7 @@ def _absent(places: Iterable[LogPlace], witness: Witness) -> Iterator[Finding]:
 
 
 def _doubts(connection: "sqlite3.Connection", places: Iterable[LogPlace], told: Told, witness: Witness) -> Iterator[str]:
-    """Why the sidecar cannot tell all that it should."""
+    """Yield why the sidecar cannot tell all that it should."""
     if not told.there and connection.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone():
         yield MISSING
     if told.unread:
@@ -283,7 +283,7 @@ def _doubts(connection: "sqlite3.Connection", places: Iterable[LogPlace], told: 
 
 
 def _log(connection: "sqlite3.Connection", place: LogPlace, check: LogVerifier) -> Iterator[Finding]:
-    """One log: its events, then what others know of it."""
+    """Check one log: its events, then what others know of it."""
     chains = {place.base: b""}
     seq, chain, at = place.base, origin_of(place.log), place.changed
     for row in _rows(connection, place.number):
@@ -309,7 +309,7 @@ def _rows(connection: "sqlite3.Connection", number: int) -> Iterator[VerifiedRow
 
 
 def _event(place: LogPlace, row: VerifiedRow, before: bytes, check: LogVerifier) -> Iterator[Finding]:
-    """What is wrong with one event."""
+    """Yield what is wrong with one event."""
     told = partial(Finding, place.log, row.seq)
     if row.payload is None:
         yield told("What it said is gone, and it was not erased.")
@@ -331,7 +331,7 @@ def _event(place: LogPlace, row: VerifiedRow, before: bytes, check: LogVerifier)
 
 
 def _relied(told: Callable[..., Finding], event: Event, check: LogVerifier) -> Iterator[Finding]:
-    """The blobs that the event relies on and that are not there. Without its blob, the output of a call is lost."""
+    """Yield the blobs that the event relies on and that are not there. Without its blob, the output of a call is lost."""
     names = set(media_in(event))
     check.relied.update(names)
     spilled = set(spilled_in(event))
@@ -344,7 +344,7 @@ def _place_of(row: VerifiedRow) -> dict[str, Any]:
 
 
 def _content(place: LogPlace, row: VerifiedRow, event: Event) -> Iterator[str]:
-    """What an event says must fit what is noted beside it."""
+    """Yield where an event does not fit what is noted beside it."""
     if (KINDS[type(event)], event.at) != (row.kind, row.at):
         yield "Its kind or time is not the one it was written with."
     if row.erased is not None and encode_event(event) != encode_event(blanked(event)):
@@ -359,7 +359,7 @@ def _content(place: LogPlace, row: VerifiedRow, event: Event) -> Iterator[str]:
 def _known(
     connection: "sqlite3.Connection", place: LogPlace, witness: Witness, chains: dict[int, bytes]
 ) -> Iterator[tuple[int, str]]:
-    """What a child, a checkpoint or the sidecar knows of a log, and what is not so."""
+    """Yield what a child, a checkpoint or the sidecar knows of a log, and what is not so."""
     if place.base and not _hangs_together(connection, place):
         yield place.base + 1, f"The event of the log {place.parent!r} that it goes on from is not what it was."
     found = connection.execute("SELECT seq, chain FROM checkpoints WHERE log = ?", (place.number,)).fetchone()

@@ -14,8 +14,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from evener.errors import StoreError
-from evener.store.integrity.digests import Sidecar, witnessed
-from evener.store.sqlite.file import PRIVATE_FILE, disconnect, told
+from evener.store.integrity.digests import Sidecar, sidecar_entries
+from evener.store.sqlite.file import PRIVATE_FILE, disconnect, store_error
 from evener.store.sqlite.leases import COPY
 
 if TYPE_CHECKING:
@@ -52,11 +52,11 @@ def write_copy(connect: "Callable[[], sqlite3.Connection]", goal: Path) -> None:
             finally:
                 disconnect(source)
             _settle(copy, goal)
-            entries = list(witnessed(copy))
+            entries = list(sidecar_entries(copy))
         name_it(part, goal)
         Sidecar(goal).add(entries)
     except sqlite3.Error as error:
-        raise told(error, goal) from None
+        raise store_error(error, goal) from None
     except OSError as error:
         raise _unwritten(goal, error.strerror or type(error).__name__) from None
     finally:
@@ -73,12 +73,12 @@ def free_goal(goal: Path) -> None:
 
 
 def part_of(goal: Path) -> Path:
-    """Where a copy lies until it is whole."""
+    """Return where a copy lies until it is whole."""
     return goal.with_name(f".{goal.name}.{token_hex(6)}.part")
 
 
 def name_it(part: Path, goal: Path) -> None:
-    """Sync the copy and give it its name, unless somebody else took that in the meantime."""
+    """Sync the copy and give it its name, unless another process took that in the meantime."""
     _sync(part, os.O_RDWR)
     try:
         os.link(part, goal)
@@ -99,7 +99,7 @@ def remove_part(part: Path) -> None:
 
 
 def _settle(copy: "sqlite3.Connection", goal: Path) -> None:
-    """One file, in order, with no lease on anything."""
+    """Make the copy one file, in order, with no lease on anything."""
     copy.execute("PRAGMA journal_mode = DELETE")
     copy.execute("PRAGMA synchronous = FULL")
     for statement in FREED:

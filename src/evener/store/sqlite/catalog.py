@@ -46,7 +46,7 @@ _start = msgspec.json.Decoder(StartRow)
 
 
 def threads_inside(connection: "sqlite3.Connection", thread: str, guard: Redaction) -> list[str]:
-    """The threads of agents inside the calls of the thread of that id, or that the log of that id belongs to."""
+    """Return the threads of agents inside the calls of the thread of that id, or that the log of that id belongs to."""
     owner = _thread_of(connection, thread)
     if not owner and not connection.execute("SELECT 1 FROM logs WHERE thread = ?", (thread,)).fetchone():
         raise protocol.no_log(thread)
@@ -54,12 +54,12 @@ def threads_inside(connection: "sqlite3.Connection", thread: str, guard: Redacti
 
 
 def logs_inside(connection: "sqlite3.Connection", log: str, guard: Redaction) -> list[str]:
-    """The logs of agents inside the calls of one branch."""
+    """Return the logs of agents inside the calls of one branch."""
     return subagent_logs.logs_inside(log, partial(_started, connection, guard), partial(_thread_of, connection))
 
 
 def _started(connection: "sqlite3.Connection", guard: Redaction, thread: str) -> list[tuple[str, str]]:
-    """A damaged start is passed over: nobody can tell what lies inside it."""
+    """Return the keys of the calls that were started. A damaged start is passed over: what lies inside it is unknown."""
     found: list[tuple[str, str]] = []
     for log, seq, payload in connection.execute(STARTS, (thread,)).fetchall():
         try:
@@ -103,7 +103,7 @@ Run = Callable[["Callable[[sqlite3.Connection], SearchPage]"], Awaitable[SearchP
 
 
 def label_of(title: str | None, tags: Iterable[str] | None, funnel: Funnel) -> Label:
-    """Title and tags as they are stored: without secrets, on one line, not too long."""
+    """Return title and tags as they are stored: without secrets, on one line, not too long."""
     if isinstance(tags, str):
         raise BadValue("Tags are given as several texts, not as one. Write tags=[...].")
     kept = None if tags is None else tuple(sorted({_line(tag, "tag", LONGEST_TAG, funnel) for tag in tags} - {""}))
@@ -133,7 +133,7 @@ def describe(connection: "sqlite3.Connection", thread: str, label: Label, guard:
 
 
 async def search(run: Run, text: str, limit: int, now: float, guard: Redaction, index: SearchIndex | None = None) -> Hits:
-    """Where all words of the text occur: titles and tags first, then events, the newest first. Others read in between."""
+    """Find all words of the text: titles and tags first, then events, the newest first. Others read in between."""
     query = parse(text)
     first = await run(partial(_named, query=query, now=now, guard=guard))
     found, before, unread = first.found, first.before, 0
@@ -145,7 +145,7 @@ async def search(run: Run, text: str, limit: int, now: float, guard: Redaction, 
 
 
 def _named(connection: "sqlite3.Connection", query: Query, now: float, guard: Redaction) -> SearchPage:
-    """The threads whose title and tags match, each with the log it stands on."""
+    """Return the threads whose title and tags match, each with the log it stands on."""
     found = []
     for summary in summaries(connection, "", now, guard):
         if summary.head and (excerpt := query.excerpt(" ".join([summary.title, *summary.tags]))):
@@ -162,7 +162,7 @@ def _page(
     guard: Redaction,
     index: SearchIndex | None,
 ) -> SearchPage:
-    """What matches among some of the events before a row: by the index as far as it reaches, else by looking at each."""
+    """Return what matches among some of the events before a row: by the index as far as it reaches, else by looking at each."""
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events WHERE id < ?", (before,)).fetchone()
     part = part_of(last)
     rows = None if index is None else index.candidates(connection, part, query.words)
@@ -187,7 +187,7 @@ def _page(
 def _matches(
     connection: "sqlite3.Connection", query: Query, where: str, values: list[int], limit: int, now: float, guard: Redaction
 ) -> SearchPage:
-    """What matches among some hundred events. One that cannot be read is passed over and counted."""
+    """Return what matches among some hundred events. One that cannot be read is passed over and counted."""
     marks = ", ".join("?" * len(SPOKEN))
     spoken = connection.execute(
         "SELECT e.id, l.log, l.thread, e.seq, e.version, e.payload FROM events e JOIN logs l ON l.number = e.log"
@@ -215,7 +215,7 @@ def _matches(
 
 
 def _excerpt(query: Query, payload: bytes, version: int) -> str:
-    """What the event says around the words; empty when it does not say them."""
+    """Return what the event says around the words; empty when it does not say them."""
     return query.excerpt(said_in(decode_event(payload, version))) if query.may_match(payload) else ""
 
 

@@ -1,13 +1,12 @@
 """Erasing, as SQL: what events say is replaced by blanks, for good. Numbers, kinds, digests and the chain stay as they are.
 
-The blobs that only erased events name go with them. To know that, every other event is looked at: first without holding anybody
-up (`survey`), then, in the transaction that erases, only what came since.
+The blobs that only erased events name go with them. To know that, every other event is looked at: first while others write
+(`survey`), then, in the transaction that erases, only what came since.
 """
 
 import re
 from collections.abc import Collection, Iterable
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +15,6 @@ from evener.errors import EvenerError
 from evener.events import Opened, decode_event, encode_event
 from evener.store import protocol
 from evener.store.integrity.digests import MISFITS, Stone, digest_of, stone_of, store_id
-from evener.store.protocol import Finding
 from evener.store.redaction import Redaction
 from evener.store.sqlite import catalog, reading, snapshots
 from evener.store.sqlite.leases import deserted
@@ -30,49 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Done",
     "Survey",
-    "WalScrubber",
     "erase",
     "named_in",
     "survey",
 ]
-
-
-class WalScrubber:
-    """Whether something is left there, as far as this store knows."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.left = False
-
-    def forget(self, connection: "sqlite3.Connection") -> None:
-        """Empty SQLite's log; waits for readers as long as the connection does. Outside of any transaction."""
-        self.left = True
-        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self.left = bool(busy)
-
-    def again(self, connection: "sqlite3.Connection") -> None:
-        """The same after a write, if it has not been done yet, without waiting. When it fails, the next write tries again."""
-        if not self.left:
-            return
-        import sqlite3
-
-        with suppress(sqlite3.Error):
-            (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
-            connection.execute("PRAGMA busy_timeout = 0")
-            try:
-                self.forget(connection)
-            finally:
-                connection.execute(f"PRAGMA busy_timeout = {patience}")
-
-    def told(self) -> list[Finding]:
-        """What `verify` says of it."""
-        if not self.left:
-            return []
-        what = (
-            f"What was erased still lies in {self._store.name}-wal, because somebody read the store meanwhile. It goes with "
-            "one of the next writes, or when everybody has closed the store."
-        )
-        return [Finding("", 0, what, damage=False)]
 
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -118,7 +77,7 @@ class StoredLine(msgspec.Struct, frozen=True):
 
 
 def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, guard: Redaction) -> Survey:
-    """Which blobs may go. Changes nothing."""
+    """Find the blobs that may go. Changes nothing."""
     target = _target(connection, log, seqs, guard)
     named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
     stored = frozenset(BlobTable(connection, guard).among(named))
@@ -153,7 +112,7 @@ def erase(
 
 
 def named_in(payload: bytes) -> Iterable[str]:
-    """What may be the name of a blob in a payload."""
+    """Return what may be the name of a blob in a payload."""
     return [found.decode() for found in DIGEST.findall(payload)]
 
 
@@ -172,7 +131,7 @@ def _target(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | 
 
 
 def _whole(connection: "sqlite3.Connection", log: str, guard: Redaction) -> EraseTarget:
-    """A thread, or one log, with the agents inside its calls."""
+    """Return a thread, or one log, with the agents inside its calls."""
     if connection.execute("SELECT 1 FROM logs WHERE thread = ?", (log,)).fetchone():
         threads = (log, *catalog.threads_inside(connection, log, guard))
         found = [connection.execute("SELECT number FROM logs WHERE thread = ?", (one,)).fetchall() for one in threads]
@@ -182,7 +141,7 @@ def _whole(connection: "sqlite3.Connection", log: str, guard: Redaction) -> Eras
 
 
 def _events(connection: "sqlite3.Connection", target: EraseTarget) -> Iterable[StoredLine]:
-    """Those of the target."""
+    """Yield the events of the target."""
     for number, seqs in target.seqs.items():
         query = f"SELECT {EVENT} WHERE e.log = ? AND e.erased IS NULL ORDER BY e.seq"
         for line in [StoredLine(*row) for row in connection.execute(query, (number,))]:
@@ -191,14 +150,14 @@ def _events(connection: "sqlite3.Connection", target: EraseTarget) -> Iterable[S
 
 
 def _blank(line: StoredLine, guard: Redaction) -> bytes:
-    """What the payload becomes. Only what is as it was written is touched."""
+    """Return the blank that replaces the payload. Damaged for a payload that is not as it was written."""
     if line.payload is None or digest_of(line.payload) != line.digest:
         raise protocol.damaged(line.log, line.seq)
     return encode_event(blanked(decode_event(guard.open("event", line.log, line.payload, number=line.seq), line.version)))
 
 
 def _blank_anyway(connection: "sqlite3.Connection", line: StoredLine, guard: Redaction) -> bytes:
-    """The same where a whole log goes: of an event that cannot be read, its kind and time stay. What it is linked by stays."""
+    """As `_blank`, where a whole log goes: of an event that cannot be read, its kind, time and links stay."""
     try:
         return _blank(line, guard)
     except (EvenerError, *MISFITS):
@@ -210,7 +169,7 @@ def _blank_anyway(connection: "sqlite3.Connection", line: StoredLine, guard: Red
 
 
 def _names(line: StoredLine, guard: Redaction) -> Iterable[str]:
-    """What may be the names of blobs in an event. A damaged one that does not open names none that anybody could use."""
+    """Return what may be the names of blobs in an event. A damaged one that does not open names none that can be used."""
     try:
         return named_in(guard.open("event", line.log, line.payload, number=line.seq)) if line.payload else ()
     except (EvenerError, *MISFITS):
@@ -222,7 +181,7 @@ def _names(line: StoredLine, guard: Redaction) -> Iterable[str]:
 def _named_elsewhere(
     connection: "sqlite3.Connection", target: EraseTarget, blobs: frozenset[str], after: int, guard: Redaction
 ) -> frozenset[str]:
-    """Those of the blobs that other events after that row name."""
+    """Return those of the blobs that other events after that row name."""
     if not blobs:
         return frozenset()
     found: set[str] = set()
@@ -244,7 +203,7 @@ def _check_leases(connection: "sqlite3.Connection", target: EraseTarget, now: fl
 
 
 def _close(connection: "sqlite3.Connection", target: EraseTarget, now: float) -> None:
-    """Nobody writes to these logs any more, and nothing waits at them."""
+    """End the leases of these logs and empty their inboxes, titles and tags."""
     numbers = [(number,) for number in target.seqs]
     connection.executemany("DELETE FROM inbox WHERE log = ?", numbers)
     connection.executemany(

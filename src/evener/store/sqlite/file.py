@@ -37,11 +37,11 @@ __all__ = [
     "disconnect",
     "files_of",
     "glance",
-    "made_private",
+    "make_private",
     "not_ours",
     "only_read",
-    "prepared",
-    "told",
+    "prepare_file",
+    "store_error",
     "upgrade",
 ]
 
@@ -84,8 +84,8 @@ TABLE: dict[int, tuple[type[StoreError], str, str]] = {
 OTHER = (StoreError, "could not do what was asked", "Try again; if it stays so, run `evener verify`.")
 
 
-def told(error: Exception, path: Path) -> StoreError:
-    """The error for whoever asked. One of ours passes as it is."""
+def store_error(error: Exception, path: Path) -> StoreError:
+    """Return the StoreError for the caller. One of ours passes as it is."""
     if isinstance(error, StoreError):
         return error
     code, name = _code(error)
@@ -117,7 +117,7 @@ KINDS = {
 
 
 def data_folder() -> Path:
-    """The folder for what Evener keeps: EVENER_HOME if that is set, else `evener` in the platform's data folder."""
+    """Return the folder for what Evener keeps: EVENER_HOME if that is set, else `evener` in the platform's data folder."""
     if home := os.environ.get("EVENER_HOME"):
         return Path(home)
     given = Path(os.environ.get("XDG_DATA_HOME") or "")
@@ -131,11 +131,11 @@ def data_folder() -> Path:
 
 
 def default_path() -> Path:
-    """The store's usual file."""
+    """Return the store's usual file."""
     return data_folder() / "evener.db"
 
 
-def prepared(path: Path) -> None:
+def prepare_file(path: Path) -> None:
     """Make the file, empty, and the folders it needs, unless they are there. Refuse what is no file: it could hang us."""
     for ending in OPENED:
         _refuse_other_kinds(path.with_name(path.name + ending))
@@ -150,13 +150,13 @@ def prepared(path: Path) -> None:
 
 
 def only_read(path: Path) -> bool:
-    """Whether there is a store that is whole without SQLite's log, and we can write neither it nor anything beside it."""
+    """True if there is a store that is whole without SQLite's log, and we can write neither it nor anything beside it."""
     beside = (path.with_name(path.name + ending) for ending in ("-wal", "-journal"))
     there = path.is_file() and not any(file.exists() for file in beside)
     return there and not os.access(path, os.W_OK) and not os.access(path.parent, os.W_OK)
 
 
-def made_private(path: Path) -> None:
+def make_private(path: Path) -> None:
     """Take the rights of others away from the file and what SQLite keeps beside it."""
     for ending in COMPANIONS:
         beside = path.with_name(path.name + ending)
@@ -283,7 +283,7 @@ VERSION = len(STEPS)
 
 
 def glance(connection: "sqlite3.Connection", path: Path, newest: int = VERSION) -> int:
-    """The version in the file's header, 0 for an empty one. Refuses what is not ours, and what a newer Evener made."""
+    """Return the version in the file's header, 0 for an empty one. Refuses what is not ours, and what a newer Evener made."""
     header = ("application_id", "user_version", "schema_version")
     application, version, changes = (connection.execute(f"PRAGMA {field}").fetchone()[0] for field in header)
     if not (application or version or changes):
@@ -305,7 +305,7 @@ def upgrade(connection: "sqlite3.Connection", path: Path, steps: Sequence[Sequen
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = check(connection, path, len(steps))  # again: somebody else may have been quicker
+        version = check(connection, path, len(steps))  # again: another process may have been quicker
         for step in steps[version:]:
             for statement in step:
                 connection.execute(statement)
@@ -323,7 +323,7 @@ def upgrade(connection: "sqlite3.Connection", path: Path, steps: Sequence[Sequen
 
 
 def not_ours(path: Path) -> StoreError:
-    """The error for a file of somebody else."""
+    """Return the error for a file that is not a store of Evener."""
     return StoreError(f"The file {path} is not a store of Evener, and was left alone. Give another path.")
 
 
@@ -337,7 +337,7 @@ def _known(version: int, path: Path, newest: int) -> int:
 
 
 def _noted(connection: "sqlite3.Connection") -> int:
-    """The version that the table `meta` states."""
+    """Return the version that the table `meta` states."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     return int(row[0]) if row and str(row[0]).isdecimal() else 0
 
@@ -358,23 +358,23 @@ _entries: dict[int, OpenNote] = {}
 
 
 def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlite3.Connection":
-    """A connection to the store at `path`, which is made if it is not there. Waits up to `patience` seconds for locks."""
+    """Connect to the store at `path`, which is made if it is not there. Waits up to `patience` seconds for locks."""
     import sqlite3
 
     with _one_at_a_time:
         if only_read(path):
             return _fixed(path, cipher)
-        prepared(path)
+        prepare_file(path)
         try:
             _look(path)
         except sqlite3.Error as error:
-            raise told(error, path) from None
+            raise store_error(error, path) from None
         entry = enter(path, patience)
         try:
             connection = _dial(str(path), timeout=patience)
         except sqlite3.Error as error:
             entry.leave()
-            raise told(error, path) from None
+            raise store_error(error, path) from None
         _entries[id(connection)] = entry
         try:
             _set_up(connection, path, patience)
@@ -383,9 +383,9 @@ def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlit
         except BaseException as error:
             disconnect(connection)
             if isinstance(error, sqlite3.Error):
-                raise told(error, path) from None
+                raise store_error(error, path) from None
             raise
-        made_private(path)
+        make_private(path)
         entry.note()
         return connection
 
@@ -410,13 +410,13 @@ def files_of(connection: "sqlite3.Connection") -> Files:
 
 
 def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
-    """A connection to a store that nobody can write, as on a disk that is mounted so: it is read as it is."""
+    """Return a connection to a store that cannot be written, as on a disk that is mounted so: it is read as it is."""
     import sqlite3
 
     try:
         connection = _dial(_as_it_is(path), uri=True)
     except sqlite3.Error as error:
-        raise told(error, path) from None
+        raise store_error(error, path) from None
     try:
         version = check(connection, path)
         if version != VERSION:
@@ -428,18 +428,18 @@ def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
-            raise told(error, path) from None
+            raise store_error(error, path) from None
         raise
     return connection
 
 
 def _as_it_is(path: Path) -> str:
-    """The address of a file that is opened without a lock and without writing."""
+    """Return the address of a file that is opened without a lock and without writing."""
     return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
 
 
 def _dial(target: str, *, timeout: float = 0.0, uri: bool = False) -> "sqlite3.Connection":
-    """The only place where a connection is made."""
+    """Connect. The only place where a connection is made."""
     import sqlite3
 
     return sqlite3.connect(target, timeout=timeout, isolation_level=None, uri=uri)
@@ -465,12 +465,12 @@ def _look(path: Path) -> None:
     if path.with_name(path.name + "-journal").exists():
         return  # interrupted while it was made or upgraded: SQLite puts that right first, then it is checked
     wal = path.with_name(path.name + "-wal")
-    logged = wal.exists()  # before we look, too: whoever closes last puts it into the file and takes it away
+    logged = wal.exists()  # before we look, too: the last process to close puts it into the file and takes it away
     size = path.stat().st_size
     looking = _dial(_as_it_is(path), uri=True)
     try:
         if not glance(looking, path) and size:
-            raise not_ours(path)  # too short for a database, or an empty one of somebody else
+            raise not_ours(path)  # too short for a database, or an empty one that is not ours
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT or not (logged or wal.exists()):
             raise
@@ -487,10 +487,11 @@ def _set_up(connection: "sqlite3.Connection", path: Path, patience: float) -> No
 
 
 def _agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) -> None:
-    """The store and whoever opens it have the same cipher, or none. With one there may be something to write."""
+    """Check that the store and the caller have the same cipher, or none. With one there may be something to write."""
     connection.execute("BEGIN" if cipher is None else "BEGIN IMMEDIATE")
     try:
-        agree(connection, path, cipher)
+        if cipher is not None or connection.execute("SELECT 1 FROM meta WHERE key LIKE 'cipher%'").fetchone():
+            agree(connection, path, cipher)
     finally:
         connection.execute("COMMIT")
 
@@ -504,7 +505,7 @@ def _use_wal(connection: "sqlite3.Connection", path: Path, deadline: float) -> N
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            fault: StoreError = told(error, path)
+            fault: StoreError = store_error(error, path)
             if not fault.retryable or monotonic() > deadline:
                 raise fault from None
         sleep(PAUSE)

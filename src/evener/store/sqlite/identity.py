@@ -60,14 +60,15 @@ class FileIdentity:
     """Which file a store works on from its first connection on. `given` is the path that the user gave; it may be a link."""
 
     def __init__(self, path: Path, given: Path | None = None) -> None:
-        self._path = path
-        self._names = {path, given or path}
+        self._path = str(path)
+        self._names = tuple({str(path), str(given or path)})
+        self._all = (*self._names, f"{path}-wal", f"{path}-shm")
         self._file: Identity | None = None
-        self._broken: Path | None = None
+        self._broken = ""
 
     def check(self) -> None:
         """Raise StoreGone when a path does not lead to the file that was opened first, StoreLinked when it has two names."""
-        if self._broken is not None:
+        if self._broken:
             raise _gone(self._broken)
         for name in self._names:
             found = refuse_links(name)
@@ -85,12 +86,26 @@ class FileIdentity:
 
         Without them the file must not be opened again while another connection is open.
         """
+        if self._is_as_opened(files):
+            return
         self.check()
         for ending, known in (("-wal", files.wal), ("-shm", files.shm)):
-            beside = _beside(self._path, ending)
-            if known is not None and _identity(beside) != known:
-                self._broken = beside
-                raise _gone(beside)
+            if known is not None and _identity(self._path + ending) != known:
+                self._broken = self._path + ending
+                raise _gone(self._broken)
+
+    def _is_as_opened(self, files: Files) -> bool:
+        """True if every file is there, the same, and under one name: asked twice with each write, so it does no more."""
+        if self._broken:
+            return False
+        try:
+            *found, wal, shm = map(os.stat, self._all)
+        except OSError:
+            return False
+        for one in found:
+            if one.st_nlink != 1 or (one.st_dev, one.st_ino) != self._file:
+                return False
+        return (wal.st_dev, wal.st_ino) == files.wal and (shm.st_dev, shm.st_ino) == files.shm
 
 
 class OpenNote:
@@ -103,7 +118,7 @@ class OpenNote:
         self.files = Files()
 
     def note(self) -> None:
-        """The connection was opened: note the files, for others to compare."""
+        """Note the files of a connection that was opened, for others to compare."""
         self.files = _files(self._path)
         if self._descriptor is not None:
             _write(self._descriptor, self.files)
@@ -125,7 +140,7 @@ class OpenNote:
             _write(self._descriptor, Files())
 
     def leave(self) -> None:
-        """The connection is closed. Called once SQLite has let go of its files."""
+        """Free the lock of a connection that is closed. Called once SQLite has let go of its files."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -161,26 +176,27 @@ def enter(path: Path, patience: float) -> OpenNote:
     return OpenNote(path, None, alone=False)
 
 
-def refuse_links(path: Path) -> Identity | None:
+def refuse_links(path: Path | str) -> Identity | None:
     """Raise StoreLinked when the file has more than one name. Return which file it is, if there is one."""
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return None
     links = found.st_nlink
     if links > 1 and stat.S_ISREG(found.st_mode):
+        name = Path(path).name
         raise StoreLinked(
             f"The store {path} has {links} names (hard links), so nothing of this was stored: a process that opens it by "
             "another name would not see what is written here, and the reverse. What was acknowledged before is safe. Stop what "
             "uses it, then delete the other name, or make this one a file of its own: "
-            f"`cp {path.name} copy && mv copy {path.name}`. "
+            f"`cp {name} copy && mv copy {name}`. "
             "Make backups with `evener backup`."
         )
     return found.st_dev, found.st_ino
 
 
 def _strange(known: Files, found: Files) -> str:
-    """The ending of the file that is not the one that others work on; empty when there is none."""
+    """Return the ending of the file that is not the one that others work on; empty when there is none."""
     if known.main is None:
         return ""
     if known.main != found.main:  # another store has been put there: it must not get the log of the old one
@@ -190,7 +206,7 @@ def _strange(known: Files, found: Files) -> str:
     return "-shm" if known.shm != found.shm else ""
 
 
-def _gone(path: Path) -> StoreGone:
+def _gone(path: Path | str) -> StoreGone:
     return StoreGone(
         f"The file {path} was moved, deleted or replaced while the store was open, so nothing of this was stored. What was "
         "acknowledged before went into the file that was there. Put that file back; or end every process that has the store "
@@ -206,9 +222,9 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
-def _identity(path: Path) -> Identity | None:
+def _identity(path: Path | str) -> Identity | None:
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -1,6 +1,7 @@
-"""Renews leases from a thread of its own: a tool that blocks the event loop does not lose the log that it runs on.
+"""Who holds a log: claims by which another process tells whether a holder is alive, and the thread that renews leases.
 
-One thread serves all logs of a store. It runs while there are logs to renew, holds on to none of them, and never keeps a
+Renewing takes a thread of its own, so that a tool that blocks the event loop does not lose the log that it runs on. One thread
+serves all logs of a store. It runs while there are logs to renew, holds on to none of them, and never keeps a
 process alive. A process that is stopped renews nothing: its leases run out, and others take over.
 """
 
@@ -48,7 +49,7 @@ True: something that was begun under the claim goes on.
 
 
 def new_claim() -> str:
-    """A claim of this process, unlike any other."""
+    """Return a claim of this process, unlike any other."""
     ours = _ours(os.getpid())
     if ours.endswith(f" {UNKNOWN}"):
         _ours.cache_clear()  # a system that was short of files may tell the next time
@@ -61,7 +62,7 @@ def give_back(claim: str, *, left: bool) -> None:
 
 
 def forget(claim: str) -> None:
-    """The store has noted that the claim was given back."""
+    """Forget a claim that was given back: the store has noted it."""
     _given_back.pop(claim, None)
 
 
@@ -114,7 +115,7 @@ def _dead(pid: int, start: str) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        return False  # somebody else's: it lives
+        return False  # another user's: it lives
     return False
 
 
@@ -129,7 +130,7 @@ def _life(pid: int) -> tuple[str, str]:
 
 @cache
 def _ours(pid: int) -> str:
-    """What all claims of this process begin with. A fork of it finds out anew: its number may be that of a dead ancestor."""
+    """Return the beginning of all claims of this process. A fork finds out anew: its pid may be that of a dead ancestor."""
     _heed_forks()
     return f"{_machine()} {pid} {_life(pid)[1]}"
 

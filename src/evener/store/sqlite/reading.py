@@ -51,7 +51,7 @@ class PathSection(msgspec.Struct, frozen=True):
 
 
 def pieces(connection: "sqlite3.Connection", log: str, *, after: int = 0, until: int | None = None) -> list[PathSection]:
-    """The pieces of the log's path that have the events after `after` up to `until`, the first one first."""
+    """Return the pieces of the log's path that have the events after `after` up to `until`, the first one first."""
     try:
         return _pieces(connection, log, after, until)
     except MISFITS:
@@ -75,12 +75,12 @@ def _pieces(connection: "sqlite3.Connection", log: str, after: int, until: int |
 
 
 def read(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Redaction) -> list[Event]:
-    """The events after number `after`, up to `until`."""
+    """Return the events after number `after`, up to `until`."""
     return list(stream(connection, log, after, until, guard))
 
 
 def stream(connection: "sqlite3.Connection", log: str, after: int, until: int | None, guard: Redaction) -> Events:
-    """The same one by one, so that no more than one of them is in memory. What is wrong is raised when it is come to."""
+    """Yield the events one by one, so that one at most is in memory. Damage is raised when it is reached."""
     (erased,) = log_of(connection, log, "erased")
     if erased is not None:
         raise protocol.erased(log, erased)
@@ -90,7 +90,7 @@ def stream(connection: "sqlite3.Connection", log: str, after: int, until: int | 
 
 
 def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link:
-    """The event of that number on the path, and its hash."""
+    """Return the event of that number on the path, and its hash."""
     length, erased = log_of(connection, log, "length, erased")
     if erased is not None:
         raise protocol.erased(log, erased)
@@ -105,7 +105,7 @@ def link_at(connection: "sqlite3.Connection", log: str, seq: int | None) -> Link
 
 
 def _events(connection: "sqlite3.Connection", piece: PathSection, after: int, guard: Redaction) -> Events:
-    """Those of one piece after number `after`. The cursor is closed whatever happens: open, it would keep us at this moment."""
+    """Yield the events of one piece after number `after`. The cursor is always closed: open, it would hold this moment."""
     log, seq, chain = piece.log, after, _chain_at(connection, piece, after)
     first: Event | None = None
     query = f"SELECT {ROW} FROM events WHERE log = ? AND seq > ? AND seq <= ? ORDER BY seq"
@@ -138,7 +138,7 @@ def _as_written(payload: bytes, digest: bytes, erased: float | None, stone: byte
 
 
 def _chain_at(connection: "sqlite3.Connection", piece: PathSection, seq: int) -> bytes:
-    """What the event after number `seq` is linked to."""
+    """Return what the event after number `seq` is linked to."""
     if seq == piece.base:
         return origin_of(piece.log)
     found = connection.execute("SELECT chain FROM events WHERE log = ? AND seq = ?", (piece.number, seq)).fetchone()
@@ -146,7 +146,7 @@ def _chain_at(connection: "sqlite3.Connection", piece: PathSection, seq: int) ->
 
 
 def _check_opening(piece: PathSection, first: Event | None) -> None:
-    """The first event of a fork is bound by its chain: what the table says of the parent must be the same."""
+    """Check that the table names the same parent as the first event of a fork, which is bound by its chain."""
     if not isinstance(first, Opened) or (first.parent, first.parent_seq, first.parent_hash) != piece.opening:
         raise protocol.damaged(piece.log, piece.base + 1)
 

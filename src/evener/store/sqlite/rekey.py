@@ -18,7 +18,7 @@ from evener.store.integrity import digests
 from evener.store.integrity.digests import link, origin_of, renew_sidecar, stone_of
 from evener.store.redaction import Funnel, Redaction
 from evener.store.sqlite import snapshots
-from evener.store.sqlite.file import StoreBusy, connect, disconnect, told
+from evener.store.sqlite.file import StoreBusy, connect, disconnect, store_error
 from evener.store.sqlite.leases import deserted
 from evener.store.sqlite.rows import BlobTable
 from evener.store.sqlite.transfer import outline, page
@@ -63,7 +63,7 @@ def _rekey(path: Path, old: Cipher, new: Cipher, busy: float) -> None:
         renew_sidecar(connection, path)
         _empty_log(connection, path)
     except sqlite3.Error as error:
-        raise told(error, path) from None
+        raise store_error(error, path) from None
     finally:
         disconnect(connection)
 
@@ -136,7 +136,7 @@ def _reseal_log(connection: "sqlite3.Connection", branch: CargoBranch, chains: C
 
 
 def _checked(log: str, before: bytes, record: CargoEvent) -> bytes:
-    """The chain at the record, which must be the one that is stored."""
+    """Return the chain at the record, which must be the one that is stored."""
     place = {"seq": record.seq, "version": record.version, "at": record.at, "kind": record.kind, "rule": record.rule}
     if link(before, record.digest, **place) != record.chain:  # type: ignore[arg-type]  # each is what it is in a record
         raise protocol.damaged(log, record.seq)
@@ -172,7 +172,7 @@ class _Places:
 
 
 def _empty_log(connection: "sqlite3.Connection", path: Path) -> None:
-    """What was sealed with the old key lies in SQLite's log until that is emptied."""
+    """Empty SQLite's log: what was sealed with the old key lies there until then."""
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise StoreBusy(

@@ -1,6 +1,6 @@
-"""The jobs on blobs, as SQL: content by its SHA-256. What is read is what was written, or an error.
+"""Logs, leases, notes and blobs as SQL: the jobs that a store has done. What is read is what was written, or an error.
 
-With a cipher the SHA-256 would tell everybody who can read the file which known content lies there. So a blob lies there under
+With a cipher the SHA-256 would tell every reader of the file which known content lies there. So a blob lies there under
 an HMAC of it, by a key that the store has made up and sealed. What was stored before that lies under the SHA-256 still.
 """
 
@@ -39,7 +39,6 @@ __all__ = [
     "notes",
     "post",
     "release",
-    "renew",
     "row_of",
     "rows_of",
     "settle",
@@ -49,7 +48,11 @@ __all__ = [
 
 
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
-COLUMNS = "log, seq, version, rule, at, kind, digest, chain, payload"
+INSERT = "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+END = (
+    "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
+    " FROM logs WHERE number = ?"
+)
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -80,19 +83,20 @@ class HeldLog(msgspec.Struct, frozen=True):
 
 
 class AppendedRows(msgspec.Struct, frozen=True):
-    """How long a log is now, and the checkpoint that was due, if one was."""
+    """How long a log is now, and the checkpoint that was due, if one was. `noted`: rows were left out because of a note."""
 
     length: int
     mark: Checkpoint | None = None
+    noted: bool = False
 
 
 def row_of(event: Event, guard: Redaction) -> EventRow:
-    """The event as it is stored, but for the cipher: that needs to know the event's number."""
+    """Return the event as it is stored, but for the cipher: that needs to know the event's number."""
     return EventRow(event.at, KINDS[type(event)], guard.funnel.clean(encode_event(event)))
 
 
 def rows_of(events: tuple[Event, ...], guard: Redaction) -> tuple[tuple[Event, ...], list[EventRow]]:
-    """The events as they are kept, and ready to be stored."""
+    """Return the events as they are kept, and ready to be stored."""
     kept, payloads = guard.funnel.events(events)
     return kept, [EventRow(event.at, KINDS[type(event)], payload) for event, payload in zip(kept, payloads, strict=True)]
 
@@ -100,7 +104,7 @@ def rows_of(events: tuple[Event, ...], guard: Redaction) -> tuple[tuple[Event, .
 def create(
     connection: "sqlite3.Connection", log: str, first: Event, claim: Claim, guard: Redaction
 ) -> tuple[HeldLog, AppendedRows]:
-    """A new log with its first event. A fork goes on from an event of its parent; nothing is copied."""
+    """Return a new log with its first event. A fork goes on from an event of its parent; nothing is copied."""
     if connection.execute("SELECT 1 FROM logs WHERE log = ?", (log,)).fetchone():
         raise protocol.already_there(log)
     row = row_of(first, guard)
@@ -158,34 +162,38 @@ def release(connection: "sqlite3.Connection", log: str, mark: str, *, left: bool
 
 
 def append(
-    connection: "sqlite3.Connection", held: HeldLog, rows: Sequence[EventRow], until: float, guard: Redaction
+    connection: "sqlite3.Connection",
+    held: HeldLog,
+    rows: Sequence[EventRow],
+    until: float,
+    guard: Redaction,
+    certain: int | None = None,
 ) -> AppendedRows:
-    """Add rows and renew the lease. Writes nothing when the epoch is not the holder's."""
+    """Add rows, if there are any, and renew the lease. Writes nothing when the epoch is not the holder's.
+
+    With `certain`, only so many of the rows are added when a note waits to be settled.
+    """
+    before, head, noted = end_of(connection, held)
+    noted = noted and certain is not None
+    if noted:
+        rows = rows[:certain]
     if not rows:
-        return renew(connection, held, until)
-    before, head = end_of(connection, held)
-    links = []
+        connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
+        return AppendedRows(before, noted=noted)
+    links, plain = [], guard.cipher is None
     for seq, row in enumerate(rows, before + 1):
-        payload = guard.seal("event", held.log, row.payload, number=seq)
+        payload = row.payload if plain else guard.seal("event", held.log, row.payload, number=seq)
         digest = digest_of(payload)
         head = link(head, digest, seq=seq, version=VERSION, at=row.at, kind=row.kind)
         links.append((held.number, seq, VERSION, RULE, row.at, row.kind, digest, head, payload))
-    connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", links)
+    connection.executemany(INSERT, links)
     length = before + len(links)
     connection.execute(
         "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?",
         (length, head, rows[-1].at, until, held.mark, held.number, held.epoch),
     )
-    if not digests.due(before, length):
-        return AppendedRows(length)
-    return AppendedRows(length, digests.put(connection, held.number, seq=length, chain=head))
-
-
-def renew(connection: "sqlite3.Connection", held: HeldLog, until: float) -> AppendedRows:
-    """Keep the lease."""
-    length, _ = end_of(connection, held)
-    connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
-    return AppendedRows(length)
+    due = digests.due(before, length)
+    return AppendedRows(length, digests.put(connection, held.number, seq=length, chain=head) if due else None, noted)
 
 
 def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[Any, ...]:
@@ -197,7 +205,7 @@ def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[An
 
 
 def _parent(connection: "sqlite3.Connection", opened: Opened) -> tuple[int, str | bytes]:
-    """How many events a fork has before its own, and the title of its thread. Refuses what it cannot go on from."""
+    """Return how many events a fork has before its own, and the title of its thread. Refuses what it cannot go on from."""
     number, thread, title, erased = log_of(connection, opened.parent, "number, thread, title, erased")
     if erased is not None:
         raise protocol.erased(opened.parent, erased)
@@ -211,12 +219,12 @@ def _parent(connection: "sqlite3.Connection", opened: Opened) -> tuple[int, str 
     return opened.parent_seq, title
 
 
-def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes]:
-    """Length and head of the log. LeaseLost when the epoch is not the holder's any more."""
-    found = connection.execute("SELECT epoch, length, head, holder, log FROM logs WHERE number = ?", (held.number,)).fetchone()
-    if found is None or found[0] != held.epoch or found[4] != held.log:
-        raise protocol.lost(held.log, found[3] if found else "")
-    return found[1], found[2]
+def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes, bool]:
+    """Length and head of the log, and whether a note waits. LeaseLost when the epoch is not the holder's any more."""
+    found = connection.execute(END, (held.number,)).fetchone()
+    if found is None or found[0] != held.epoch or found[5] != held.log:
+        raise protocol.lost(held.log, found[4] if found else "")
+    return found[1], found[2], bool(found[3])
 
 
 def post(connection: "sqlite3.Connection", log: str, note: Note, guard: Redaction) -> bool:
@@ -236,13 +244,13 @@ def post(connection: "sqlite3.Connection", log: str, note: Note, guard: Redactio
 
 
 def has_note(connection: "sqlite3.Connection", log: str, key: str) -> bool:
-    """Whether a note of this key was ever put into the log's inbox."""
+    """True if a note of this key was ever put into the log's inbox."""
     (number,) = log_of(connection, log, "number")
     return connection.execute("SELECT 1 FROM inbox WHERE log = ? AND key = ?", (number, key)).fetchone() is not None
 
 
 def notes(connection: "sqlite3.Connection", held: HeldLog, guard: Redaction) -> list[Note]:
-    """What is not settled, in order."""
+    """Return the notes that are not settled, in order."""
     found = connection.execute(
         "SELECT key, kind, body, number FROM inbox WHERE log = ? AND settled = 0 ORDER BY number", (held.number,)
     ).fetchall()
@@ -252,7 +260,7 @@ def notes(connection: "sqlite3.Connection", held: HeldLog, guard: Redaction) -> 
 
 
 def settle(
-    connection: "sqlite3.Connection", held: HeldLog, number: int, added: Sequence[EventRow], until: float, guard: Redaction
+    connection: "sqlite3.Connection", held: HeldLog, number: int, rows: Sequence[EventRow], until: float, guard: Redaction
 ) -> AppendedRows:
     """Append what a note led to, and mark the note with the length of the log from then on."""
     end_of(connection, held)
@@ -261,7 +269,7 @@ def settle(
     ).fetchone()
     if found is None:
         raise protocol.no_note(held.log, number)
-    grown = append(connection, held, added, until, guard)
+    grown = append(connection, held, rows, until, guard)
     connection.execute("UPDATE inbox SET settled = ? WHERE log = ? AND number = ?", (grown.length, held.number, number))
     return grown
 
@@ -275,7 +283,7 @@ LISTED = (
 
 
 def head(connection: "sqlite3.Connection", thread: str) -> str:
-    """The log that the thread stands on. The id of a log that is no thread's stands for itself."""
+    """Return the log that the thread stands on. The id of a log that is no thread's stands for itself."""
     for query in (
         "SELECT log FROM heads WHERE thread = ?",
         "SELECT log FROM logs WHERE log = ?",
@@ -296,7 +304,7 @@ def move(connection: "sqlite3.Connection", thread: str, log: str) -> None:
 
 
 def summaries(connection: "sqlite3.Connection", thread: str, now: float, guard: Redaction) -> list[Summary]:
-    """Every log, or those of one thread, the one that changed last first. A title that does not open is shown as such."""
+    """List every log, or those of one thread, the one that changed last first. A title that does not open is shown as such."""
     where, values = (" WHERE l.thread = ?", (thread,)) if thread else ("", ())
     tags: dict[str, list[str]] = {}
     for owner, tag in connection.execute("SELECT l.thread, l.tag FROM tags l" + where, values).fetchall():
@@ -322,7 +330,7 @@ class BlobTable:
         self._key = b"" if guard.cipher is None else naming_key(connection, guard.cipher)
 
     def name_of(self, content: bytes) -> tuple[str, bool]:
-        """The name of the content, and whether it is stored, whole."""
+        """Return the name of the content, and whether it is stored, whole."""
         digest = sha256(content).hexdigest()
         return digest, self._stored(digest) == content
 
@@ -336,7 +344,7 @@ class BlobTable:
         )
 
     def get(self, digest: str) -> bytes:
-        """The content of that name."""
+        """Return the content of that name."""
         content = self._stored(digest)
         if content is None:
             raise protocol.no_blob(digest)
@@ -345,23 +353,23 @@ class BlobTable:
         return content
 
     def check(self, place: str) -> int:
-        """The size of what lies in a place. Raises when it is not what belongs there."""
+        """Return the size of what lies in a place. Raises when it is not what belongs there."""
         content = self.content(place)
         if place not in self._places(sha256(content).hexdigest()):
             raise protocol.spoiled_blob(place)
         return len(content)
 
     def content(self, place: str) -> bytes:
-        """What lies in a place."""
+        """Return what lies in a place."""
         (found,) = self._connection.execute("SELECT content FROM blobs WHERE digest = ?", (place,)).fetchone()
         return self._guard.open("blob", place, bytes(found))
 
     def among(self, names: Iterable[str]) -> set[str]:
-        """Those of the names that a blob has."""
+        """Return those of the names that a blob has."""
         return {name for name in names if any(map(self._is_there, self._places(name)))}
 
     def places(self, names: Iterable[str]) -> set[str]:
-        """Where the blobs of these names lie, as far as they are there."""
+        """Return where the blobs of these names lie, as far as they are there."""
         return {place for name in names for place in self._places(name) if self._is_there(place)}
 
     def drop(self, names: Iterable[str]) -> None:
@@ -373,7 +381,7 @@ class BlobTable:
         return self._connection.execute("SELECT 1 FROM blobs WHERE digest = ?", (place,)).fetchone() is not None
 
     def _places(self, digest: str) -> tuple[str, ...]:
-        """Where a blob of that name may lie; the first is where a new one goes."""
+        """Return where a blob of that name may lie; the first is where a new one goes."""
         return (hmac.digest(self._key, digest.encode(), "sha256").hex(), digest) if self._key else (digest,)
 
     def _stored(self, digest: str) -> bytes | None:

@@ -55,7 +55,7 @@ SETTINGS = (
 
 
 def part_of(row: int) -> int:
-    """The number of the part that has the event of this row."""
+    """Return the number of the part that has the event of this row."""
     return row // PART
 
 
@@ -82,7 +82,7 @@ class SearchIndex:
         self._connection: sqlite3.Connection | None = None
 
     def candidates(self, store: "sqlite3.Connection", number: int, words: Sequence[str]) -> list[int] | None:
-        """The rows of a part that may hold all words, the last first; None when the index cannot tell."""
+        """Return the rows of a part that may hold all words, the last first; None when the index cannot tell."""
         asked = _question(words)
         if not asked or not self._path.is_file():
             return None
@@ -157,7 +157,7 @@ class SearchIndex:
     def _opened(
         self, store: "sqlite3.Connection", *, make: bool = False, purged: frozenset[int] | None = None
     ) -> "sqlite3.Connection":
-        """A connection to the index, which belongs to this store and has heard of all its erasures."""
+        """Return a connection to the index, which belongs to this store and has heard of all its erasures."""
         connection = self._dialed(make=make)
         wanted = _belongs(store)
         if self._noted() != wanted:
@@ -209,7 +209,7 @@ class SearchIndex:
         connection.execute("DELETE FROM unread WHERE id / ? = ?", (PART, number))
 
     def _upto(self, connection: "sqlite3.Connection", store: "sqlite3.Connection", number: int) -> int:
-        """The last row of the part that is indexed and still the same in the store; -1 if there is none."""
+        """Return the last row of the part that is indexed and still the same in the store; -1 if there is none."""
         found = connection.execute("SELECT upto, chain FROM parts WHERE number = ?", (number,)).fetchone()
         if found is None:
             return -1
@@ -217,7 +217,7 @@ class SearchIndex:
         return int(found[0]) if there is not None and there[0] == found[1] else -1
 
     def _wanting(self, connection: "sqlite3.Connection", store: "sqlite3.Connection") -> Iterator[int]:
-        """The parts that are not made, the newest first."""
+        """Return the parts that are not made, the newest first."""
         made = {number for number, upto in connection.execute("SELECT number, upto FROM parts") if upto == _last(number)}
         return (number for number in range(_whole_parts(store) - 1, -1, -1) if number not in made)
 
@@ -262,7 +262,7 @@ class SearchIndex:
 
 
 def _rows(store: "sqlite3.Connection", after: int, until: int) -> tuple[list[tuple[int, str]], list[tuple[int]], int, bytes]:
-    """What some events say, those that cannot be read, and the last of them with its chain."""
+    """Return what some events say, those that cannot be read, and the last of them with its chain."""
     said, unread, size, last, chain = list[tuple[int, str]](), list[tuple[int]](), 0, until, b""
     found = store.execute(
         "SELECT id, kind, version, payload, erased, chain FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
@@ -283,13 +283,13 @@ def _rows(store: "sqlite3.Connection", after: int, until: int) -> tuple[list[tup
 
 
 def _belongs(store: "sqlite3.Connection") -> dict[str, str]:
-    """What the index of this store must say of itself."""
+    """Return what the index of this store must say of itself."""
     noted = dict(store.execute("SELECT key, value FROM meta WHERE key IN ('store', 'erasures')").fetchall())
     return {"version": VERSION, "store": str(noted.get("store", "")), "erasures": str(noted.get("erasures", "0"))}
 
 
 def _whole_parts(store: "sqlite3.Connection") -> int:
-    """How many parts have all their events."""
+    """Return how many parts have all their events."""
     (last,) = store.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
     return int((last + 1) // PART)
 
@@ -299,17 +299,17 @@ def _last(number: int) -> int:
 
 
 def _indexed(text: str) -> str:
-    """Each word of the text once: what is asked for are pieces of words."""
+    """Return each word of the text once: what is asked for are pieces of words."""
     return " ".join(set(_plain(text.lower()).split()))
 
 
 def _question(words: Sequence[str]) -> str:
-    """What FTS5 is asked: some pieces of the words, which must all be there. Empty when all are too short."""
+    """Return what FTS5 is asked: some pieces of the words, which must all be there. Empty when all are too short."""
     grams = [piece[at : at + GRAM] for word in words for piece in _plain(word).split() for at in range(len(piece) - GRAM + 1)]
     step = max(1, -(-len(grams) // MOST_GRAMS))
     return " AND ".join('"' + gram.replace('"', '""') + '"' for gram in dict.fromkeys(grams[::step]))
 
 
 def _plain(text: str) -> str:
-    """Without what SQLite's text cannot hold."""
+    """Return the text without what SQLite's text cannot hold."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()

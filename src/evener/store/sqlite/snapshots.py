@@ -36,7 +36,7 @@ from evener.transcript.transcript import Node, Transcript, paged
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["EVERY", "SELDOM", "Folded", "Folder", "Pager", "Snapshot", "drop", "drop_all", "folded", "put"]
+__all__ = ["EVERY", "SELDOM", "Folded", "Folder", "Pager", "Snapshot", "drop", "drop_all", "fold_log", "put"]
 
 
 EVERY = 1024
@@ -65,9 +65,8 @@ TABLE = (
     "CREATE UNIQUE INDEX IF NOT EXISTS folds_in_order ON folds (log, seq)",
 )
 CODE = (
-    "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.loop.state", "evener.loop.state",
-    "evener.store.sqlite.snapshots", "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript",
-    "evener.transcript.reply",
+    "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.store.sqlite.snapshots",
+    "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript", "evener.transcript.reply",
 )  # fmt: skip
 
 
@@ -103,7 +102,7 @@ class Pager:
     def paged(
         self, depth: int, last: Message | None, system: tuple[TextBlock, ...], *, media: bool, log: str, seq: int
     ) -> Transcript:
-        """The transcript at that event of the log, which has so many messages: with the last of them only.
+        """Return the transcript at that event of the log, which has so many messages: with the last of them only.
 
         `media`: some of them have media that lie elsewhere.
         """
@@ -127,10 +126,10 @@ def _head_at(connection: "sqlite3.Connection", log: str, seq: int, guard: Redact
         return fold(events).transcript.head
 
 
-def folded(
+def fold_log(
     connection: "sqlite3.Connection", log: str, guard: Redaction, pager: Pager, until: int | None = None, step: int = 0
 ) -> Folded:
-    """The state at the end of the log, or after the event `until`. Called in a transaction that reads.
+    """Return the state at the end of the log, or after the event `until`. Called in a transaction that reads.
 
     With `step`, no more than so many events after the last kept fold.
     """
@@ -162,7 +161,7 @@ class _Walk:
         self._due: list[Snapshot] = []
 
     def after(self, state: RunState) -> RunState:
-        """The state one event further on, without the messages that would pile up."""
+        """Return the state one event further on, without the messages that would pile up."""
         self._seq += 1
         if self._seq % AT_ONCE:
             return state
@@ -172,7 +171,7 @@ class _Walk:
         return state
 
     def ended(self, state: RunState, *, more: bool) -> Folded:
-        """What it came to."""
+        """Return the state at the end of the walk, and the folds that are due."""
         state = self._paged(state)
         if self._seq > self._kept and self._bytes() > BYTES:
             self._keep(state)
@@ -198,7 +197,7 @@ class _Walk:
         self._kept = self._seq
 
     def _bytes(self) -> int:
-        """How many bytes the events since the last kept fold have."""
+        """Return how many bytes the events since the last kept fold have."""
         query = "SELECT coalesce(sum(length(payload)), 0) FROM events WHERE log = ? AND seq > ? AND seq <= ?"
         spans = [(piece.number, self._kept, piece.until) for piece in self._pieces if self._kept < piece.until]
         return sum(self._connection.execute(query, span).fetchone()[0] for span in spans)
@@ -216,7 +215,7 @@ class Folder:
         self._steps = 0
 
     def job(self, log: str, until: int | None = None) -> "Callable[[sqlite3.Connection], Folded]":
-        """The job that folds this log, to its end or up to an event."""
+        """Return the job that folds this log, to its end or up to an event."""
         return partial(self._folded, log=log, until=until)
 
     def soon(self, log: str) -> None:
@@ -255,7 +254,7 @@ class Folder:
             self._busy.pop(log, None)
 
     def _done(self, log: str, found: Folded) -> None:
-        """It is kept: what is folded next goes on from there. Where it is not found again, that is the end."""
+        """Fold on from what was kept. Where it is not found again, that is the end."""
         wanted = self._busy.pop(log, False) or found.more
         if log and wanted and found.seq > self._reached.get(log, 0):
             self._reached[log] = found.seq
@@ -298,7 +297,7 @@ def drop_all(connection: "sqlite3.Connection") -> None:
 
 @cache
 def code() -> str:
-    """What folds: a hash of the source. A fold that other code made may be another one."""
+    """Return a hash of the source that folds. A fold that other code made may be another one."""
     made = sha256(__version__.encode())
     for name in CODE:
         place = modules[name].__file__
@@ -312,7 +311,7 @@ def code() -> str:
 def _nearest(
     connection: "sqlite3.Connection", pieces: list[reading.PathSection], guard: Redaction, pager: Pager
 ) -> tuple[int, RunState]:
-    """The last fold on the path that fits, and where it stands; the beginning if there is none."""
+    """Return the last fold on the path that fits, and where it stands; the beginning if there is none."""
     if not _is_there(connection):
         return 0, RunState()
     for piece in reversed(pieces):
@@ -357,7 +356,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def _nothing(value: object) -> None:
-    """What stands for the transcript within the state."""
+    """Encode nothing in place of the transcript within the state."""
     assert isinstance(value, Transcript)
 
 

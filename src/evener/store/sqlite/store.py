@@ -6,7 +6,7 @@ several tasks, event loops and threads of a process, and from several processes 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from time import monotonic, time
@@ -15,6 +15,7 @@ from weakref import WeakSet, finalize
 
 import msgspec
 
+from evener.errors import StoreError
 from evener.events import Event
 from evener.loop.state import RunState, fold
 from evener.store import protocol
@@ -25,14 +26,23 @@ from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Link
 from evener.store.redaction import Funnel, Redaction
 from evener.store.sqlite import catalog, erase, reading, rows, snapshots, transfer
 from evener.store.sqlite.backup import write_copy
-from evener.store.sqlite.erase import WalScrubber
 from evener.store.sqlite.file import StoreBusy, StoreFull, connect, default_path, only_read
 from evener.store.sqlite.identity import FileIdentity
 from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
-from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, HeldLog, rows_of
+from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, EventRow, HeldLog, rows_of
 from evener.store.sqlite.search_index import SearchIndex, part_of
 from evener.store.sqlite.snapshots import Folder
-from evener.store.sqlite.writer import Interlock, Perform, WriterThread, freely, in_turn, read_alone, reads
+from evener.store.sqlite.writer import (
+    Interlock,
+    Perform,
+    WalScrubber,
+    WriterThread,
+    make_checked_reads,
+    make_writes_in_turn,
+    perform_freely,
+    perform_reads,
+    read_alone,
+)
 from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
 
 if TYPE_CHECKING:
@@ -63,36 +73,47 @@ class SqliteLog:
         self._until = claim.until
         self._closed = False
         self._folded = length
+        self._staged: list[EventRow] = []
+        self._writing = 0  # writes under way
 
     @property
     def lease(self) -> Lease:
-        """Ours, even after it was lost."""
+        """Return our lease, even after it was lost."""
         return self._lease
 
     @property
     def length(self) -> int:
-        """How many events it has, as far as we wrote or read them."""
+        """Return how many events it has, as far as we wrote or read them."""
         return self._length
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
-        store = self._store
-        kept, added = rows_of(events, store._guard)
-        until = store._expiry()
-        await self._write(partial(rows.append, held=self._held, rows=added, until=until, guard=store._guard), until)
+        kept, added = rows_of(events, self._store._guard)
+        await self._write(partial(rows.append, guard=self._store._guard), added)
         return kept
 
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        """Keep events for the next write, which puts them first. None when a write is under way."""
+        if self._writing:
+            return None
+        kept, added = rows_of(events, self._store._guard)
+        self._staged += added
+        return kept
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        """As `append`, unless a note waits to be settled: then only what was staged is written, and None is given."""
+        kept, added = rows_of(events, self._store._guard)
+        written = partial(rows.append, guard=self._store._guard, certain=len(self._staged))
+        return None if (await self._write(written, added)).noted else kept
+
     async def notes(self) -> Sequence[Note]:
-        """What is not settled yet, in order."""
+        """Return the notes that are not settled yet, in order."""
         return await self._store._reader.run(partial(rows.notes, held=self._held, guard=self._store._guard))
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
-        store = self._store
-        kept, added = rows_of(events, store._guard)
-        until = store._expiry()
-        settled = partial(rows.settle, held=self._held, number=number, added=added, until=until, guard=store._guard)
-        await self._write(settled, until)
+        kept, added = rows_of(events, self._store._guard)
+        await self._write(partial(rows.settle, number=number, guard=self._store._guard), added)
         return kept
 
     def keep(self) -> None:
@@ -105,12 +126,12 @@ class SqliteLog:
         if self._closed or self._until - store._clock() >= when_less_than:
             return
         until = store._expiry()
-        store._writer.send(partial(rows.renew, held=self._held, until=until), partial(self._grown, until=until))
+        renewed = partial(rows.append, held=self._held, rows=(), until=until, guard=store._guard)
+        store._writer.send(renewed, partial(self._grown, until=until))
 
     async def renew(self) -> None:
         """Keep the lease."""
-        until = self._store._expiry()
-        await self._write(partial(rows.renew, held=self._held, until=until), until)
+        await self._write(partial(rows.append, guard=self._store._guard), [])
 
     async def aclose(self, *, left: bool = False) -> None:
         """Give the lease back. `left`: something that was begun under it goes on."""
@@ -131,10 +152,21 @@ class SqliteLog:
             self._closed = True
             self._dropped()
 
-    async def _write(self, job: "Callable[[sqlite3.Connection], AppendedRows]", until: float) -> None:
+    async def _write(self, job: "Callable[..., AppendedRows]", added: list[EventRow]) -> AppendedRows:
+        """Have the rows written by the job, those that were staged before them. If it fails, those stay staged."""
         if self._closed:
             raise protocol.given_back(self._held.log)
-        await self._store._writer.run(job, partial(self._grown, until=until))
+        staged, self._staged = self._staged, []
+        until = self._store._expiry()
+        self._writing += 1
+        try:
+            written = partial(job, held=self._held, rows=staged + added if staged else added, until=until)
+            return await self._store._writer.run(written, partial(self._grown, until=until))
+        except StoreError:
+            self._staged = staged + self._staged
+            raise
+        finally:
+            self._writing -= 1
 
     def _grown(self, grown: AppendedRows, until: float) -> None:
         self._length = grown.length
@@ -174,26 +206,36 @@ class SqliteStore:
         self._opener = partial(connect, place, busy, cipher)
         self._presence = FileIdentity(place, given)
         self._sidecar = Sidecar(place)
-        self._remains = WalScrubber(place)
+        self._scrubber = WalScrubber(place)
         interlock = Interlock(place, busy)
-        writes = in_turn(interlock, self._presence, self._remains.again, None if cipher is None else SameKey(place))
+        writes = make_writes_in_turn(
+            interlock, self._presence, self._scrubber.scrub_again, None if cipher is None else SameKey(place)
+        )
         self._writer = WriterThread(place, self._opener, writes, self._presence, interlock.close)
-        self._reader = WriterThread(place, self._opener, reads, self._presence)
-        self._indexer = WriterThread(place, self._opener, reads, self._presence)
-        self._index = None if cipher is not None or only_read(place) else SearchIndex(place)
-        self._growing = SearchIndex(place)
+        self._reader = WriterThread(place, self._opener, make_checked_reads(self._presence), self._presence)
+        self._indexer = WriterThread(place, self._opener, make_checked_reads(self._presence), self._presence)
         self._seconds = lease
         self._clock = clock
         self._guard = Redaction(funnel or Funnel(), cipher)
-        alone = partial(read_alone, connect=self._opener, presence=self._presence, path=place)
-        self._pager = snapshots.Pager(alone, self._guard)
-        self._folder = Folder(self._indexer, self._writer, partial(snapshots.folded, guard=self._guard, pager=self._pager))
         self._open: WeakSet[SqliteLog] = WeakSet()
         self._renewer = Renewer(lease)
         finalize(self, _end, self._renewer, self._indexer, self._writer, self._reader)
 
+    @cached_property
+    def _folder(self) -> Folder:
+        """Return what folds long logs. Made when there is one."""
+        alone = partial(read_alone, connect=self._opener, presence=self._presence, path=self._writer.path)
+        pager = snapshots.Pager(alone, self._guard)
+        return Folder(self._indexer, self._writer, partial(snapshots.fold_log, guard=self._guard, pager=pager))
+
+    @cached_property
+    def _indexes(self) -> tuple[SearchIndex, SearchIndex] | None:
+        """Return the index that answers searches and the one that grows, of the same file. None where there is no index."""
+        path = self._writer.path
+        return None if self.encrypted or only_read(path) else (SearchIndex(path), SearchIndex(path))
+
     async def create(self, log: str, first: Event, *, holder: str) -> SqliteLog:
-        """A new log with its first event, held by us. A fork names its parent there; nothing is copied."""
+        """Return a new log with its first event, held by us. A fork names its parent there; nothing is copied."""
         claim = self._claim(holder)
         try:
             held, grown = await self._writer.run(
@@ -240,19 +282,19 @@ class SqliteStore:
         return self._hold(held, claim, length), state
 
     async def state(self, log: str, *, until: int | None = None) -> RunState:
-        """What the log says now, or said after the event of that number; without a lease, and read as by `open_folded`."""
+        """Return the state of the log now, or after the event of that number; without a lease, and read as by `open_folded`."""
         return (await self._folded(log, self._reader.run, until)).state
 
     async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """The events of its path after number `after` up to `until`, without a lease."""
+        """Return the events of its path after number `after` up to `until`, without a lease."""
         return await self._reader.run(partial(reading.read, log=log, after=after, until=until, guard=self._guard))
 
     async def link(self, log: str, seq: int | None = None) -> Link:
-        """The event of that number on the log's path, or the last, with its hash."""
+        """Return the event of that number on the log's path, or the last, with its hash."""
         return await self._reader.run(partial(reading.link_at, log=log, seq=seq))
 
     async def head(self, thread: str) -> str:
-        """The log that the thread stands on."""
+        """Return the log that the thread stands on."""
         return await self._reader.run(partial(rows.head, thread=thread))
 
     async def move_head(self, thread: str, log: str) -> None:
@@ -264,11 +306,11 @@ class SqliteStore:
         return await self._writer.run(partial(rows.post, log=log, note=note, guard=self._guard))
 
     async def has_note(self, log: str, key: str) -> bool:
-        """Whether a note of that key was ever said to the log, settled or not."""
+        """True if a note of that key was ever said to the log, settled or not."""
         return await self._reader.run(partial(rows.has_note, log=log, key=key))
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]:
-        """Every log, or those of one thread, the one that changed last first."""
+        """List every log, or those of one thread, the one that changed last first."""
         return await self._reader.run(partial(rows.summaries, thread=thread, now=self._clock(), guard=self._guard))
 
     async def put_blob(self, content: bytes) -> str:
@@ -280,34 +322,34 @@ class SqliteStore:
         return digest
 
     async def get_blob(self, digest: str) -> bytes:
-        """The bytes of that name."""
+        """Return the bytes of that name."""
         return await self._reader.run(lambda connection: BlobTable(connection, self._guard).get(digest))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
         wanted = None if seqs is None else frozenset(seqs)
-        surveyed = await self._apart(partial(erase.survey, log=log, seqs=wanted, guard=self._guard), reads)
+        surveyed = await self._apart(partial(erase.survey, log=log, seqs=wanted, guard=self._guard))
         job = partial(erase.erase, log=log, seqs=wanted, surveyed=surveyed, now=self._clock(), guard=self._guard)
         done = await self._writer.run(job, lambda done: self._sidecar.add(done.stones))
-        if self._index is not None and done.rows:
-            await self._apart(partial(self._growing.purge, parts={part_of(row) for row in done.rows}), reads)
-        await self._apart(self._remains.forget, freely)
+        if self._indexes is not None and done.rows:
+            await self._apart(partial(self._indexes[1].purge, parts={part_of(row) for row in done.rows}))
+        await self._apart(self._scrubber.scrub, perform_freely)
         return len(done.stones)
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
-        """What is not as it was written: in a log and those before it, in a thread, or in the whole store."""
+        """Find what is not as it was written: in a log and those before it, in a thread, or in the whole store."""
 
         def job(connection: "sqlite3.Connection") -> list[Finding]:
             known = self._sidecar.read()  # before the store is looked at: it must not know more than we see
             return verify(connection, log, known, self._guard)
 
         try:
-            return [*await self._apart(job, reads), *self._remains.told()]
+            return [*await self._apart(job), *self._scrubber.findings()]
         except Damaged as error:
             return [Finding("", 0, str(error))]
 
     async def inside(self, thread: str) -> Sequence[str]:
-        """The threads of agents inside the calls of this one, and inside theirs."""
+        """Return the threads of agents inside the calls of this one, and inside theirs."""
         return await self._reader.run(partial(catalog.threads_inside, thread=thread, guard=self._guard))
 
     async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
@@ -316,11 +358,11 @@ class SqliteStore:
         await self._writer.run(partial(catalog.describe, thread=thread, label=label, guard=self._guard))
 
     async def search(self, text: str, *, limit: int = 50) -> Hits:
-        """Where all words of the text occur: in titles and tags, then in events, the newest first."""
-        index = self._index
+        """Find all words of the text: in titles and tags, then in events, the newest first."""
+        index, growing = self._indexes or (None, None)
         hits = await catalog.search(self._reader.run, text, limit, self._clock(), self._guard, index)
-        if index is not None and await self._reader.run(index.wants):
-            await self._grow_index(self._growing)
+        if index is not None and growing is not None and await self._reader.run(index.wants):
+            await self._grow_index(growing)
         return hits
 
     async def index(self) -> None:
@@ -328,7 +370,7 @@ class SqliteStore:
 
         An encrypted store has none.
         """
-        while self._index is not None and await self._indexer.run(self._growing.grow):
+        while self._indexes is not None and await self._indexer.run(self._indexes[1].grow):
             pass
 
     async def backup(self, path: str | PathLike[str]) -> None:
@@ -338,19 +380,19 @@ class SqliteStore:
 
     @property
     def encrypted(self) -> bool:
-        """Whether there is a cipher."""
+        """True if there is a cipher."""
         return self._guard.cipher is not None
 
     async def outline(self, thread: str) -> CargoThread:
-        """A thread but for its events, for an export."""
+        """Return a thread but for its events, for an export."""
         return await self._reader.run(partial(transfer.outline, thread=thread, guard=self._guard))
 
     async def records(self, log: str, *, after: int, until: int) -> list[CargoEvent]:
-        """Some of the log's own events, for an export."""
+        """Return some of the log's own events, for an export."""
         return await self._reader.run(partial(transfer.page, log=log, after=after, until=until, guard=self._guard))
 
     async def blobs_among(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that a blob has."""
+        """Return those of the names that a blob has."""
         wanted = list(names)
         return await self._reader.run(lambda connection: sorted(BlobTable(connection, self._guard).among(wanted)))
 
@@ -364,13 +406,13 @@ class SqliteStore:
         self._renewer.stop()
         for log in list(self._open):
             log._drop()
-        await self._folder.finish()
+        if "_folder" in vars(self):
+            await self._folder.finish()
         await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
-        if self._index is not None:
-            self._index.close()
-            self._growing.close()
+        for index in vars(self).get("_indexes") or ():
+            index.close()
 
     async def _grow_index(self, index: SearchIndex) -> None:
         """Let the index grow: for a moment now, then beside whatever else is done."""
@@ -380,8 +422,8 @@ class SqliteStore:
                 return
         _grow_on(self._indexer, index)
 
-    async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform) -> T:
-        """Have a long job done on a connection of its own, so that it holds nobody up."""
+    async def _apart(self, job: "Callable[[sqlite3.Connection], T]", perform: Perform = perform_reads) -> T:
+        """Have a long job done on a connection of its own, so that no other job waits for it."""
         if self._writer.stopped:
             raise protocol.closed()
         lane = WriterThread(self._writer.path, self._opener, perform, self._presence)
@@ -398,20 +440,22 @@ class SqliteStore:
         return taken
 
     async def _read_up_to(self, length: int, log: str, after: int) -> list[Event]:
-        """The events of a log that we hold: as many as the writer knows of. Whoever goes on from fewer does things twice."""
+        """Return the events of a log that we hold: as many as the writer knows of. A run from fewer would repeat."""
         wanted = max(length - max(after, 0), 0)
         events = await self.read(log, after=after)
         if len(events) < wanted:  # the reader is behind
-            events = await self._apart(partial(reading.read, log=log, after=after, until=None, guard=self._guard), reads)
+            events = await self._apart(
+                partial(reading.read, log=log, after=after, until=None, guard=self._guard), perform_reads
+            )
         if len(events) != wanted:
             raise protocol.lost(log, "") if len(events) > wanted else protocol.damaged(log, length)
         return events
 
     async def _fold_up_to(self, length: int, log: str) -> RunState:
-        """The state of a log that we hold, at the end that the writer knows of."""
+        """Return the state of a log that we hold, at the end that the writer knows of."""
         found = await self._folded(log, self._reader.run)
         if found.seq < length:  # the reader is behind
-            found = await self._folded(log, partial(self._apart, perform=reads))
+            found = await self._folded(log, self._apart)
         if found.seq != length:
             raise protocol.lost(log, "") if found.seq > length else protocol.damaged(log, length)
         return found.state
@@ -465,7 +509,7 @@ def _give_back(writer: WriterThread, sidecar: Sidecar, log: str, mark: str, *, l
 
 
 def _end(renewer: Renewer, *lanes: WriterThread) -> None:
-    """When the store is dropped without being closed, and when the interpreter ends."""
+    """Stop the threads, when the store is dropped without being closed and when the interpreter ends."""
     renewer.stop()
     for lane in lanes:
         lane.stop()

@@ -32,7 +32,7 @@ STORED = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"
 
 
 def outline(connection: "sqlite3.Connection", thread: str, guard: Redaction) -> CargoThread:
-    """The thread of that id, or that the log of that id belongs to."""
+    """Return the thread of that id, or that the log of that id belongs to."""
     found = connection.execute(
         "SELECT thread, title FROM logs WHERE thread = ? OR log = ? ORDER BY thread = ? DESC LIMIT 1", (thread,) * 3
     ).fetchone()
@@ -49,7 +49,7 @@ def outline(connection: "sqlite3.Connection", thread: str, guard: Redaction) -> 
 
 
 def page(connection: "sqlite3.Connection", log: str, after: int, until: int, guard: Redaction) -> list[CargoEvent]:
-    """Some of the log's own events after number `after`, up to `until`, as they were before they were sealed."""
+    """Return some of the log's own events after number `after`, up to `until`, as they were before they were sealed."""
     found = connection.execute(
         f"SELECT {STORED} FROM events WHERE log = (SELECT number FROM logs WHERE log = ?) AND seq > ? AND seq <= ?"
         " ORDER BY seq LIMIT ?",
@@ -120,7 +120,7 @@ def _begun(connection: "sqlite3.Connection", thread: str, branch: CargoBranch, t
 def _filled(
     connection: "sqlite3.Connection", number: int, branch: CargoBranch, records: Iterator[CargoEvent]
 ) -> list[Checkpoint | Stone]:
-    """Store the records of a branch; where it ends, and its tombstones."""
+    """Store the records of a branch. Return where it ends, and its tombstones."""
     seq, chain, told, store = branch.base, origin_of(branch.log), list[Checkpoint | Stone](), store_id(connection)
     while batch := list(islice(records, BATCH)):
         rows = [

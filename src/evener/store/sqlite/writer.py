@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event as Signal
 from threading import Lock, RLock, Thread, current_thread
 from time import monotonic
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evener.errors import StoreError
 from evener.store import protocol
-from evener.store.sqlite.file import StoreBusy, disconnect, files_of, told
+from evener.store.protocol import Finding
+from evener.store.sqlite.file import StoreBusy, disconnect, files_of, store_error
 from evener.store.sqlite.identity import FileIdentity
 
 if TYPE_CHECKING:
@@ -31,13 +32,15 @@ __all__ = [
     "Interlock",
     "Job",
     "Perform",
+    "WalScrubber",
     "WriterJob",
     "WriterThread",
-    "freely",
-    "in_turn",
+    "make_checked_reads",
+    "make_writes_in_turn",
+    "perform_freely",
+    "perform_reads",
+    "perform_writes",
     "read_alone",
-    "reads",
-    "writes",
 ]
 
 
@@ -50,7 +53,7 @@ except ImportError:  # not on this system
 PRIVATE = 0o600
 LONGEST_NUMBER = 20
 DOUBT = 60.0
-"""Seconds in which we do not queue again after a wait in vain: somebody who is next may have been stopped."""
+"""Seconds in which we do not queue again after a wait in vain: the process that is next may have been stopped."""
 
 
 class Turnstile:
@@ -65,7 +68,7 @@ class Turnstile:
             raise
 
     def try_now(self) -> bool:
-        """Take the turn if nobody has it and nobody waits. If only the first is so, we are next."""
+        """Take the turn if no process has it and none waits. If only the first is so, we are next."""
         try:
             fcntl.flock(self._next, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +108,7 @@ class Wait:
         Thread(target=self._stand, name="evener store queue", daemon=True).start()
 
     def succeeds(self, seconds: float) -> bool:
-        """Whether the turn came in time. If not, the lock files are closed when it comes."""
+        """True if the turn came in time. If not, the lock files are closed when it comes."""
         self._signal.wait(seconds)
         with self._guard:
             self._given_up = not self._signal.is_set()
@@ -148,7 +151,7 @@ class Interlock:
             self._turnstile.free()
 
     def last(self) -> str:
-        """The number of the process that had its turn last, if that is known."""
+        """Return the number of the process that had its turn last, if that is known."""
         try:
             return self._path.with_name(self._path.name + ".lock").read_text("ascii", "replace").strip()
         except OSError:
@@ -187,7 +190,7 @@ Job = Callable[["sqlite3.Connection"], T]
 
 
 class WriterJob(Generic[T]):
-    """A job, whom to answer (nobody without a loop), and how it went. `after` runs in the lane when it is done for good."""
+    """A job, the loop to answer in (none: no answer), and how it went. `after` runs in the thread when it is done for good."""
 
     __slots__ = ("after", "error", "future", "job", "loop", "result")
 
@@ -209,7 +212,7 @@ class WriterJob(Generic[T]):
             self.error = error
 
     def keep(self) -> None:
-        """It is done for good."""
+        """Run `after`: the job is done for good."""
         if self.error is None and self.after is not None:
             self.after(self.result)  # type: ignore[arg-type]  # a job that was done has its result
 
@@ -218,7 +221,7 @@ class WriterJob(Generic[T]):
         return self.loop is None and self.error is not None and self.error.retryable
 
     def deliver(self) -> None:
-        """In the loop of whoever asked, who may have left."""
+        """Give the caller its answer, in its own loop. The caller may have left."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -235,7 +238,7 @@ Perform = Callable[["sqlite3.Connection", Group, Path], bool]
 
 
 class WriterThread:
-    """The thread and its queue. It starts with the first job. Whoever made it stops it."""
+    """The thread and its queue. It starts with the first job. Its maker stops it."""
 
     def __init__(
         self,
@@ -261,7 +264,7 @@ class WriterThread:
 
     @property
     def stopped(self) -> bool:
-        """Whether it takes no more jobs."""
+        """True if it takes no more jobs."""
         return self._stopped
 
     async def run(self, job: Job[T], after: Callable[[T], None] | None = None) -> T:
@@ -290,7 +293,7 @@ class WriterThread:
             await farewell.future
 
     def stop(self) -> None:
-        """The same for the end of the interpreter: waits a bounded time, whatever the thread does."""
+        """As `end`, for the end of the interpreter: wait a bounded time, whatever the thread does."""
         if self._process != os.getpid():
             return  # a forked child: neither the thread nor the connection is its own
         with self._lock:
@@ -324,8 +327,8 @@ class WriterThread:
             group, last = self._next()
             if group:
                 connection = self._do(connection, group)
-                _answer(group)
                 self._left = [request for request in group if request.must_wait()][:MOST_LEFT]
+                _answer(group)  # the last thing: the loop that it wakes wants to run
             del group  # it holds on to the store, which may be dropped while we wait
         if connection is not None:
             disconnect(connection)
@@ -336,17 +339,15 @@ class WriterThread:
             _answer(self._farewells)
 
     def _next(self) -> tuple[Group, bool]:
-        """All that waits, at least one; and whether that was the last."""
-        found = self._queue.get()
+        """Return all that waits, at least one; and whether that was the last."""
+        queue, found = self._queue, self._queue.get()
         group, self._left = self._left, []
-        with suppress(Empty):
-            while found is not None:
-                group.append(found)
-                if len(group) >= MOST_IN_A_GROUP:
-                    return group, False
-                found = self._queue.get_nowait()
-            return group, True
-        return group, False
+        while found is not None:
+            group.append(found)
+            if len(group) >= MOST_IN_A_GROUP or queue.empty():
+                return group, False
+            found = queue.get()
+        return group, True
 
     def _do(self, connection: "sqlite3.Connection | None", group: Group) -> "sqlite3.Connection | None":
         try:
@@ -361,11 +362,8 @@ class WriterThread:
         return connection
 
     def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
-        """A connection to the file that was there at first, or StoreGone."""
-        if connection is not None:
-            self._presence.check_beside(files_of(connection))
-            return connection
-        return _connection(self._connect, self._presence)
+        """Return a connection to the file that was there at first, or StoreGone."""
+        return connection if connection is not None else _connection(self._connect, self._presence)
 
 
 def _connection(connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity) -> "sqlite3.Connection":
@@ -385,18 +383,18 @@ def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], pres
         connection = _connection(connect, presence)
         try:
             request = WriterJob(job, None, None)
-            reads(connection, [request], path)
+            perform_reads(connection, [request], path)
         finally:
             disconnect(connection)
     except Exception as error:
-        raise told(error, path) from None
+        raise store_error(error, path) from None
     if request.error is not None:
         raise request.error
     return request.result  # type: ignore[return-value]  # a job that was done has its result
 
 
-def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-    """Each request by itself, without a transaction: for what cannot be done within one."""
+def perform_freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Perform each job by itself, without a transaction: for what cannot be done within one."""
     for request in group:
         try:
             request.perform(connection)
@@ -406,8 +404,8 @@ def freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return True
 
 
-def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
-    """The group in one transaction; when that fails, each in its own. The files are looked at before and after it."""
+def perform_writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
+    """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
     check = check or _nothing
     check(connection)
     connection.execute("BEGIN IMMEDIATE")
@@ -428,10 +426,10 @@ def writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Ch
     return True
 
 
-def in_turn(
+def make_writes_in_turn(
     interlock: Interlock, presence: FileIdentity, then: Callable[["sqlite3.Connection"], None], key: Check | None = None
 ) -> Perform:
-    """The same, when it is this process's turn to write, and `then` what is to be done after it.
+    """Return `perform_writes` for when it is this process's turn to write, with `then` to be called after it.
 
     `key` raises when the cipher is not that of the store any more.
     """
@@ -444,9 +442,9 @@ def in_turn(
     def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
         with interlock:
             try:
-                sound = writes(connection, group, path, check)
+                sound = perform_writes(connection, group, path, check)
             except Exception as error:
-                raise _named(told(error, path), interlock.last()) from None
+                raise _named(store_error(error, path), interlock.last()) from None
             if sound:
                 then(connection)
             return sound
@@ -454,8 +452,8 @@ def in_turn(
     return perform
 
 
-def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-    """Each request sees the store as it is at one moment."""
+def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    """Perform each job in a transaction of its own that reads: it sees the store as it is at one moment."""
     sound = True
     for request in group:
         try:
@@ -471,6 +469,54 @@ def reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
     return sound
 
 
+def make_checked_reads(presence: FileIdentity) -> Perform:
+    """As `perform_reads`, when the files are those that the connection works on."""
+
+    def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+        presence.check_beside(files_of(connection))
+        return perform_reads(connection, group, path)
+
+    return perform
+
+
+class WalScrubber:
+    """Empties SQLite's log after an erasure: what was erased still lies there. `left`: something does, as far as we know."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.left = False
+
+    def scrub(self, connection: "sqlite3.Connection") -> None:
+        """Empty SQLite's log; waits for readers as long as the connection does. Outside of any transaction."""
+        self.left = True
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self.left = bool(busy)
+
+    def scrub_again(self, connection: "sqlite3.Connection") -> None:
+        """As `scrub`, after a write, if it is still due, without waiting. When it fails, the next write tries again."""
+        if not self.left:
+            return
+        import sqlite3
+
+        with suppress(sqlite3.Error):
+            (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                self.scrub(connection)
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {patience}")
+
+    def findings(self) -> list[Finding]:
+        """Return what `verify` says of it."""
+        if not self.left:
+            return []
+        what = (
+            f"What was erased still lies in {self._store.name}-wal, because another process read the store meanwhile. It goes "
+            "with one of the next writes, or when every process has closed the store."
+        )
+        return [Finding("", 0, what, damage=False)]
+
+
 def _let_go(error: BaseException | None) -> None:
     """Drop what the frames of a refusal hold: a cursor that stays open there would keep the connection at a past moment."""
     while error is not None:
@@ -483,13 +529,13 @@ def _nothing(connection: "sqlite3.Connection") -> None:
 
 
 def _named(error: StoreError, process: str) -> StoreError:
-    """A store that is busy says who had it last."""
+    """Return the error of a busy store with the process that wrote last."""
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
 def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check) -> bool:
     try:
-        return writes(connection, [request], path, check)
+        return perform_writes(connection, [request], path, check)
     except Exception as error:
         _fail([request], error, path)
         return False
@@ -497,11 +543,15 @@ def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path
 
 def _fail(group: Group, error: Exception, path: Path) -> None:
     for request in group:
-        request.error = told(error, path)
+        request.error = store_error(error, path)
 
 
 def _answer(group: Group) -> None:
-    """Wake each loop once. A loop that is gone has nobody who waits."""
+    """Wake each loop once. In a loop that is gone no caller waits."""
+    if len(group) == 1 and group[0].loop is not None:  # nearly always
+        with suppress(RuntimeError):
+            group[0].loop.call_soon_threadsafe(group[0].deliver)
+        return
     waiting: dict[asyncio.AbstractEventLoop, Group] = {}
     for request in group:
         if request.loop is not None:

@@ -79,11 +79,11 @@ class Cargo(Protocol):
     """What a thread holds, as often as it is asked for. Never all of it in memory at once."""
 
     def records(self, log: str) -> Iterator[CargoEvent]:
-        """The events of one branch, in order."""
+        """Return the events of one branch, in order."""
         ...
 
     def blobs(self) -> Iterator[Blob]:
-        """The blobs, one by one."""
+        """Return the blobs, one by one."""
         ...
 
 
@@ -95,7 +95,7 @@ class Chains:
         self._hashes: dict[tuple[str, int], str] = {}
 
     def named(self, branch: CargoBranch) -> CargoBranch:
-        """The branch with the hash that its parent has here."""
+        """Return the branch with the hash that its parent has here."""
         if not branch.parent:
             return branch
         known = self._hashes.get((branch.parent, branch.base))
@@ -104,11 +104,11 @@ class Chains:
         return replace(branch, parent_hash=known)
 
     def follow(self, branch: CargoBranch, stored: Stored) -> "Following":
-        """What links the records of that branch, one by one, in a store that keeps `stored(number, payload)` of each."""
+        """Return what links the records of that branch, one by one, in a store that keeps `stored(number, payload)` of each."""
         return Following(branch, stored, self._note)
 
     def linked(self, branch: CargoBranch, records: Iterable[CargoEvent], stored: Stored) -> Iterator[CargoEvent]:
-        """The records of the branch as they lie in such a store."""
+        """Return the records of the branch as they lie in such a store."""
         return map(self.follow(branch, stored).link, records)
 
     def _note(self, log: str, record: CargoEvent) -> None:
@@ -126,7 +126,7 @@ class Following:
         self._chain = origin_of(branch.log)
 
     def link(self, record: CargoEvent) -> CargoEvent:
-        """The next record as it lies there."""
+        """Return the next record as it lies there."""
         branch = self._branch
         if branch.parent and record.seq == branch.base + 1:
             record = _bound(record, branch.parent_hash)
@@ -141,7 +141,7 @@ class Following:
 
 
 def _bound(record: CargoEvent, parent_hash: str) -> CargoEvent:
-    """The first record of a fork, naming that hash."""
+    """Return the first record of a fork, naming that hash."""
     event = decode_event(record.payload, record.version)
     if not isinstance(event, Opened) or event.parent_hash == parent_hash:
         return record
@@ -149,7 +149,7 @@ def _bound(record: CargoEvent, parent_hash: str) -> CargoEvent:
 
 
 def holds_a_secret(blob: Blob) -> StoreError:
-    """The error for a blob that must not be stored as it is, and that events name as it is."""
+    """Return the error for a blob that must not be stored as it is, and that events name as it is."""
     return StoreError(
         f"The blob {blob.digest!r} holds a secret that this process uses, so nothing was taken in. Where the thread was "
         "exported, erase the event that names it, and export the thread again."

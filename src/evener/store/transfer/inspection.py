@@ -49,14 +49,14 @@ class Spool:
         self._end += self._file.write(written(line))
 
     def records(self, log: str) -> Iterator[CargoEvent]:
-        """The events of one branch, in order."""
+        """Yield the events of one branch, in order."""
         place, count = self._places[log]
         for _ in range(count):
             line, place = self._at(place)
             yield cast(EventLine, line).record
 
     def blobs(self) -> Iterator[Blob]:
-        """The blobs, each put together from its parts."""
+        """Yield the blobs, each put together from its parts."""
         content = bytearray()
         for place in self._blobs:
             line = cast(BlobLine, self._at(place)[0])
@@ -132,7 +132,7 @@ class Inspection:
             self._section.update(self.last)
 
     def sections(self) -> list[ThreadSection]:
-        """The thread and those of the agents inside it, when the last line was right."""
+        """Return the thread and those of the agents inside it, when the last line was right."""
         if not self._ended:
             raise self._bad("the end of the file is missing")
         return self._past
@@ -146,7 +146,7 @@ class Inspection:
         self._starts[line.thread] = []
 
     def _close(self) -> None:
-        """The present thread, if there is one, is complete."""
+        """Check that the present thread, if there is one, is complete, and keep it."""
         thread = self._thread
         if thread is None:
             return
@@ -236,7 +236,7 @@ class Inspection:
         self._ended = True
 
     def _check_complete(self) -> None:
-        """The branch before this line has all its events."""
+        """Check that the branch before this line has all its events."""
         branch = self._present
         if branch is not None and branch.base + len(self._chains[branch.log]) // HASH != branch.length:
             raise self._bad(f"events of the log {branch.log!r} are missing before it")

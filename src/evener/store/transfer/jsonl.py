@@ -1,4 +1,4 @@
-"""Writes every thread of a store that has no file as the file of one that has. Whole or not at all, as a backup is."""
+"""Exports threads as lines of JSON, imports them, and writes a store without a file as a file. Whole or not at all."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -46,21 +46,21 @@ class Portable(Protocol):
 
     @property
     def encrypted(self) -> bool:
-        """Whether what lies on its disk is sealed."""
+        """True if what lies on its disk is sealed."""
         ...
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]: ...
 
     async def outline(self, thread: str) -> CargoThread:
-        """The thread of that id, or that the log of that id belongs to."""
+        """Return the thread of that id, or that the log of that id belongs to."""
         ...
 
     async def records(self, log: str, *, after: int, until: int) -> list[CargoEvent]:
-        """Some of the log's own events after number `after`, up to `until`; none when there are no more."""
+        """Return some of the log's own events after number `after`, up to `until`; none when there are no more."""
         ...
 
     async def blobs_among(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that a blob has."""
+        """Return those of the names that a blob has."""
         ...
 
     async def get_blob(self, digest: str) -> bytes: ...
@@ -73,7 +73,7 @@ class Portable(Protocol):
 
 
 async def export_lines(store: Portable, thread: str) -> AsyncIterator[bytes]:
-    """The lines of the thread of that id, or that the log of that id belongs to, each with its end.
+    """Yield the lines of the thread of that id, or that the log of that id belongs to, each with its end.
 
     The threads of agents inside its calls are part of it: without them a call would be begun again. Events that come while it
     is exported are not.
@@ -103,7 +103,7 @@ async def import_lines(store: Portable, lines: Iterable[bytes] | AsyncIterable[b
 
 
 def file_lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, none longer than an export can have."""
+    """Yield the lines of a file, none longer than an export can have."""
     number = 0
     while data := file.readline(MOST_BYTES + 2):
         number += 1
@@ -130,7 +130,7 @@ async def _lines(store: Portable, threads: Iterable[str]) -> AsyncIterator[Line]
 
 
 async def _section(store: Portable, whole: CargoThread) -> AsyncIterator[Line]:
-    """One thread, but for its blobs."""
+    """Yield the lines of one thread, but for its blobs."""
     yield ThreadLine(VERSION, whole.thread, whole.head, whole.title, whole.tags)
     chains = Chains(whole.branches)
     for found in whole.branches:
@@ -141,7 +141,7 @@ async def _section(store: Portable, whole: CargoThread) -> AsyncIterator[Line]:
 
 
 async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> AsyncIterator[CargoEvent]:
-    """The records of a branch as they lie in a store without a cipher. There, each must be linked as it is stored."""
+    """Yield the records of a branch as they lie in a store without a cipher. There, each must be linked as it is stored."""
     following = chains.follow(branch, _as_it_is)
     seq = branch.base
     while seq < branch.length:
@@ -157,7 +157,7 @@ async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> Asyn
 
 
 def _spilled(line: EventLine) -> Iterable[str]:
-    """The blobs without which the event has lost a part of what it said."""
+    """Return the blobs without which the event has lost a part of what it said."""
     return spilled_in(decode_event(bytes(line.payload), line.version)) if line.erased is None else ()
 
 
@@ -166,7 +166,7 @@ def _as_it_is(_: int, payload: bytes) -> bytes:
 
 
 async def _is_there(store: Portable, section: ThreadSection) -> bool:
-    """Whether the thread is in the store already: it would be exported to the same bytes. Refuses one that is not the same."""
+    """True if the thread is in the store already: it would be exported to the same bytes. Refuses one that is not the same."""
     thread = section.whole.thread
     there = await store.logs(thread=thread)
     if not there:

@@ -1,4 +1,4 @@
-"""The lines that an exported thread is made of: their form, and how one is read that nobody vouches for. Pure.
+"""The lines that an exported thread is made of: their form, and how one from an untrusted file is read. Pure.
 
     {"kind":"evener.thread","version":1,"thread":...,"head":...,"title":...,"tags":[...]}
     {"kind":"branch","log":...,"harness":...,"began":...,"changed":...,"length":...}              a fork names its parent, too
@@ -138,12 +138,12 @@ _lines = msgspec.json.Decoder(Line)
 
 
 def written(line: Line) -> bytes:
-    """The line, with its end."""
+    """Return the line, with its end."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def read(data: bytes, number: int) -> Line:
-    """The line of that number in its file."""
+    """Return the line of that number in its file."""
     content = checked_bytes(data.rstrip(b"\r\n"), MOST_BYTES)
     try:
         if number == 1:
@@ -159,7 +159,7 @@ def read(data: bytes, number: int) -> Line:
 
 
 def bad(number: int, why: str) -> BadDocument:
-    """The error for a file that cannot be taken in."""
+    """Return the error for a file that cannot be taken in."""
     return BadDocument(
         f"Line {number:,} of the export is wrong: {why.rstrip('.')}. Nothing was taken in. Export the thread again."
     )

@@ -1,7 +1,7 @@
-"""A structured answer while it is streamed: what is there of it so far, as plain JSON values. For showing, never for use. Pure.
+"""A structured answer while it is streamed: what has arrived so far, as plain JSON values. For display only. Pure.
 
-It takes the same detours as the reading of a whole answer: a code fence and thoughts before a prompted one, the object around
-a value that is none, the last call of `final_result`. What it shows is not checked against the shape.
+Like the reader of a whole answer it skips a code fence and thoughts before a prompted one, unwraps a value that is no object,
+and takes the last call of `final_result`. What it shows is not checked against the shape. Why not `jiter`: ADR 22.
 """
 
 import re
@@ -16,11 +16,7 @@ from evener.tools.outputs.shape import OutputShape
 from evener.transcript.ask import OutputForm
 from evener.transcript.delta import ArgumentsDelta, CallBegun, CallEnded, Delta, TextDelta
 
-__all__ = [
-    "PartialJson",
-    "PartialReader",
-]
-
+__all__ = ["PartialJson", "PartialReader"]
 
 MOST_DEEP = 100
 MOST_BARE = 400
@@ -32,7 +28,7 @@ WORDS: dict[str, object] = {"true": True, "false": False, "null": None}
 
 Container = list[object] | dict[str, object]
 State = Callable[[str, int], int]
-"""Reads on from a place in the text and says where it has come to."""
+"""Reads from a place in the text and returns the place that it has reached."""
 
 
 class PartialJson:
@@ -54,12 +50,12 @@ class PartialJson:
 
     @property
     def value(self) -> object:
-        """The value so far; None where there is none. It grows with what is fed: take a `snapshot` of what is to be kept."""
+        """The value so far; None where there is none. It changes with what is fed: take a `snapshot` to keep it."""
         self._write()
         return self._root
 
     def snapshot(self) -> object:
-        """The value so far, to keep. Shares what is complete; costs as much as the open objects and lists have members."""
+        """Return a copy of the value so far. Shares what is complete; O(members of the open objects and lists)."""
         self._write()
         copies: list[Container] = [one.copy() for one in self._open]
         for outer, inner in pairwise(copies):
@@ -67,7 +63,7 @@ class PartialJson:
         return copies[0] if copies else self._root
 
     def feed(self, text: str) -> bool:
-        """Read on. Whether the value has changed."""
+        """Read more text. Return True if the value has changed."""
         self._changed = False
         text, self._held, place = self._held + text, "", 0
         while place < len(text) and not (self.ended or self.broken):
@@ -75,17 +71,17 @@ class PartialJson:
         return self._changed
 
     def close(self) -> bool:
-        """There is no more text: a bare word that is all of it is whole. Whether the value has changed."""
+        """End the text, which completes a number or word that is all of it. Return True if the value has changed."""
         self._changed = False
         held, self._held = self._held, ""
         if held and not self._open and self._state == self._bare:
-            self._bare_ends(held)
+            self._end_bare(held)
         return self._changed
 
     # The states.
 
     def _value(self, text: str, place: int) -> int:
-        place = _past_space(text, place)
+        place = _skip_space(text, place)
         match text[place : place + 1]:
             case "":
                 return place
@@ -103,32 +99,32 @@ class PartialJson:
         return place + 1
 
     def _first_item(self, text: str, place: int) -> int:
-        place = _past_space(text, place)
+        place = _skip_space(text, place)
         if text[place : place + 1] == "]":
             return self._leave(place)
         self._state = self._value
         return place
 
     def _first_member(self, text: str, place: int) -> int:
-        place = _past_space(text, place)
+        place = _skip_space(text, place)
         return self._leave(place) if text[place : place + 1] == "}" else self._member(text, place)
 
     def _member(self, text: str, place: int) -> int:
-        return self._sign(text, place, '"', self._member_name)
+        return self._expect(text, place, '"', self._member_name)
 
     def _member_name(self, text: str, place: int) -> int:
-        place, whole = self._spoken(text, place, self._name)
+        place, whole = self._string_part(text, place, self._name)
         if whole:
             self._key, self._name = "".join(self._name), []
             self._state = self._colon
         return place
 
     def _colon(self, text: str, place: int) -> int:
-        return self._sign(text, place, ":", self._value)
+        return self._expect(text, place, ":", self._value)
 
     def _string(self, text: str, place: int) -> int:
         count = len(self._more)
-        place, whole = self._spoken(text, place, self._more)
+        place, whole = self._string_part(text, place, self._more)
         self._changed = self._changed or len(self._more) > count
         if whole:
             self._write()
@@ -144,12 +140,12 @@ class PartialJson:
         elif end == len(text):
             self._held = text[place:]
         else:
-            self._bare_ends(text[place:end])
+            self._end_bare(text[place:end])
         return end
 
     def _after(self, text: str, place: int) -> int:
-        """Behind an item or a member."""
-        place = _past_space(text, place)
+        """Read what follows an item or a member."""
+        place = _skip_space(text, place)
         within = self._open[-1]
         match text[place : place + 1], within:
             case "", _:
@@ -164,11 +160,11 @@ class PartialJson:
                 self.broken = True
         return place + 1
 
-    # What they share.
+    # Shared by the states.
 
-    def _sign(self, text: str, place: int, sign: str, onward: State) -> int:
-        """A sign that must come now, perhaps after space."""
-        place = _past_space(text, place)
+    def _expect(self, text: str, place: int, sign: str, onward: State) -> int:
+        """Read a sign that must come now, perhaps after space."""
+        place = _skip_space(text, place)
         found = text[place : place + 1]
         if found == sign:
             self._state = onward
@@ -176,8 +172,8 @@ class PartialJson:
         self.broken = bool(found)
         return place
 
-    def _spoken(self, text: str, place: int, said: list[str]) -> tuple[int, bool]:
-        """More of a string, as far as it is certain: where it has come to, and whether it is whole."""
+    def _string_part(self, text: str, place: int, said: list[str]) -> tuple[int, bool]:
+        """Read more of a string, as far as it is certain. Return the place reached, and whether the string is complete."""
         found = INSIDE.match(text, place)
         end = found.end() if found else place
         whole = text[end : end + 1] == '"'
@@ -189,7 +185,7 @@ class PartialJson:
         self._held = text[place + used :]
         return len(text), False
 
-    def _bare_ends(self, word: str) -> None:
+    def _end_bare(self, word: str) -> None:
         value = WORDS.get(word, word)
         if value is word:
             value = _number(word)
@@ -228,7 +224,7 @@ class PartialJson:
                 self._root = value
 
     def _write(self) -> None:
-        """Put down what an open string says by now."""
+        """Write what has been read of an open string into the value."""
         if self._said is None or not self._more:
             return
         self._said, self._more = self._said + "".join(self._more), []
@@ -238,7 +234,7 @@ class PartialJson:
             self._root = self._said
 
 
-def _past_space(text: str, place: int) -> int:
+def _skip_space(text: str, place: int) -> int:
     found = SPACE.match(text, place)
     return found.end() if found else place
 
@@ -251,7 +247,7 @@ def _replace_last(container: Container, value: object) -> None:
 
 
 def _number(word: str) -> object:
-    """The number that a word is; the word itself if it is none."""
+    """Return the number that a word is; the word itself if it is none."""
     if not NUMBER.fullmatch(word):
         return word
     if word.lstrip("-").isdigit():
@@ -265,10 +261,10 @@ BEGUN_FENCE = re.compile(r"(?:`{0,2}|```[^\n`]{0,100})\Z")
 
 
 class PartialReader:
-    """One answer under way. Give it the deltas of a turn (`add`), or the text of the answer alone (`feed`).
+    """An answer while it arrives. Give it the deltas of a turn (`add`), or the text of the answer alone (`feed`).
 
-    `wrapped` says whether the value stands in an object of its own, as `Prepared.plan` knows; None takes it that everything
-    but an object may. The `value` is the reader's own and grows: `snapshot` is for keeping.
+    `wrapped` says whether the value stands in an object of its own, as `Prepared.plan` knows; None assumes that everything
+    but an object does. The `value` is the reader's own and changes: keep a `snapshot`.
     """
 
     def __init__(self, shape: OutputShape, *, form: OutputForm = "", wrapped: bool | None = None) -> None:
@@ -285,22 +281,22 @@ class PartialReader:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a value yet."""
+        """True if there is a value yet."""
         if not self._growing.begun:
             return False
         return not (self._wrapped and self._growing.value == {} and not self._growing.ended)
 
     @property
     def value(self) -> object:
-        """The answer so far; None where there is none. It grows with what is fed."""
+        """The answer so far; None where there is none. It changes with what is fed."""
         return self._inner(self._growing.value) if self.begun else None
 
     def snapshot(self) -> object:
-        """The answer so far, to keep: what is fed later does not change it."""
+        """Return a copy of the answer so far, which later text does not change."""
         return self._inner(self._growing.snapshot()) if self.begun else None
 
     def add(self, deltas: Iterable[Delta]) -> bool:
-        """More of the turn. Whether the value has changed."""
+        """Read more of the turn. Return True if the value has changed."""
         changed = False
         for delta in deltas:
             match delta:
@@ -317,7 +313,7 @@ class PartialReader:
         return changed
 
     def feed(self, text: str) -> bool:
-        """More of the answer's text. Whether the value has changed."""
+        """Read more of the answer's text. Return True if the value has changed."""
         self._fed = True
         if self._form != "prompted":
             return self._growing.feed(text)
@@ -328,16 +324,16 @@ class PartialReader:
             self._restart()
             self._fed, text, read = True, behind, behind
         self._tail = read[-len(THOUGHT_END) + 1 :]
-        return self._prompted(text) or changed
+        return self._feed_prompted(text) or changed
 
     def close(self) -> bool:
-        """The answer has ended: a number that is all of it is whole. Whether the value has changed."""
+        """End the answer, which completes a number that is all of it. Return True if the value has changed."""
         lead, self._lead = self._lead, None
         changed = self._growing.feed(lead) if lead else False
         return self._growing.close() or changed
 
-    def _prompted(self, text: str) -> bool:
-        """Behind a code fence, if there is one."""
+    def _feed_prompted(self, text: str) -> bool:
+        """Read text behind a code fence, if there is one."""
         if self._lead is None:
             return self._growing.feed(text)
         self._lead = (self._lead + text).lstrip()

@@ -1,4 +1,4 @@
-"""The form of a cassette: one indented JSON document for each exchange, in the order of sending. Pure; trusts no file.
+"""The file format of a cassette: one indented JSON document for each exchange, in the order of sending. Pure; trusts no file.
 
     {"evener_cassette": 1,
      "request": {"method": ..., "url": ..., "headers": {...}, "json": ... | "text": ... | "base64": ...},
@@ -19,21 +19,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 from evener.errors import BadDocument, ConnectFailed, TimedOut, TransportError, TruncatedStream, WireError
 from evener.transcript.scan import checked_bytes, short
-from evener.transport.cassette.match import as_json
-
-__all__ = [
-    "Breach",
-    "Broken",
-    "RecordedAnswer",
-    "RecordedExchange",
-    "dumped",
-    "loaded",
-]
-
+from evener.transport.cassette.match import as_json, refuse_constant, unique
 
 VERSION: Literal[1] = 1
 Breach = TransportError | WireError
-"""What a transport raises when bytes did not come, or came garbled."""
+"""Errors of a transport: bytes did not come, or came garbled."""
 
 ERRORS: dict[str, type[Breach]] = {
     kind.__name__: kind for kind in (ConnectFailed, TimedOut, TransportError, TruncatedStream, WireError)
@@ -52,19 +42,19 @@ class RecordedAnswer(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a transport raised, by name."""
+    """An error that a transport raised, by name."""
 
     kind: Literal["ConnectFailed", "TimedOut", "TransportError", "TruncatedStream", "WireError"]
     message: str
 
     @staticmethod
     def of(error: Breach, message: str) -> "Broken":
-        """The nearest class that can be stored, with a message that may be."""
+        """Return the error as it is stored: under the nearest class that can be, with this message, free of secrets."""
         name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
         return msgspec.convert({"kind": name, "message": message}, Broken)
 
     def error(self) -> Breach:
-        """A fresh one."""
+        """Return a new error of this class and message."""
         return ERRORS[self.kind](self.message)
 
 
@@ -107,7 +97,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """Read first, so that a newer cassette is recognised before its new keys are."""
+    """The version, read first: a newer cassette is recognised before its new keys are refused."""
 
     evener_cassette: int
 
@@ -117,13 +107,13 @@ _documents = msgspec.json.Decoder(_Document)
 _encoder = msgspec.json.Encoder()
 
 
-def dumped(exchanges: Iterable[RecordedExchange]) -> bytes:
-    """The file. The same exchanges give the same bytes."""
+def dump_exchanges(exchanges: Iterable[RecordedExchange]) -> bytes:
+    """Return the content of the file. Equal exchanges give equal bytes."""
     return b"".join(msgspec.json.format(_encoder.encode(_document(exchange)), indent=2) + b"\n" for exchange in exchanges)
 
 
-def loaded(content: bytes, name: str) -> list[RecordedExchange]:
-    """The exchanges of a file; `name` is what errors call it."""
+def load_exchanges(content: bytes, name: str) -> list[RecordedExchange]:
+    """Return the exchanges of a file; `name` is its name in errors. Raises BadDocument."""
     try:
         text = checked_bytes(content, len(content)).decode()
     except BadDocument as error:
@@ -156,7 +146,7 @@ def _request(exchange: RecordedExchange) -> _Request:
 
 
 def _piece(content: bytes) -> str | _Base64:
-    """Text where a reader could read it."""
+    """Return text where it is printable, else base64."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -173,33 +163,17 @@ def _after_gap(text: str, start: int) -> int:
     return gap.end() if gap else start
 
 
-class _Unfit(Exception):
-    """What the parser would take and a cassette may not hold."""
-
-
-def _unique(pairs: list[tuple[str, object]]) -> None:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise _Unfit(f"the key {short(key)!r} stands twice in one object")
-        seen.add(key)
-
-
-def _no_number(word: str) -> None:
-    raise _Unfit(f"this is not JSON: {word} is no number of it")
-
-
-_parser = json.JSONDecoder(object_pairs_hook=_unique, parse_int=str, parse_constant=_no_number)
+_parser = json.JSONDecoder(object_pairs_hook=unique, parse_int=str, parse_constant=refuse_constant)
 
 
 def _end(text: str, start: int, where: str) -> int:
-    """Where the document that begins here ends, by Python's own parser: it also sees keys that stand twice."""
+    """Return where the document that begins here ends, by Python's own parser: it also finds duplicate keys."""
     try:
         return _parser.raw_decode(text, start)[1]
     except json.JSONDecodeError as error:
         raise _bad(where, f"this is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    except _Unfit as unfit:
-        raise _bad(where, str(unfit)) from None
+    except ValueError as error:
+        raise _bad(where, str(error)) from None
     except RecursionError:
         raise _bad(where, "it is nested deeper than any exchange") from None
 

@@ -1,7 +1,7 @@
-"""Which recorded request a sent one is, and how two of them differ, in words. Pure.
+"""Matches a sent request with recorded ones, and describes how two of them differ. Pure.
 
 Two requests are the same when method, path, query (credentials aside) and body are; a body that is JSON is compared as JSON.
-The host is not compared: a cassette plays for whatever endpoint was asked.
+The host is not compared: a cassette plays for any endpoint.
 """
 
 import json
@@ -11,16 +11,8 @@ from typing import Final
 
 import msgspec
 
+from evener.transcript.scan import short
 from evener.transport.cassette.scrub import CREDENTIAL, query_parts, split_url
-
-__all__ = [
-    "Compared",
-    "as_json",
-    "compared",
-    "difference_lines",
-    "nearest",
-]
-
 
 DEEPEST = 200
 MOST_LINES = 8
@@ -32,7 +24,7 @@ Json = dict[str, object] | list[object]
 
 
 class _Missing:
-    """Stands where one side has no value."""
+    """The marker of a side that has no value."""
 
 
 MISSING: Final = _Missing()
@@ -51,26 +43,26 @@ class Compared(msgspec.Struct, frozen=True):
         return f"{self.method} {_printable(self.target)}"
 
 
-def compared(method: str, url: str, *, body: bytes) -> Compared:
-    """A request, made ready."""
+def normalize(method: str, url: str, *, body: bytes) -> Compared:
+    """Return a request in the form in which it is compared."""
     method, target, value = method.upper(), _target(url), as_json(body)
     return Compared(method, target, body, value, (method, target, body if value is None else _canonical(value).encode()))
 
 
 def as_json(body: bytes) -> Json | None:
-    """An object or a list; None for all else, and for JSON with repeated keys, lone surrogates or great depth."""
+    """Parse an object or a list; None for all else, and for JSON with duplicate keys, lone surrogates or great depth."""
     if body.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        value = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+        value = json.loads(body.decode(), object_pairs_hook=unique, parse_constant=refuse_constant)
         _canonical(value).encode()
     except (ValueError, RecursionError):
         return None
     return value if _shallow(value) and isinstance(value, (dict, list)) else None
 
 
-def nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compared) -> int:
-    """The position of the recorded request that was likely meant: the same target, not yet given, the fewest differences."""
+def find_nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compared) -> int:
+    """Return the position of the recorded request that was likely meant: same target, not yet given, fewest differences."""
     given = set(used)
 
     def distance(number: int) -> tuple[bool, bool, int]:
@@ -82,7 +74,7 @@ def nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compared) -
 
 
 def difference_lines(recorded: Compared, sent: Compared) -> list[str]:
-    """One line for each place where the two differ, the first few of them."""
+    """Return one line for each place where the two differ, the first few of them."""
     found = list(islice(_differences(recorded, sent), MOST_COUNTED))
     lines = [_line(path, *sides) for path, *sides in found[:MOST_LINES]]
     if len(found) > MOST_LINES:
@@ -97,15 +89,19 @@ def _target(url: str) -> str:
     return f"{path or '/'}?{'&'.join(parts)}" if parts else path or "/"
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key stands twice")
+def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object of these pairs. Raises ValueError for a key that stands twice."""
+    value: dict[str, object] = {}
+    for key, one in pairs:
+        if key in value:
+            raise ValueError(f"the key {short(key)!r} stands twice in one object")
+        value[key] = one
     return value
 
 
-def _refuse(word: str) -> object:
-    raise ValueError(f"{word} is not JSON")
+def refuse_constant(word: str) -> object:
+    """Raise ValueError for NaN and the infinities, which Python's parser accepts."""
+    raise ValueError(f"this is not JSON: {word} is not a JSON number")
 
 
 def _canonical(value: object) -> str:
@@ -174,7 +170,7 @@ def _line(path: str, recorded: object, sent: object) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with together."""
+    """Return the length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
@@ -188,7 +184,7 @@ def _printable(text: str) -> str:
 
 
 def _shortened(text: str, place: int) -> str:
-    """What lies around a place of the text."""
+    """Return the part of the text around a place."""
     start = place - SHOWN // 3 if place > SHOWN // 2 and len(text) > SHOWN else 0
     cut = text[start : start + SHOWN]
     return f"{'...' if start else ''}{cut}{'...' if start + SHOWN < len(text) else ''}"

@@ -1,7 +1,7 @@
-"""Record exchanges with a provider once, replay them for ever: the same bytes in the same pieces.
+"""Records exchanges with a provider once and replays them: the same bytes in the same pieces.
 
-Both stand at the seam, as a transport. A recorder sends through another one and stores what passed, without credentials; a
-player answers from the file and touches neither network nor clock. The file is written once, whole, when a recorder is closed.
+Both are transports. A recorder sends through another one and stores the exchanges, without credentials; a player answers from
+the file and uses neither network nor clock. The file is written once, whole, when a recorder is closed.
 """
 
 import os
@@ -11,40 +11,31 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, assert_never
 
 import msgspec
 
 from evener.errors import TransportError, UsageError, WireError
-from evener.transport.cassette.file import Breach, Broken, RecordedAnswer, RecordedExchange, dumped, loaded
-from evener.transport.cassette.match import Compared, compared, difference_lines, nearest
+from evener.transport.cassette.file import Breach, Broken, RecordedAnswer, RecordedExchange, dump_exchanges, load_exchanges
+from evener.transport.cassette.match import Compared, difference_lines, find_nearest, normalize
 from evener.transport.cassette.scrub import (
     credentials,
-    kept_request_headers,
-    kept_response_headers,
-    scrubbed,
-    scrubbed_pieces,
-    scrubbed_url,
+    find_secrets,
+    keep_request_headers,
+    keep_response_headers,
+    scrub_pieces,
+    scrub_text,
+    scrub_url,
     secret_pattern,
-    used_in,
 )
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import shared_transport
-
-__all__ = [
-    "CassetteMiss",
-    "Player",
-    "Recorder",
-    "open_cassette",
-]
-
 
 StrPath = str | os.PathLike[str]
 
 
 class CassetteMiss(UsageError):
-    """A cassette holds no answer to this request. The message says what the nearest recorded one has otherwise."""
+    """A cassette has no answer to this request. The message says how the nearest recorded request differs."""
 
 
 def open_cassette(
@@ -54,10 +45,10 @@ def open_cassette(
     inner: Transport | None = None,
     secrets: Iterable[str] = (),
 ) -> "Recorder | Player":
-    """A player of the file, or a recorder of what `inner` does; `auto` plays a file that exists and records one that does not.
+    """Return a player of the file, or a recorder of `inner`; `auto` plays a file that exists and records one that does not.
 
-    Without `inner` the transport that all models share is recorded.
-    `secrets` are texts that must not be stored, beyond the credentials of each request, which never are. Close it.
+    Without `inner` the transport that all models share is recorded. The caller closes the cassette.
+    `secrets` are texts that must not be stored, beyond the credentials of each request, which never are.
     """
     if isinstance(secrets, str):
         raise UsageError("The secrets of a cassette are several texts, but one was given. Write secrets=[...].")
@@ -73,9 +64,9 @@ def open_cassette(
 
 
 class Recorder:
-    """Sends by another transport and writes what passed to a file when it is closed; who made the other one closes that.
+    """Sends by another transport, and writes the exchanges to a file when it is closed. It does not close the other transport.
 
-    Leaving a `with` block by an exception stores nothing: what was there before stays.
+    Leaving a `with` block by an exception stores nothing: an older file stays.
     """
 
     def __init__(self, inner: Transport, path: StrPath, *, secrets: Iterable[str] = ()) -> None:
@@ -88,7 +79,7 @@ class Recorder:
             raise UsageError(f"There is no folder {self._path.parent} for the cassette {self._path.name}. Create it first.")
 
     async def send(self, request: Request) -> Response:
-        """The inner transport's answer. What it raises is raised; a TransportError and a WireError are recorded, too."""
+        """Return the inner transport's response, and raise its errors; TransportError and WireError are recorded, too."""
         if self._closed:
             raise UsageError(f"The cassette {self._path} was closed. Send before closing it.")
         take = _Take(request)
@@ -105,18 +96,18 @@ class Recorder:
         return _Recording(response, take)
 
     def close(self, *, strict: bool = False) -> None:
-        """Write the file, if anything was sent. An answer still open is kept as far as it was read, or an error if `strict`."""
+        """Write the file, if anything was sent. An open response is kept as far as it was read, or an error if `strict`."""
         if self._closed:
             return
         if strict and any(take.is_open for take in self._takes):
             raise UsageError(f"An answer is still open while {self._path} is closed. Close every response first.")
         self._closed = True
-        exchanges = self._exchanges()  # what it knows of secrets stays in its own frame
+        exchanges = self._exchanges()  # a call of its own: secrets must not be among the locals of this frame
         if exchanges:
-            _write(self._path, dumped(exchanges))
+            _write(self._path, dump_exchanges(exchanges))
 
     def _exchanges(self) -> list[RecordedExchange]:
-        """What may be stored."""
+        """Return the exchanges without secrets."""
         learned = frozenset[str]().union(*(take.secrets for take in self._takes))
         pattern = secret_pattern(self._secrets | learned)
         return [take.exchange(pattern) for take in self._takes if take.head or take.error]
@@ -124,20 +115,20 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             self.close()
         self._closed = True
 
 
 class Player:
-    """Answers from a file: the n-th of equal requests gets the n-th recorded answer to it, and none is given twice."""
+    """Answers from a file: the n-th of equal requests gets the n-th recorded answer, and none is given twice."""
 
     def __init__(self, path: StrPath, *, secrets: Iterable[str] = ()) -> None:
         self._path = Path(path)
         self._secrets = frozenset(secrets)
-        self._exchanges = loaded(_read(self._path), str(self._path))
-        self._recorded = [compared(exchange.method, exchange.url, body=exchange.body) for exchange in self._exchanges]
+        self._exchanges = load_exchanges(_read(self._path), str(self._path))
+        self._recorded = [normalize(exchange.method, exchange.url, body=exchange.body) for exchange in self._exchanges]
         self._left: defaultdict[tuple[str, str, bytes], deque[int]] = defaultdict(deque)
         for number, recorded in enumerate(self._recorded):
             self._left[recorded.key].append(number)
@@ -146,15 +137,15 @@ class Player:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The exchanges that nothing has asked for yet, as in `exchange 2: POST /v1/messages`."""
+        """Return the exchanges that were not requested yet, as in `exchange 2: POST /v1/messages`."""
         left = (number for number in range(len(self._recorded)) if number not in self._given)
         return tuple(f"exchange {number + 1}: {self._recorded[number]}" for number in left)
 
     async def send(self, request: Request) -> Response:
-        """The recorded answer, at once. Raises the recorded error, or CassetteMiss when there is no such request."""
+        """Return the recorded answer, at once. Raises the recorded error, or CassetteMiss when there is no such request."""
         if self._closed:
             raise UsageError(f"The cassette {self._path} was closed. Send before closing it.")
-        sent, plain = self._compared(request)
+        sent, plain = self._normalize(request)
         left = self._left.get(sent.key) or self._left.get(plain.key)
         if not left:
             raise CassetteMiss(self._missed(sent, plain))
@@ -166,20 +157,20 @@ class Player:
         assert exchange.broken is not None, "a loaded exchange has an answer or an error"
         raise exchange.broken.error()
 
-    def _compared(self, request: Request) -> tuple[Compared, Compared]:
-        """The request without secrets, and as it is: what it knows of secrets stays in its own frame.
+    def _normalize(self, request: Request) -> tuple[Compared, Compared]:
+        """Return the request without secrets, and as it is. Secrets stay in this frame.
 
-        A key that is a word of the prompt, too, was perhaps not the key of the recording: then the word stands in it.
+        A key that is also a word of the prompt may not have been the key of the recording: then the recording has that word.
         """
-        pattern = secret_pattern(self._secrets | credentials(request) | used_in(request.body))
-        body = b"".join(scrubbed_pieces((request.body,), pattern))
-        url = scrubbed_url(request.url, pattern)
-        sent = compared(request.method, url, body=body)
+        pattern = secret_pattern(self._secrets | credentials(request) | find_secrets(request.body))
+        body = b"".join(scrub_pieces((request.body,), pattern))
+        url = scrub_url(request.url, pattern)
+        sent = normalize(request.method, url, body=body)
         untouched = (url, body) == (request.url, request.body)
-        return sent, sent if untouched else compared(request.method, request.url, body=request.body)
+        return sent, sent if untouched else normalize(request.method, request.url, body=request.body)
 
     def close(self, *, strict: bool = False) -> None:
-        """Answer no more. If `strict`, an exchange that nothing has asked for is an error."""
+        """Stop answering. If `strict`, an exchange that was never requested is an error."""
         self._closed = True
         if strict and self.unused:
             raise UsageError(
@@ -191,7 +182,7 @@ class Player:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _missed(self, sent: Compared, plain: Compared) -> str:
@@ -200,7 +191,7 @@ class Player:
         if equals:
             times = "once" if equals == 1 else f"{equals} times"
             return f"{opening} It was recorded {times} and has been asked for once more. Send it less often, or record again."
-        number = nearest(self._recorded, self._given, sent)
+        number = find_nearest(self._recorded, self._given, sent)
         nearby = self._recorded[number]
         given = ", already given" if number in self._given else ""
         lines = "\n".join(f"  {line}" for line in difference_lines(nearby, sent))
@@ -221,36 +212,34 @@ class _Take:
 
     @property
     def secrets(self) -> set[str]:
-        """The credentials of the request, and what else of this process's secrets passed."""
+        """Return the credentials of the request, and other secrets of this process that are in the exchange."""
         said = str(self.error).encode("utf-8", "surrogatepass") if self.error else b""
         headers = msgspec.json.encode(dict(self.head[1]) if self.head else {})
         url = self.request.url.encode("utf-8", "surrogatepass")
-        return credentials(self.request) | used_in(self.request.body, b"".join(self.pieces), said, headers, url)
+        return credentials(self.request) | find_secrets(self.request.body, b"".join(self.pieces), said, headers, url)
 
     def exchange(self, pattern: re.Pattern[bytes] | None) -> RecordedExchange:
-        """What may be stored of it."""
+        """Return the exchange without secrets."""
         request = self.request
         return RecordedExchange(
             method=request.method,
-            url=scrubbed_url(request.url, pattern),
-            headers=_clean(kept_request_headers(request.headers), pattern),
-            body=b"".join(scrubbed_pieces((request.body,), pattern)),
+            url=scrub_url(request.url, pattern),
+            headers=_clean(keep_request_headers(request.headers), pattern),
+            body=b"".join(scrub_pieces((request.body,), pattern)),
             answer=self._answer(pattern),
-            broken=None if self.error is None else Broken.of(self.error, scrubbed(str(self.error), pattern)),
+            broken=None if self.error is None else Broken.of(self.error, scrub_text(str(self.error), pattern)),
         )
 
     def _answer(self, pattern: re.Pattern[bytes] | None) -> RecordedAnswer | None:
         if self.head is None:
             return None
         status, headers = self.head
-        kept = _clean(kept_response_headers(headers), pattern)
-        return RecordedAnswer(
-            status, kept, scrubbed_pieces(self.pieces, pattern), closed=not self.is_whole and self.error is None
-        )
+        kept = _clean(keep_response_headers(headers), pattern)
+        return RecordedAnswer(status, kept, scrub_pieces(self.pieces, pattern), closed=not self.is_whole and self.error is None)
 
 
 class _Recording:
-    """An answer that is written down as it is read."""
+    """A response that is recorded as it is read."""
 
     def __init__(self, response: Response, take: _Take) -> None:
         self._response = response
@@ -282,7 +271,7 @@ class _Recording:
 
 
 class _Replay:
-    """A recorded answer, read again."""
+    """A response that is replayed."""
 
     def __init__(self, answer: RecordedAnswer, broken: Broken | None, where: str) -> None:
         self.status = answer.status
@@ -312,7 +301,7 @@ class _Replay:
 
 
 def _clean(headers: Mapping[str, str], pattern: re.Pattern[bytes] | None) -> dict[str, str]:
-    return {name: scrubbed(value, pattern) for name, value in headers.items()}
+    return {name: scrub_text(value, pattern) for name, value in headers.items()}
 
 
 def _read(path: Path) -> bytes:
@@ -325,7 +314,7 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, for the owner's eyes only."""
+    """Write the file atomically, readable by its owner only."""
     temporary = ""
     try:
         file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")  # its mode is 0600

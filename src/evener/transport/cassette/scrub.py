@@ -1,4 +1,4 @@
-"""Takes what is secret out of an exchange before it is stored or shown. Pure; lets through only what is known to be harmless.
+"""Removes secrets from an exchange before it is stored or shown. Pure; keeps only headers that are known to be harmless.
 
 Headers are kept by a list of names, never by a list of what to drop. A secret is found as it is, as JSON or a URL would write
 it, and inside base64, also where it lies across two pieces of an answer, and where an answer spells it out over several events.
@@ -12,23 +12,9 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from evener.transport.cassette.split_secrets import channels, without_spelled
+from evener.transport.cassette.split_secrets import channels, remove_split_secrets
 from evener.transport.exchange import Request
 from evener.transport.secrets import REDACTED, known_net
-
-__all__ = [
-    "credentials",
-    "kept_request_headers",
-    "kept_response_headers",
-    "query_parts",
-    "scrubbed",
-    "scrubbed_pieces",
-    "scrubbed_url",
-    "secret_pattern",
-    "split_url",
-    "used_in",
-]
-
 
 SHORTEST_LEARNED = 8  # characters: a shorter value of a credential header is a dummy, and may be an everyday word
 
@@ -38,7 +24,7 @@ RESPONSE_HEADERS = frozenset(
     "x-generation-id x-request-id x-should-retry".split()
 )
 RATE_LIMITS = re.compile(r"(?:anthropic|x)-ratelimit-[a-z-]+")
-# By name, and rather too much than too little: a word of a query that is none is not missed much.
+# By name, and rather too much than too little: to lose a harmless part of a query costs little.
 CREDENTIAL = re.compile(r"auth|cookie|credential|key|password|secret|session|sig|token", re.IGNORECASE)
 # What a request hands on to a tool server, with the login for it.
 BODY_CREDENTIAL = re.compile(
@@ -48,8 +34,8 @@ BODY_CREDENTIAL = re.compile(
 URL = re.compile(r"(?P<scheme>[^:/?#]+:)?(?://(?P<authority>[^/?#]*))?(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 
 
-def kept_request_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What of a request's headers may be stored: names in lower case and sorted, repeated ones joined."""
+def keep_request_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the headers of a request that may be stored: names in lower case and sorted, repeated ones joined."""
     kept: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()
@@ -58,14 +44,14 @@ def kept_request_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     return dict(sorted(kept.items()))
 
 
-def kept_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """What of an answer's headers may be stored, sorted; not size and compression, for the bytes are kept as they were read."""
+def keep_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a response that may be stored, sorted; not size and compression: bytes are kept as read."""
     lower = sorted((name.lower(), value) for name, value in headers.items())
     return {name: value for name, value in lower if name in RESPONSE_HEADERS or RATE_LIMITS.fullmatch(name)}
 
 
 def credentials(request: Request) -> set[str]:
-    """The secrets that a request itself shows: in headers, in the query, before the host's name, and for others in the body."""
+    """Return the secrets of a request: in headers, in the query, before the host's name, and for tool servers in the body."""
     values = [value for name, value in request.headers if CREDENTIAL.search(name) and name.lower() not in REQUEST_HEADERS]
     values += (_text(literal) for literal in BODY_CREDENTIAL.findall(request.body))
     found = {secret for value in values for secret in (value.strip(), value.rpartition(" ")[2])}
@@ -76,15 +62,15 @@ def credentials(request: Request) -> set[str]:
     return {secret for secret in found if len(secret) >= SHORTEST_LEARNED}
 
 
-def used_in(*contents: bytes) -> set[str]:
-    """The secrets of this process that are in one of these, or are spelled out there over several events."""
+def find_secrets(*contents: bytes) -> set[str]:
+    """Return the secrets of this process that are in one of these, whole or split over several events."""
     net = known_net()
     spoken = (content for whole in contents for content in (whole, *channels(whole)))
     return {secret for content in spoken if net.may_hold(content) for secret in net.found_in(content.decode(errors="replace"))}
 
 
 def _text(literal: bytes) -> str:
-    """A JSON string; as it stands when it is none."""
+    """Return the value of a JSON string; the text as it is when it is none."""
     try:
         return msgspec.json.decode(literal, type=str)
     except msgspec.DecodeError:
@@ -92,20 +78,20 @@ def _text(literal: bytes) -> str:
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """Authority, path and query of any text; never fails."""
+    """Return authority, path and query of any text; never fails."""
     found = URL.match(url)
     assert found is not None, "every part of the pattern is optional"
     return found["authority"] or "", found["path"], found["query"] or ""
 
 
 def query_parts(query: str) -> list[tuple[str, str]]:
-    """Names, decoded, and values as they stand."""
+    """Return the names, decoded, and the values as they are."""
     parts = [part.partition("=") for part in query.split("&") if part]
     return [(unquote_plus(name), value) for name, _, value in parts]
 
 
-def scrubbed_url(url: str, pattern: re.Pattern[bytes] | None) -> str:
-    """Without login and fragment, and without the values of credentials in the query."""
+def scrub_url(url: str, pattern: re.Pattern[bytes] | None) -> str:
+    """Return the URL without login and fragment, and without the values of credentials in the query."""
     found = URL.match(url)
     assert found is not None, "every part of the pattern is optional"
     authority = (found["authority"] or "").rpartition("@")[2]
@@ -115,11 +101,11 @@ def scrubbed_url(url: str, pattern: re.Pattern[bytes] | None) -> str:
         parts.append(f"{name}={REDACTED}" if equals and CREDENTIAL.search(unquote_plus(name)) else part)
     query = f"?{'&'.join(parts)}" if found["query"] else ""
     whole = f"{found['scheme'] or ''}{'//' if found['authority'] is not None else ''}{authority}{found['path']}{query}"
-    return scrubbed(whole, pattern)
+    return scrub_text(whole, pattern)
 
 
 def secret_pattern(secrets: Iterable[str]) -> re.Pattern[bytes] | None:
-    """Finds any of the secrets, the longest first; None when there are none."""
+    """Return a pattern that finds any of the secrets, the longest first; None when there are none."""
     wanted = sorted({secret for secret in secrets if secret}, key=lambda secret: (-len(secret), secret))
     if not wanted:
         return None
@@ -128,37 +114,37 @@ def secret_pattern(secrets: Iterable[str]) -> re.Pattern[bytes] | None:
 
 
 def _lead(secret: str) -> bytes:
-    """Keeps a long run of backslashes from being tried at each of them, where a secret may begin with one."""
+    """Return the lookbehind that keeps a long run of backslashes from being tried at each of them: O(n) instead of O(n^2)."""
     return b"" if secret[0].isascii() and secret[0].isalnum() else rb"(?<!\\)"
 
 
-def scrubbed(text: str, pattern: re.Pattern[bytes] | None) -> str:
-    """The text with each secret replaced."""
+def scrub_text(text: str, pattern: re.Pattern[bytes] | None) -> str:
+    """Return the text with each secret replaced."""
     content = text.encode("utf-8", "surrogatepass")
-    return b"".join(scrubbed_pieces((content,), pattern)).decode("utf-8", "surrogatepass")
+    return b"".join(scrub_pieces((content,), pattern)).decode("utf-8", "surrogatepass")
 
 
-def scrubbed_pieces(pieces: Sequence[bytes], pattern: re.Pattern[bytes] | None) -> tuple[bytes, ...]:
-    """The pieces with each secret of the whole replaced. A cut inside a secret moves to its end; all others stay."""
+def scrub_pieces(pieces: Sequence[bytes], pattern: re.Pattern[bytes] | None) -> tuple[bytes, ...]:
+    """Return the pieces with each secret of the whole replaced. A cut inside a secret moves to its end; all others stay."""
     whole = b"".join(pieces)
     if pattern is None:
         return tuple(pieces)
     spans = [found.span() for found in pattern.finditer(whole)]
     clean = pattern.sub(REDACTED.encode(), whole) if spans else whole
-    respelled = without_spelled(clean, pattern) if len(pieces) > 1 or b"\n" in clean or clean[:1] == b"[" else clean
+    respelled = remove_split_secrets(clean, pattern) if len(pieces) > 1 or b"\n" in clean or clean[:1] == b"[" else clean
     if respelled is not clean:
-        return (respelled,)  # where it was cut says nothing any more
+        return (respelled,)  # the original cuts do not apply to it
     if not spans:
         return tuple(pieces)
     cuts, length = [0], 0
     for piece in pieces:
         length += len(piece)
         cuts.append(length)
-    return tuple(clean[start:end] for start, end in pairwise(_moved(cuts, spans)) if end > start)
+    return tuple(clean[start:end] for start, end in pairwise(_move_cuts(cuts, spans)) if end > start)
 
 
-def _moved(cuts: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Where each cut lies once the spans are replaced."""
+def _move_cuts(cuts: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Return where each cut lies once the spans are replaced."""
     moved, shift, number = [], 0, 0
     for cut in cuts:
         while number < len(spans) and spans[number][0] < cut:
@@ -171,7 +157,7 @@ def _moved(cuts: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _spellings(character: str) -> bytes:
-    """A pattern for one character of a secret: plain, backslashed, as JSON's \\u escape in any case, percent-encoded."""
+    """Return a pattern for one character of a secret: plain, backslashed, as JSON's \\u escape, percent-encoded."""
     plain = character.encode("utf-8", "surrogatepass")
     if character.isascii() and character.isalnum():
         return plain
@@ -183,7 +169,7 @@ def _spellings(character: str) -> bytes:
 
 
 def _within_base64(secret: str) -> list[bytes]:
-    """Patterns for the secret inside a longer text in base64: the letters that it alone decides, for each way it may lie."""
+    """Return patterns for the secret inside a longer base64 text: the letters that it alone decides, for each alignment."""
     content = secret.encode("utf-8", "surrogatepass")
     found = []
     for shift, first in ((0, 0), (1, 2), (2, 3)):

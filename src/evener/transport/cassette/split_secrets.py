@@ -1,7 +1,7 @@
-"""What an answer spells out over several events: a secret cut over deltas is whole again once a reader joins them. Pure.
+"""Finds and removes secrets that are split over several events: joining the deltas would make them whole again. Pure.
 
-An answer is seen as JSON documents: events of SSE, lines, or the items of one array. The texts at one place in them, told apart
-by the indexes that the documents have for their parts, make a channel; a reader joins what a channel says.
+A response is read as JSON documents: SSE events, lines, or the items of one array. The texts at one place in them, with equal
+indexes of their parts, make a channel; a reader joins the texts of a channel.
 """
 
 import re
@@ -10,12 +10,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from evener.transport.secrets import REDACTED
-
-__all__ = [
-    "channels",
-    "without_spelled",
-]
-
 
 DATA = re.compile(rb"(?:^data:[^\r\n]*(?:\r\n|\n|\r|\Z))+", re.MULTILINE)
 PAYLOAD = re.compile(rb"^data:[ ]?([^\r\n]*)", re.MULTILINE)
@@ -27,7 +21,7 @@ Holder = dict[str, object] | list[object]
 
 
 class Document:
-    """One JSON document of an answer, and where it stands. Changed in place while secrets are taken out of it."""
+    """One JSON document of a response, and its span. Changed in place while secrets are removed."""
 
     def __init__(self, start: int, end: int, value: Holder) -> None:
         self.start, self.end, self.value = start, end, value
@@ -49,12 +43,12 @@ class Leaf(msgspec.Struct):
 
 
 def channels(whole: bytes) -> Iterator[bytes]:
-    """What each channel of an answer says."""
+    """Return the joined text of each channel."""
     return (b"".join(leaf.content for leaf in leaves) for leaves in _channels(_documents(whole)))
 
 
-def without_spelled(whole: bytes, pattern: re.Pattern[bytes]) -> bytes:
-    """The answer without secrets that are cut over several of its documents. The same object when there is none."""
+def remove_split_secrets(whole: bytes, pattern: re.Pattern[bytes]) -> bytes:
+    """Return the response without secrets that are split over several of its documents. The same object when there is none."""
     documents = _documents(whole)
     for leaves in _channels(documents):
         for found in reversed(list(pattern.finditer(b"".join(leaf.content for leaf in leaves)))):
@@ -70,7 +64,7 @@ def without_spelled(whole: bytes, pattern: re.Pattern[bytes]) -> bytes:
 
 
 def _take_out(leaves: list[Leaf], start: int, end: int) -> None:
-    """Put the mark where the secret begins, and nothing where the rest of it stood."""
+    """Replace a span of the joined text: the mark where it begins, nothing for the rest of it."""
     at = 0
     for leaf in leaves:
         length = len(leaf.content)
@@ -116,7 +110,7 @@ def _documents(whole: bytes) -> list[Document]:
 
 
 def _of_event(event: re.Match[bytes]) -> list[Document]:
-    """The lines of an event are one document; where they are not, each is looked at by itself."""
+    """Parse the lines of an event as one document; where they are none, each by itself."""
     lines = list(PAYLOAD.finditer(event[0]))
     start, spans = event.start(), [line.span(1) for line in lines]
     joined = _read(start + spans[0][0], start + spans[-1][1], b"\n".join(line[1] for line in lines))

@@ -186,6 +186,8 @@ def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     limit = output_tokens(ask, quirks, [])
     budget, most = _wanted_budget(ask), limit - LEAST_ANSWER
+    if _lacks_budget(ask):
+        losses.append(loss_of("degraded", "reasoning.budget", f"the request has none, and this model needs one: {budget}"))
     if LEAST_BUDGET <= budget <= most:
         return budget
     if ask.reasoning.budget:
@@ -194,6 +196,13 @@ def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     elif ask.reasoning.effort:
         losses.append(loss_of("degraded", "reasoning.effort", f"an output limit of {limit} leaves less room for thinking"))
     return max(LEAST_BUDGET, min(budget, limit - max(LEAST_ANSWER, limit // 4)))
+
+
+def _lacks_budget(ask: Ask) -> bool:
+    """True if the request of a client, as it was read, switched thinking on without a budget."""
+    read = [fields(extra.body) for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
+    own = [fields(body["thinking"]) for body in read if bytes(body.get("thinking", b""))[:1] == b"{"]
+    return any("type" in given and "budget_tokens" not in given for given in own) and not ask.reasoning.budget
 
 
 def _wanted_budget(ask: Ask) -> int:

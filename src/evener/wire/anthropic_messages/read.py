@@ -217,7 +217,8 @@ class _Reader:
             if show := find_word(SHOWN, own.peek("display")):
                 own.take("display")
                 found["show"] = show
-            if "budget_tokens" not in own.rest():  # else the type stays with its null budget
+            needs_type = kind == "enabled" and found["budget"] is None  # without it we would write adaptive, or a budget
+            if "budget_tokens" not in own.rest() and not needs_type:  # else the kind of thinking stays with its budget
                 own.take("type")
             self.body.put_rest("thinking", own)
         return msgspec.convert(found, Reasoning)

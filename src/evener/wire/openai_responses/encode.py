@@ -706,6 +706,8 @@ def _write_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]
             seals.append(UNSEALED)
     own: dict[str, object] = {"role": message.role}
     only, first = blocks[0], seals[0]
+    if type(only) is HostedBlock and only.is_for(out.ask.target):
+        own |= {name: value for name, value in fields(only.raw).items() if name == "role"}
     own |= next((seal.item for seal in seals if seal.item), {})
     if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not first.part:
         own["content"] = only.text

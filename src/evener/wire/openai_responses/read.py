@@ -191,7 +191,12 @@ class _Reader:
             blocks = [self._read_part(part, item) for part in msgspec.json.decode(content, type=Items)]
             if role != "assistant" and own.rest() and not any(isinstance(block, TextBlock) for block in blocks):
                 blocks = self._keep_fields(blocks, own)
+            if role == "developer":  # a part of this wire's own tells it from a system message, too
+                blocks = [self._with_role(block, speaker) if isinstance(block, HostedBlock) else block for block in blocks]
         return ROLES[role], "said" if role == "assistant" else "", tuple(blocks)
+
+    def _with_role(self, block: HostedBlock, speaker: msgspec.Raw) -> HostedBlock:
+        return msgspec.structs.replace(block, raw=dumps({**fields(block.raw), "role": speaker}).decode())
 
     def _keep_fields(self, blocks: list[Block], own: Fields) -> list[Block]:
         """Keep the fields of a message that has no text to hold them: another part holds them."""

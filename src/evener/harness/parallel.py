@@ -13,11 +13,10 @@ import msgspec
 from evener.budget import Budget
 from evener.call_context import DEEPEST, InnerUsage, Site, current_site
 from evener.errors import EvenerError, UsageError
-from evener.events import Nested
+from evener.events import Limits, Nested
 from evener.harness.harness import Harness
 from evener.harness.opening import Given
 from evener.harness.thread import Prompt
-from evener.loop.state import Limits
 from evener.model.seam import Askable
 from evener.result import RunResult
 from evener.tools.outputs import OutputShape

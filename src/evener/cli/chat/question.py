@@ -1,0 +1,56 @@
+"""One question in the chat on a terminal: answered by a key, or by a line. Draws nothing."""
+
+import asyncio
+from collections.abc import Mapping
+
+__all__ = ["PAUSE", "UserQuestion"]
+
+PAUSE = 0.5
+"""Seconds without a key press before a key answers: keys typed ahead or pressed twice must not decide what was not read."""
+
+
+class UserQuestion:
+    """A question to the user. With `choices` (name: how it is shown) one key answers it, else a line does.
+
+    The choices are shown as soon as a key counts. `otherwise` is the choice of a user who gives up.
+    """
+
+    def __init__(self, text: str, choices: Mapping[str, str] | None = None, *, otherwise: str = "") -> None:
+        self._text = text
+        self._choices = choices or {}
+        self._loop = asyncio.get_running_loop()
+        self._quiet = self._loop.time() + PAUSE
+        self.letters = {name[0]: name for name in self._choices}
+        self.otherwise = otherwise
+        self.answer: asyncio.Future[str] = self._loop.create_future()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if a key counts."""
+        return not self.letters or self._loop.time() >= self._quiet
+
+    def choose(self, typed: str) -> bool:
+        """Take letters that came together: one letter answers, unless it came too early. False if they begin a message."""
+        if not self.letters.keys() >= set(typed.lower()):
+            return False
+        if len(typed) == 1 and self.is_ready:
+            self.give(self.letters[typed.lower()])
+        else:
+            self.wait()
+        return True
+
+    def shown(self, *, writing: bool) -> str:
+        """Return the text before the input line. `writing`: the line has text, and only an empty line takes a key as answer."""
+        if not self._choices:
+            return self._text
+        how = "(Ctrl-U, then answer)" if writing else "  ".join(self._choices.values()) if self.is_ready else "..."
+        return f"{self._text} {how} "
+
+    def wait(self) -> None:
+        """Begin the pause again: a key came too early."""
+        self._quiet = self._loop.time() + PAUSE
+
+    def give(self, answer: str, *, empty: bool = False) -> None:
+        """Answer it, once."""
+        if not self.answer.done() and (answer or empty):
+            self.answer.set_result(answer)
