@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench docs clean
+.PHONY: help setup demo quick test coverage check bench docs clean
 
 # The first Python on the PATH that is new enough. Yours instead: make PYTHON=/path/to/python3 setup
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -21,15 +21,21 @@ RUNTIME := .venv/.runtime-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: $(DEV) ## prepare .venv with everything a contributor needs
 
 demo: $(RUNTIME) ## a real model on this machine, without a key: three wires, a tool, a schema
 	@$(BIN)/python -m evener.demo
 
+quick: $(DEV) ## run the tests that need no socket, no process and no patience: a minute
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not (socket or process or slow)' $(ARGS)
+
 test: $(DEV) ## run all tests
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+coverage: $(DEV) ## run all tests and print which lines they ran, child processes aside
+	@$(BIN)/python -m pytest -n auto --dist worksteal --cov=evener --cov-report=term:skip-covered $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, and the tests of the tree's shape
 	@$(BIN)/ruff check .
@@ -45,7 +51,7 @@ docs: $(DEV) ## write anew what the documents say of the code and of the tests
 	@$(BIN)/python scripts/requirements.py
 
 clean: ## delete .venv, caches and build output
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist bench/.envs bench/failures
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build dist bench/.envs bench/failures
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME):

@@ -9,4 +9,4 @@ nox.options.error_on_missing_interpreters = False
 def tests(session: nox.Session) -> None:
     """Install Evener with what a contributor needs and run the tests."""
     session.install("--editable", ".[dev,local]")
-    session.run("python", "-m", "pytest", "-n", "auto", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *session.posargs)

@@ -4,24 +4,26 @@ All of it runs in one process, measured by the same code as the peers.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import aiohttp
 
 from bench.agent_driver import KEY, PROMPT, SYSTEM, Action, Make, obey
 from bench.agent_speech import MODELS, RESULT
 from bench.floor import PARSERS, split_and_parse
-from evener import events as ev
+from evener.events import Effect
 from evener.harness import Harness
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
 from evener.store import MemoryStore, SqliteStore, Store
-from evener.store.connection import connect
-from evener.store.sqlite import SqliteLog
+from evener.store.sqlite import rows
+from evener.store.sqlite.rows import AppendedRows, EventRow, HeldLog
 from evener.tools import tool
 from evener.transcript import Message, Transcript
 from evener.transcript.delta import ArgumentsDelta, TextDelta
@@ -41,7 +43,8 @@ SIZES = (20, 200, 2000)
 """Messages of history."""
 MANY = 1_000_000
 """The number of the first row that we write ourselves."""
-INSERT = "INSERT INTO events (log, seq, version, at, kind, digest, chain, payload) VALUES (1, ?, 1, 1.0, 'opened', ?, ?, ?)"
+INSERT = "INSERT INTO events (log, seq, version, at, kind, digest, chain, payload) VALUES (1, ?, 1, ?, ?, ?, ?, ?)"
+UPDATE = "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ? WHERE number = 1"
 
 
 def model_of(wire: str, base: str, transport: Transport | None = None) -> Model:
@@ -138,8 +141,8 @@ async def floor(send: Client, number: int, wire: str, base: str) -> Action:
 # The loop.
 
 
-def _harness(wire: str, base: str, store: Store, done: list[str]) -> Harness:
-    @tool
+def _harness(wire: str, base: str, store: Store, done: list[str], effect: Effect = "read") -> Harness:
+    @tool(effect=effect)
     async def lookup(item: str) -> str:
         """Look an item up."""
         done.append(item)
@@ -174,54 +177,61 @@ async def turn(size: int, wire: str, base: str) -> Action:
     return act
 
 
-# The loop on disk. Commits wait for a disk, so here wall time counts.
+# The loop on disk, and the cost of its commits alone.
 
 
-class _Counted(SqliteStore):
-    """Knows what was appended at once."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.batches: list[tuple[ev.Event, ...]] = []
-
-    async def create(self, log: str, first: ev.Event, *, holder: str) -> SqliteLog:
-        made = await super().create(log, first, holder=holder)
-        append = made.append
-
-        async def counted(*events: ev.Event) -> tuple[ev.Event, ...]:
-            self.batches.append(events)
-            return await append(*events)
-
-        made.append = counted  # type: ignore[method-assign] # a spy on one object
-        return made
+Batch = tuple[tuple[float, str, bytes], ...]
+"""The rows of one commit: time, kind and payload."""
 
 
-async def on_disk(folder: Path, wire: str, base: str) -> Action:
-    """The same run on a file. Counts commits."""
-    store = _Counted(folder / "ours.db")
+async def on_disk(folder: Path, effect: Effect, wire: str, base: str) -> Action:
+    """The same run on a file. Counts tool calls."""
+    done: list[str] = []
+    harness = _harness(wire, base, SqliteStore(folder / f"{effect}.db"), done, effect)
 
     async def act() -> int:
-        store.batches.clear()
-        await _harness(wire, base, store, []).run(PROMPT)
-        return len(store.batches)
+        done.clear()
+        await harness.run(PROMPT)
+        return len(done)
 
     return act
 
 
+async def _batches(folder: Path, wire: str, base: str) -> list[Batch]:
+    """The rows of such a run on a file that is left behind, commit by commit."""
+    found: list[Batch] = []
+    append = rows.append
+
+    def counted(
+        connection: sqlite3.Connection, held: HeldLog, rows: Sequence[EventRow], *more: Any, **named: Any
+    ) -> AppendedRows:
+        found.append(tuple((row.at, row.kind, row.payload) for row in rows))
+        return append(connection, held, rows, *more, **named)
+
+    rows.append = counted  # a spy for one run
+    try:
+        store = SqliteStore(folder / "bare.db")
+        await _harness(wire, base, store, []).run(PROMPT)
+        await store.aclose()
+    finally:
+        rows.append = append
+    return found
+
+
 async def commits(folder: Path, wire: str, base: str) -> Action:
     """The rows of that run by themselves, committed as they were: no check, no hash, no other thread. Counts commits."""
-    store = _Counted(folder / "bare.db")
-    await _harness(wire, base, store, []).run(PROMPT)
-    await store.aclose()
-    batches = [[ev.encode_event(event) for event in batch] for batch in store.batches]
-    connection = connect(folder / "bare.db", 10.0)
+    batches = await _batches(folder, wire, base)
+    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    connection.execute("PRAGMA synchronous = FULL")
     numbers = count(MANY)
 
     async def act() -> int:
         for batch in batches:
             connection.execute("BEGIN IMMEDIATE")
-            for payload in batch:
-                connection.execute(INSERT, (next(numbers), bytes(32), bytes(32), payload))
+            digest = bytes(32)
+            added = [(next(numbers), at, kind, digest, digest, payload) for at, kind, payload in batch]
+            connection.executemany(INSERT, added)
+            connection.execute(UPDATE, (added[-1][0], digest, 1.0, 1.0))
             connection.execute("COMMIT")
         return len(batches)
 
@@ -233,7 +243,8 @@ def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
     made: dict[str, Make] = {
         "text": text,
         "loop": loop,
-        "disk": partial(on_disk, folder),
+        "disk": partial(on_disk, folder, "read"),
+        "disk-write": partial(on_disk, folder, "write"),
         "commits": partial(commits, folder),
         **{f"turn-{size}": partial(turn, size) for size in SIZES},
     }

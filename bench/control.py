@@ -25,7 +25,7 @@ from evener import Harness, Limits, MemoryStore, SqliteStore, tool
 from evener import events as ev
 from evener.errors import ApprovalStale
 from evener.harness.approvals import Decision
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing.scripted_model import Line, ScriptedModel, calls
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall, ToolResult

@@ -6,7 +6,7 @@ from evener.events import Resumed
 from evener.loop import plan
 from evener.loop import state as folding
 from evener.loop.plan import ToolFacts
-from evener.loop.state import Pending, State, Waiting
+from evener.loop.state import Pending, RunState, Waiting
 
 __all__ = ["FAULTS"]
 
@@ -35,7 +35,7 @@ def _trust_silence() -> None:
     """Take a holder that has not renewed its lease for dead."""
     taken_over = folding._taken_over
 
-    def trusting(state: State, event: Resumed) -> State:
+    def trusting(state: RunState, event: Resumed) -> RunState:
         return taken_over(state, Resumed(at=event.at, epoch=event.epoch, nested=event.nested, results=event.results))
 
     folding._taken_over = trusting

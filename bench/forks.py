@@ -29,8 +29,8 @@ from evener import events as ev
 from evener.errors import UsageError
 from evener.harness import Decision, Harness, Thread
 from evener.store import SqliteStore
-from evener.store.faults import StoreBusy
-from evener.store.log import LeaseHeld, LeaseLost
+from evener.store.protocol import LeaseHeld, LeaseLost
+from evener.store.sqlite.file import StoreBusy
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.tools.context import ToolContext
 from evener.tools.tool import Effect, Tool, tool

@@ -7,7 +7,7 @@ from random import Random
 
 import h11
 
-from evener.transport.framing import Framing, NotHttp
+from evener.transport.connection import Framing, NotHttp
 
 __all__ = ["main"]
 

@@ -7,6 +7,8 @@ collection does not fall into one count and not into another.
 import asyncio
 import gc
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from bench.agent_driver import KEY, PROMPT, SYSTEM
@@ -14,9 +16,9 @@ from bench.agent_ours import PLACES, asked
 from bench.agent_server import RESULTS
 from bench.agent_speech import ID, MODELS, RESULT, events
 from evener.harness import Harness
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
-from evener.store import MemoryStore
+from evener.store import MemoryStore, SqliteStore, Store
 from evener.tools import tool
 from evener.transport.exchange import Request, Response
 
@@ -72,7 +74,15 @@ async def request(wire: str, runs: int) -> None:
         await model.complete(model.ask(transcript))
 
 
-async def turn(wire: str, runs: int) -> None:
+async def durable(wire: str, runs: int) -> None:
+    """Runs with a tool, on a file."""
+    with TemporaryDirectory(prefix="evener-instructions-") as folder:
+        store = SqliteStore(Path(folder) / "store.db")
+        await turn(wire, runs, store)
+        await store.aclose()
+
+
+async def turn(wire: str, runs: int, store: Store | None = None) -> None:
     """Runs with a tool."""
 
     @tool
@@ -81,7 +91,8 @@ async def turn(wire: str, runs: int) -> None:
         return RESULT if item else ""
 
     limits = Limits(requests=None, tool_calls=None)
-    harness = Harness(_model(wire, CALLS), tools=[lookup], system=SYSTEM, store=MemoryStore(), limits=limits, page_output=False)
+    store = store or MemoryStore()
+    harness = Harness(_model(wire, CALLS), tools=[lookup], system=SYSTEM, store=store, limits=limits, page_output=False)
     for number in range(runs):
         if number == 1:
             gc.collect()
@@ -93,7 +104,7 @@ async def turn(wire: str, runs: int) -> None:
 def main() -> None:
     """Do what the arguments say."""
     what, wire, runs = sys.argv[1:]
-    asyncio.run({"request": request, "turn": turn}[what](wire, int(runs)))
+    asyncio.run({"request": request, "turn": turn, "durable": durable}[what](wire, int(runs)))
 
 
 if __name__ == "__main__":

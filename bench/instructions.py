@@ -1,7 +1,7 @@
-"""Instructions of a request and of a turn of a loop, counted by valgrind: the same on a busy machine as on a quiet one.
+"""Instructions of a request and of a turn of a loop, in memory and on SQLite, counted by valgrind.
 
-For finding out whether a change helps. What is printed is thousands of instructions, the cost of starting and of the first
-runs taken off; there is no socket in it.
+They are the same on a busy machine as on a quiet one: for finding out whether a change helps. What is printed is thousands of
+instructions, the cost of starting and of the first runs taken off; there is no socket in it.
 """
 
 import re
@@ -17,7 +17,7 @@ from bench.instruction_driver import CALLS
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parents[1]
-KINDS = ("request", "turn")
+KINDS = ("request", "turn", "durable")
 FEW, MANY = 4, 12
 SECONDS = 600
 COLLECTED = re.compile(r"Collected : (\d+)")

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from bench.kill_world import TOOLS, Mark, World
 from evener import events as ev
-from evener.driver.reports import UNKNOWN
-from evener.loop.state import State, fold
+from evener.driver.record import UNKNOWN
+from evener.loop.state import RunState, fold
 from evener.transcript.blocks import TextBlock, ToolResult
 
 __all__ = ["CHECKED", "DOUBLE", "interrupted", "violations"]
@@ -51,7 +51,7 @@ def interrupted(events: Sequence[ev.Event], *, rivalled: bool = False) -> list[s
     return found
 
 
-def _ending(state: State, events: Sequence[ev.Event], world: World, *, told: int) -> Iterator[str]:
+def _ending(state: RunState, events: Sequence[ev.Event], world: World, *, told: int) -> Iterator[str]:
     """It ends the same, but for what an interruption leaves open. So many messages were told before."""
     if state.finished is None or state.finished.cause != "done":
         yield f"the run ended as {state.finished}"

@@ -9,8 +9,8 @@ from bench.kill_world import World
 from evener.events import Event
 from evener.harness import Thread
 from evener.loop import plan
-from evener.loop.state import Pending, State
-from evener.loop.steps import RunTool, Step
+from evener.loop.plan import RunTool, Step
+from evener.loop.state import Pending, RunState
 
 __all__ = ["FAULTS"]
 
@@ -18,7 +18,7 @@ __all__ = ["FAULTS"]
 def _forget_starts() -> None:
     """The loop does not look whether a call was started: what was interrupted counts as never begun."""
 
-    def start(pending: Pending, state: State, setup: plan.Setup) -> tuple[Step, ...]:
+    def start(pending: Pending, state: RunState, setup: plan.Setup) -> tuple[Step, ...]:
         del state, setup
         return () if pending.status in ("started", "finished") else (RunTool(pending.call),)
 

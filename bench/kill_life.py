@@ -11,8 +11,8 @@ from pathlib import Path
 from bench.kill_store import TellingStore
 from bench.kill_world import Saga, Tell, World, agent
 from evener.harness import Harness, Thread
-from evener.loop.state import State
-from evener.store.log import Store
+from evener.loop.state import RunState
+from evener.store.protocol import Store
 
 __all__ = ["fork_of", "live", "root_of", "telling", "through"]
 
@@ -80,7 +80,7 @@ async def _after_a_rollback(harness: Harness, store: Store, root: str, world: Wo
 
 async def through(thread: Thread, world: World) -> None:
     """Have the run that the world is about: begun, resumed, or done already."""
-    state = await thread.state() if thread.id else State()
+    state = await thread.state() if thread.id else RunState()
     if not any(message.text == world.prompt for message in state.transcript.messages):
         await thread.run(world.prompt)
     elif state.finished is None:

@@ -5,8 +5,8 @@ from hashlib import sha256
 from os import PathLike
 
 from evener.events import Event, encode_events
-from evener.store.log import Finding, Hits, Lease, Link, Log, Note, Store, Summary
-from evener.store.renewing import SelfRenewing
+from evener.store.protocol import Finding, Hits, Lease, Link, Log, Note, Staging, Store, Summary
+from evener.store.sqlite.leases import SelfRenewing
 
 __all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests"]
 
@@ -29,6 +29,7 @@ class TellingLog:
     def __init__(self, log: Log, tell: Tell) -> None:
         self._log = log
         self._tell = tell
+        self._staged: list[Event] = []
 
     @property
     def lease(self) -> Lease:
@@ -43,6 +44,18 @@ class TellingLog:
         self.told(events)
         return kept
 
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        kept = self._log.stage(*events) if isinstance(self._log, Staging) else None
+        if kept is not None:
+            self._staged += events
+        return kept
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        assert isinstance(self._log, Staging)
+        kept = await self._log.append_unless_noted(*events)
+        self.told(events if kept is not None else ())
+        return kept
+
     async def notes(self) -> Sequence[Note]:
         return await self._log.notes()
 
@@ -53,6 +66,7 @@ class TellingLog:
 
     async def renew(self) -> None:
         await self._log.renew()
+        self.told(())
 
     def keep(self) -> None:
         if isinstance(self._log, SelfRenewing):
@@ -62,7 +76,10 @@ class TellingLog:
         await self._log.aclose(left=left)
 
     def told(self, events: Sequence[Event]) -> None:
-        self._tell(" ".join((ACKNOWLEDGED, self._log.lease.log, *digests(events))))
+        """Tell of events that were written, after those that were staged for that."""
+        staged, self._staged = self._staged, []
+        if staged or events:
+            self._tell(" ".join((ACKNOWLEDGED, self._log.lease.log, *digests((*staged, *events)))))
 
 
 class TellingStore:

@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 
 from evener.harness import Harness
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.tools.context import ToolContext
 from evener.tools.tool import Effect, Tool, tool

@@ -17,7 +17,7 @@ from bench.clock import cheapest
 from bench.table import Figure
 from evener.events import Cancelled, Opened, encode_event
 from evener.store import MemoryStore, SqliteStore, Store
-from evener.store.connection import connect
+from evener.store.sqlite.file import connect
 
 __all__ = ["figures"]
 

@@ -18,7 +18,7 @@ from bench.store_life import FILE, HEADS, LATER, WAL, Life, Moment, lived
 from evener.errors import EvenerError
 from evener.events import encode_events
 from evener.store import SqliteStore
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
 
 __all__ = ["DAMAGES", "Outcome", "Tally", "campaign", "damaged", "judged", "main"]
 

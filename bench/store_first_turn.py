@@ -146,7 +146,7 @@ async def _searched(path: Path) -> tuple[float, float]:
 
 async def _cpu_of_search(store: SqliteStore, *, grows: bool = True) -> float:
     if not grows:
-        store._index = None
+        store._indexes = None
     start = process_time()
     [hit] = await store.search(RARE)
     assert hit.seq

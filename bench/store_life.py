@@ -8,7 +8,7 @@ import msgspec
 
 from evener.events import Cancelled, Event, Opened, encode_events
 from evener.store import SqliteStore
-from evener.store.log import Log
+from evener.store.protocol import Log
 
 __all__ = ["FILE", "HEADS", "LATER", "WAL", "Life", "Moment", "lived"]
 

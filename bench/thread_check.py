@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from evener import events as ev
-from evener.loop.state import State, apply
+from evener.loop.state import RunState, apply
 from evener.transcript.blocks import (
     Block,
     DocumentBlock,
@@ -75,7 +75,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 def asked(events: Iterable[ev.Event]) -> Iterator[Asked]:
     """Each answer of a log."""
-    state = State()
+    state = RunState()
     before: tuple[Loss, ...] = ()
     held: dict[str, tuple[Loss, ...]] = {}
     for event in events:

@@ -19,15 +19,14 @@ from evener import Harness, Limits, tool
 from evener.errors import EvenerError
 from evener.harness import Thread
 from evener.local.transport import LocalTransport
-from evener.loop.state import State
+from evener.loop.state import RunState
 from evener.model import Model, open_model
 from evener.result import RunResult
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.transcript.ask import StateMode
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
-from evener.transport.exchange import Request, Response
+from evener.transport.exchange import Request, Response, Retries
 from evener.transport.http import HttpTransport
-from evener.transport.retry import Retries
 
 __all__ = ["LOCAL", "SYSTEM", "Command", "Told", "live", "picture"]
 
@@ -185,7 +184,7 @@ class _Life:
 ENDLESS = 10**9
 
 
-def _letters(state: State) -> int:
+def _letters(state: RunState) -> int:
     return sum(len(msgspec.json.encode(message.blocks)) for message in state.transcript)
 
 

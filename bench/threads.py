@@ -22,7 +22,7 @@ from evener import events as ev
 from evener.events import encode_events
 from evener.model.media import Media
 from evener.replay import replay
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.transcript.ask import StateMode
 from evener.transcript.loss import Loss
 
@@ -223,7 +223,7 @@ class Walk:
             seen.add(message.id)
             self.tally.answers += 1
             self._count(one.reply.losses)
-            whole = msgspec.structs.replace(one, transcript=await media.at_hand(one.transcript, {}, remote=False))
+            whole = msgspec.structs.replace(one, transcript=await media.inline(one.transcript, {}, remote=False))
             if message.origin is not None and message.origin.provider == "local":
                 self._compare_local(whole, bodies)
             else:

@@ -251,7 +251,7 @@ def events(_before: str) -> str:
         makers = [wire for wire in CODECS if _makes(folder(wire), name)]
         made = "all wires" if len(makers) == len(CODECS) else ", ".join(f"`{wire}`" for wire in makers) or "none"
         payload = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(kind))
-        handler = at(home("evener.wire.assembler"), f"case {name}")
+        handler = at(home("evener.wire.stream"), f"case {name}")
         rows.append((at(home(kind.__module__), name), payload, meaning, made, handler))
     return table(("Event", "Payload", "Meaning", "Made by", "Handler Location"), rows)
 

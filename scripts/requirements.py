@@ -14,6 +14,7 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +69,8 @@ def claims(folder: Path) -> list[Claim]:
 
 def named(source: str, file: str) -> Iterator[Claim]:
     """The numbers that one file names, by test; those outside of tests come last."""
+    if not IN_TEXT.search(source) and not IN_NAME.search(source):
+        return  # most files: to read their comments takes long
     tree, comments = ast.parse(source), _comments(source)
     for test, name in _tests(tree):
         first = min([test.lineno, *(one.lineno for one in test.decorator_list)])
@@ -117,16 +120,19 @@ def _tests(tree: ast.Module) -> Iterator[tuple[Test, str]]:
 # What is asked for.
 
 
+@cache
 def groups() -> list[Group]:
     """The source documents with their numbers, as docs/requirements.toml has them."""
     return [Group(name, one.pop("title"), one) for name, one in _table().items() if name not in ("themes", "partly")]
 
 
+@cache
 def themes() -> dict[str, str]:
     """The theme that a number belongs to, where it has one."""
     return {number: theme for theme, text in _table()["themes"].items() for number in numbers(text)}
 
 
+@cache
 def lacking() -> dict[str, str]:
     """What the tests of a number do not show, because it is not there yet."""
     return _table()["partly"]

@@ -4,13 +4,26 @@
 """
 
 from collections.abc import Iterator
+from functools import cache
 
 from evener import events as ev
-from evener.loop.gate import Gate, Judgement
-from evener.loop.limits import Limits
-from evener.loop.plan import Setup, ToolFacts, plan
-from evener.loop.state import State, apply
-from evener.loop.steps import AskApproval, CallModel, ContinueTurn, Extend, Finish, RefuseCall, RunTool, SettleCall, Step
+from evener.loop.plan import (
+    ApprovalGate,
+    AskApproval,
+    CallModel,
+    ContinueTurn,
+    Extend,
+    Finish,
+    Judgement,
+    RefuseCall,
+    RunTool,
+    SettleCall,
+    Setup,
+    Step,
+    ToolFacts,
+    plan,
+)
+from evener.loop.state import Limits, RunState, apply
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
@@ -24,10 +37,11 @@ ASKING = Setup(
     models=("model",),
     tools={"pay": ToolFacts()},
     limits=Limits(requests=2, retries=1, corrections=1),
-    gate=Gate(lambda call: Judgement("ask", digest=call.id), frozenset({"output", "step", "limit"})),
+    gate=ApprovalGate(lambda call: Judgement("ask", digest=call.id), frozenset({"output", "step", "limit"})),
 )
 
 
+@cache
 def transitions() -> dict[tuple[str, str], list[str]]:
     """From one phase to another: the events that lead there, by name."""
     found: dict[tuple[str, str], set[str]] = {}
@@ -39,8 +53,8 @@ def transitions() -> dict[tuple[str, str], list[str]]:
     return {pair: sorted(found[pair]) for pair in order}
 
 
-def _walk(setup: Setup) -> Iterator[tuple[State, ev.Event, State]]:
-    first = apply(State(), ev.Opened(at=0.0, thread="thread"))
+def _walk(setup: Setup) -> Iterator[tuple[RunState, ev.Event, RunState]]:
+    first = apply(RunState(), ev.Opened(at=0.0, thread="thread"))
     waiting, seen = [first], {_kind(first)}
     for _ in range(MOST):
         if not waiting:
@@ -55,7 +69,7 @@ def _walk(setup: Setup) -> Iterator[tuple[State, ev.Event, State]]:
     raise SystemExit(f"The walk through the states of a run does not end after {MOST} of them.")
 
 
-def _kind(state: State) -> object:
+def _kind(state: RunState) -> object:
     """What tells two states apart as far as the next step goes."""
     questions = frozenset((one.interrupt, one.decision and one.decision.verdict) for one in state.questions)
     calls = tuple(pending.status for pending in state.calls)
@@ -65,7 +79,7 @@ def _kind(state: State) -> object:
     return (state.phase, state.asking, calls, questions, used, flags, reply, min(state.corrections, 1))
 
 
-def _events(state: State, setup: Setup) -> Iterator[ev.Event]:
+def _events(state: RunState, setup: Setup) -> Iterator[ev.Event]:
     """Everything that can happen next."""
     yield ev.Prompted(at=0.0, run="run", message=Message.user_text("hi"))
     if not state.run or state.finished is not None:
@@ -89,7 +103,7 @@ def _events(state: State, setup: Setup) -> Iterator[ev.Event]:
         yield _event_of(step)
 
 
-def _answers(state: State) -> Iterator[ev.Event]:
+def _answers(state: RunState) -> Iterator[ev.Event]:
     id = f"said-{state.used.requests}"
     said = Message("assistant", (TextBlock("yes"),), id=id)
     yield ev.Replied(at=0.0, message=said, stop=Stop("done"))

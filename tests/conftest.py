@@ -1,9 +1,66 @@
-"""How properties are tried: the same examples every time in CI, fresh ones elsewhere."""
+"""What holds for every test: how properties are tried, kept bytecode, and marks that are true.
 
+Properties are tried on the same examples every time in CI, on fresh ones elsewhere.
+"""
+
+import gc
 import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.marks import WATCH, marks_of
+
+# Hundreds of tests start a process, and one that must compile what it imports takes three times as long to start
+# (`from evener import Harness`: 0.45 s of CPU instead of 0.15). So bytecode is kept, even if the environment says otherwise.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# A shell without job control ignores SIGINT in what it starts in the background, and children inherit that; tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("here", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Use one process more than there are cores, for `-n auto`: many tests wait for a deadline or for a child process."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests as `tests/marks.py` says, before `-m` chooses among them."""
+    marks: dict[str, list[pytest.MarkDecorator]] = {}
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name not in marks:
+            marks[name] = [getattr(pytest.mark, mark) for mark in marks_of(name)]
+        for mark in marks[name]:
+            item.add_marker(mark)
+
+
+def pytest_runtest_logstart() -> None:
+    """Forget what was opened and started before the next test."""
+    WATCH.seen = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that opened a socket or started a process, itself or in its set-up, without the mark for it."""
+    yield
+    wrong = WATCH.unmarked(mark.name for mark in item.iter_markers())
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
+
+
+def pytest_collection_finish() -> None:
+    """Put what was made so far out of the collector's sight: with it each `gc.collect()` of a test took a second and more."""
+    gc.collect()
+    gc.freeze()

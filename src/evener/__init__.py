@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from evener.events import Limits
     from evener.harness import Harness, RunStream, Thread
     from evener.harness.finding import find_harness
     from evener.harness.simple import run
-    from evener.loop.limits import Limits
     from evener.model import Answer, Chain, Model, open_model
     from evener.result import RunResult
     from evener.store.memory import MemoryStore
-    from evener.store.sqlite import SqliteStore
+    from evener.store.sqlite.store import SqliteStore
     from evener.tools import ModelRetry, Tool, ToolContext, ToolOutput, tool
     from evener.transcript import Message, Transcript
 
@@ -44,16 +44,16 @@ __version__ = "0.1.0"
 _HOMES = {
     "Answer": "evener.model",
     "Chain": "evener.model",
-    "Harness": "evener.harness",
-    "Limits": "evener.loop.limits",
+    "Harness": "evener.harness.harness",
+    "Limits": "evener.events",
     "MemoryStore": "evener.store.memory",
     "Message": "evener.transcript",
     "Model": "evener.model",
     "ModelRetry": "evener.tools",
     "RunResult": "evener.result",
-    "RunStream": "evener.harness",
+    "RunStream": "evener.harness.stream",
     "SqliteStore": "evener.store.sqlite",
-    "Thread": "evener.harness",
+    "Thread": "evener.harness.thread",
     "Tool": "evener.tools",
     "ToolContext": "evener.tools",
     "ToolOutput": "evener.tools",

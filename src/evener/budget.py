@@ -10,10 +10,11 @@ from typing import final
 
 import msgspec
 
-from evener.loop.limits import Limits, Spent
-from evener.transcript.usage import Usage
+from evener.events import Amount, LimitHit, LimitName, Limits
+from evener.loop.state import NoRoom, Spent
+from evener.transcript.reply import Usage
 
-__all__ = ["Budget", "Refusal", "Reservation"]
+__all__ = ["Budget", "Reservation"]
 
 OWN, AROUND = "run", "tree of runs"
 
@@ -23,18 +24,6 @@ class Reservation(msgspec.Struct, frozen=True):
     """Room that a call holds until it is settled."""
 
     cost: Decimal = Decimal(0)
-
-
-@final
-class Refusal(msgspec.Struct, frozen=True):
-    """There is no room: `why` is a sentence. `money`: it may be there when others settle what they hold.
-
-    `final`: nobody can allow more here, as the limit is that of a run around this one.
-    """
-
-    why: str
-    money: bool = False
-    final: bool = False
 
 
 class Budget:
@@ -86,7 +75,7 @@ class Budget:
         return new
 
     def renew(self) -> None:
-        """A fresh allowance, as the limits say: somebody allowed it. Those around have no more than before."""
+        """Start a fresh allowance, as the limits say: a user allowed it. The budgets around have no more than before."""
         with self._lock:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)
@@ -100,7 +89,7 @@ class Budget:
                 budget._usage = budget._usage + spent.usage
                 budget._cost += spent.cost
 
-    def reserve(self, *, cost: Decimal) -> Reservation | Refusal:
+    def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
         """Room for one model request that costs at most so much; or the limit that is in the way."""
         refused = self._reserve(cost, OWN)
         return Reservation(cost) if refused is None else refused
@@ -114,7 +103,13 @@ class Budget:
                 budget._usage = budget._usage + usage
                 budget._cost += cost
 
-    def claim_calls(self, count: int) -> Refusal | None:
+    def return_request(self) -> None:
+        """Count one request less: a call that was reserved is not made. What it holds is settled as ever."""
+        for budget in self._around:
+            with budget._lock:
+                budget._requests -= 1
+
+    def claim_calls(self, count: int) -> NoRoom | None:
         """Room for so many tool calls; None when there is."""
         return self._claim(count, OWN)
 
@@ -126,7 +121,7 @@ class Budget:
     def _holdable(self, cost: Decimal) -> Decimal:
         return cost if self._limits.cost is not None else Decimal(0)
 
-    def _reserve(self, cost: Decimal, whose: str) -> Refusal | None:
+    def _reserve(self, cost: Decimal, whose: str) -> NoRoom | None:
         with self._lock:
             refused = self._full(cost, whose)
             if refused is not None:
@@ -141,12 +136,13 @@ class Budget:
                 self._held -= self._holdable(cost)
         return refused
 
-    def _claim(self, count: int, whose: str) -> Refusal | None:
+    def _claim(self, count: int, whose: str) -> NoRoom | None:
         limit = self._limits.tool_calls
         with self._lock:
             if limit is not None and self._tool_calls + count > limit:
-                used = f"The {whose} has used {self._tool_calls} of {limit} tool calls"
-                return Refusal(f"{used}, and {count} more were asked for.", final=whose == AROUND)
+                hit = LimitHit("tool_calls", limit, self._tool_calls, count, whose == AROUND)
+                why = f"The {whose} has used {hit.used} of {limit} tool calls, and {count} more were asked for."
+                return NoRoom(why, hit, final=hit.around)
             self._tool_calls += count
         refused = self._outer._claim(count, AROUND) if self._outer is not None else None
         if refused is not None:
@@ -154,18 +150,22 @@ class Budget:
                 self._tool_calls -= count
         return refused
 
-    def _full(self, cost: Decimal, whose: str) -> Refusal | None:
-        limits, final = self._limits, whose == AROUND
+    def _full(self, cost: Decimal, whose: str) -> NoRoom | None:
+        limits, usage = self._limits, self._usage
         if limits.requests is not None and self._requests >= limits.requests:
-            return Refusal(f"The {whose} has used {self._requests} of {limits.requests} model requests.", final=final)
-        if limits.input_tokens is not None and self._usage.input_total >= limits.input_tokens:
-            used = f"{self._usage.input_total} of {limits.input_tokens}"
-            return Refusal(f"The {whose} has used {used} input tokens.", final=final)
-        if limits.output_tokens is not None and self._usage.output_total >= limits.output_tokens:
-            used = f"{self._usage.output_total} of {limits.output_tokens}"
-            return Refusal(f"The {whose} has used {used} output tokens.", final=final)
+            return _used_up("requests", "model requests", limits.requests, self._requests, whose)
+        if limits.input_tokens is not None and usage.input_total >= limits.input_tokens:
+            return _used_up("input_tokens", "input tokens", limits.input_tokens, usage.input_total, whose)
+        if limits.output_tokens is not None and usage.output_total >= limits.output_tokens:
+            return _used_up("output_tokens", "output tokens", limits.output_tokens, usage.output_total, whose)
         if limits.cost is not None and self._cost + self._held + cost > limits.cost:
+            hit = LimitHit("cost", limits.cost, self._cost + self._held, cost, whose == AROUND)
             left = limits.cost - self._cost - self._held
             why = f"The next request may cost ${cost:f}, and ${left:f} of ${limits.cost:f} are left for the {whose}."
-            return Refusal(why, money=True, final=final)
+            return NoRoom(why, hit, final=hit.around)
         return None
+
+
+def _used_up(name: LimitName, shown: str, limit: Amount, used: Amount, whose: str) -> NoRoom:
+    hit = LimitHit(name, limit, used, around=whose == AROUND)
+    return NoRoom(f"The {whose} has used {used} of {limit} {shown}.", hit, final=hit.around)

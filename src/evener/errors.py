@@ -64,7 +64,7 @@ class UsageError(EvenerError):
 
 
 class BadValue(UsageError, ValueError):
-    """A value that cannot exist. Also a ValueError, so that whoever builds the value can say where it stood."""
+    """A value that cannot exist. Also a ValueError, so that the code that builds the value can say where it stood."""
 
 
 class BadDocument(UsageError):

@@ -1,25 +1,26 @@
 """Facts in past tense: what happened in one log, in order. They are all the state there is; everything else folds them. Pure.
 
 Written before the thing they announce (`ModelCalled`, `CallStarted`) or after the thing they report. `at` is the time in
-seconds since 1970, minted by whoever appends them. An event never holds a credential or a provider's raw answer.
+seconds since 1970, minted by the process that appends them. An event never holds a credential or a provider's raw answer.
 """
 
 from collections.abc import Sequence
 from decimal import Decimal
+from math import inf
 from typing import Literal, final
 
 import msgspec
 
-from evener.errors import BadDocument, StoreError
+from evener.errors import BadDocument, BadValue, StoreError
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.reply import Stop
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Stop, Usage
 
 __all__ = [
     "VERSION",
+    "Amount",
     "ApprovalAsked",
     "ApprovalDecided",
     "CallFinished",
@@ -35,6 +36,9 @@ __all__ = [
     "Imported",
     "InnerQuestion",
     "Interrupt",
+    "LimitHit",
+    "LimitName",
+    "Limits",
     "MediaFetched",
     "ModelCalled",
     "ModelFailed",
@@ -46,9 +50,11 @@ __all__ = [
     "Replied",
     "Resumed",
     "Rival",
+    "RunSetup",
     "Spilled",
     "Steered",
     "StopCause",
+    "ToolFacts",
     "Verdict",
     "decode_event",
     "encode_event",
@@ -62,7 +68,7 @@ Effect = Literal["read", "idempotent", "write"]
 """What running a tool twice does: nothing, nothing with the same key, or harm."""
 
 Outcome = Literal["done", "failed", "unknown"]
-"""How a call ended. `unknown`: it was started, and nobody can say whether it took effect."""
+"""How a call ended. `unknown`: it was started, and it is not known whether it took effect."""
 
 Interrupt = Literal["tool", "output", "step", "limit", "outcome"]
 """What a decision is about: a call, the final answer, another request to the model, going on beyond a limit, or what became
@@ -84,9 +90,89 @@ StopCause = Literal[
     "tool_retries",  # a tool's retry budget is spent
     "output_retries",  # the structured answer stayed wrong
     "provider_error",  # the model could not be asked
-    "cancelled",  # somebody stopped the run; it can be resumed
+    "cancelled",  # a user stopped the run; it can be resumed
     "unexpected",  # an answer that fits nowhere
 ]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The allowance of one run; None is no limit. A run that stops at a limit can be resumed with a fresh allowance.
+
+    `seconds` is time at work: waiting for a decision or for a process to come back does not count.
+    `retries` are further tries of one model after an answer failed or broke off; `corrections` are answers sent back because
+    their form was wrong. `warn_at` is the part of a limit after which the model is told, once.
+    `repeats` and `repeats_stop`: how often the same call in a row is answered before the model is told, and before the end.
+    """
+
+    requests: int | None = 50
+    tool_calls: int | None = 200
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    seconds: float | None = None
+    retries: int = 2
+    corrections: int = 2
+    warn_at: float = 0.8
+    repeats: int = 3
+    repeats_stop: int = 6
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
+            value = self.__getattribute__(name)
+            if value is not None and not _is_amount(value):
+                raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
+        if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
+            raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, Decimal) and value.is_nan():
+        return False  # it cannot even be compared
+    return isinstance(value, int | float | Decimal) and 0 < value < inf
+
+
+LimitName = Literal["requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"]
+Amount = int | float | Decimal
+
+
+class LimitHit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A limit that left no room, in numbers: how much it allows, and how much of it was used or reserved.
+
+    `wanted` is what was asked for beyond that: the upper bound of the next request's cost, or a number of calls. `around`:
+    the limit is that of a run around this one.
+    """
+
+    which: LimitName
+    limit: Amount
+    used: Amount
+    wanted: Amount = 0
+    around: bool = False
+
+
+class ToolFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a tool may be run: what the plan must know of it. `approval`: it asks before each call. `timeout` is in seconds."""
+
+    effect: Effect = "write"
+    sequential: bool = False
+    retries: int = 2
+    verifies: bool = False
+    approval: bool = False
+    timeout: float | None = None
+
+
+class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the decisions of a run rest on beside its log. Every value is written, so that later defaults change no old run.
+
+    `fallbacks` are the models that are asked when the configured one cannot answer; `fetches` says for each model, the
+    configured one first, whether media behind a URL are given to it as bytes. `decide_within` is in seconds, 0 is for ever.
+    """
+
+    limits: Limits
+    tools: dict[str, ToolFacts]
+    fallbacks: tuple[str, ...]
+    fetches: tuple[bool, ...]
+    interrupts: tuple[Interrupt, ...]
+    decide_within: float
 
 
 class Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -111,6 +197,7 @@ class Configured(Fact, frozen=True, tag="configured"):
     model: str
     system: tuple[TextBlock, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    setup: RunSetup | None = None  # None in older logs
 
 
 class Imported(Fact, frozen=True, tag="imported"):
@@ -169,7 +256,7 @@ class ModelCalled(Fact, frozen=True, tag="model_called"):
 
     `id` names the message that holds the results and notices, if there are any. `rests` is what the provider holds and does
     not get again; None when it gets the whole conversation. `most` is what the call may cost at most, in US dollars, where
-    money is limited: so much counts when nobody hears what it did cost.
+    money is limited: so much counts when its cost stays unknown.
     """
 
     model: str
@@ -196,6 +283,7 @@ class Replied(Fact, frozen=True, tag="replied"):
     output: str = ""  # the JSON text of a structured answer that was accepted: the run has its end
     ended: str = ""  # why there is no structured answer, and none can be mended: the run has its end, and no call is run
     held: Held | None = None  # what the provider holds from here on, this answer included
+    request: str = ""  # the SHA-256 of the request's body, as it was sent; empty in older logs
 
 
 class ModelFailed(Fact, frozen=True, tag="model_failed"):
@@ -210,7 +298,9 @@ class ModelFailed(Fact, frozen=True, tag="model_failed"):
     stale: Literal["", "lost", "refused"] = ""  # the provider lacks what the request rests on, or keeps nothing at all
     untaken: bool = False  # the provider refused the request: nothing of it is part of what it holds
     cost: Decimal = Decimal(0)  # the most that it may have cost, where money is limited and the provider had begun
-    exact: bool = True  # False: the provider had begun, and nobody knows what that cost
+    exact: bool = True  # False: the provider had begun, and what that cost is not known
+    status: int = 0  # of the provider's HTTP answer, if the request was refused with one; 0 in older logs
+    request: str = ""  # the SHA-256 of the request's body, if one was sent; empty in older logs
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -220,6 +310,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     digest: str
     why: str = ""
     rule: str = ""
+    limit: LimitHit | None = None  # the limit beyond which the run would go
 
 
 class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
@@ -234,7 +325,7 @@ class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
 class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
     """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call.
 
-    Of an interrupted call: `allow` runs it, `reject` does not; `result` is what it gave, if somebody knows that it happened.
+    Of an interrupted call: `allow` runs it, `reject` does not; `result` is what it gave, if a user knows that it happened.
     """
 
     id: str
@@ -249,7 +340,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
 
 @final
 class CallStarted(Fact, frozen=True, tag="call_started"):
-    """A tool is about to run. On disk before the tool sees its arguments."""
+    """A tool is about to run. On disk before a tool that changes something sees its arguments."""
 
     call: str
     tool: str
@@ -297,6 +388,8 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     rule: str = ""  # of the policy, if one refused it
     by_hook: bool = False  # a hook cancelled it
     spilled: Spilled | None = None
+    denied: bool = False  # the policy denied it
+    why: str = ""  # the reason that the policy or the hook gave
 
 
 class Resumed(Fact, frozen=True, tag="resumed"):
@@ -332,17 +425,18 @@ class MediaFetched(Fact, frozen=True, tag="media_fetched"):
 
 
 class Cancelled(Fact, frozen=True, tag="cancelled"):
-    """Somebody stopped the run."""
+    """A user stopped the run."""
 
     why: str = ""
 
 
 class Finished(Fact, frozen=True, tag="finished"):
-    """The run stopped, for this cause. `detail` is a sentence."""
+    """The run stopped, for this cause. `detail` is a sentence; `limit` is the limit that it stopped at, in numbers."""
 
     run: str
     cause: StopCause
     detail: str = ""
+    limit: LimitHit | None = None
 
 
 Event = (

@@ -25,15 +25,15 @@ from evener.transcript.message import Message
 
 __all__ = [
     "AddContext",
-    "Answer",
     "Cancel",
     "Hook",
+    "HookAnswer",
     "HookEvent",
     "HookFailed",
     "Hooks",
     "Moment",
     "Rewrite",
-    "rewritten",
+    "rewrite_result",
 ]
 
 HookEvent = Literal[
@@ -68,7 +68,7 @@ class Rewrite(msgspec.Struct, frozen=True):
     content: str | tuple[ResultContent, ...]
 
 
-Answer = Cancel | AddContext | Rewrite | None
+HookAnswer = Cancel | AddContext | Rewrite | None
 RIGHTS: dict[str, tuple[type, ...]] = {
     "user_prompt_submit": (Cancel, AddContext),
     "before_tool_call": (Cancel,),
@@ -96,7 +96,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """A function for one event. `tools` and `agents` narrow it to those names, where the event is about one."""
 
     event: HookEvent
-    handler: Callable[[Moment], Answer]
+    handler: Callable[[Moment], HookAnswer]
     tools: tuple[str, ...] | None = None
     agents: tuple[str, ...] | None = None
     fatal: bool = False
@@ -125,9 +125,6 @@ class Hooks:
         self._hooks = tuple(hooks)
         self._ended: dict[str, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
-
     def ends(self, run: str) -> bool:
         """Whether the end of this run was not told here before; from now on it was."""
         if run in self._ended:
@@ -137,9 +134,9 @@ class Hooks:
             del self._ended[next(iter(self._ended))]
         return True
 
-    def call(self, moment: Moment, report: Callable[[str], None]) -> tuple[Answer, ...]:
+    def call(self, moment: Moment, report: Callable[[str], None]) -> tuple[HookAnswer, ...]:
         """What the hooks for this moment answer. The first one that cancels ends it; what goes wrong is reported."""
-        found: list[Answer] = []
+        found: list[HookAnswer] = []
         for hook in self._hooks:
             if not hook.wants(moment):
                 continue
@@ -150,7 +147,7 @@ class Hooks:
                 break
         return tuple(found)
 
-    def _asked(self, hook: Hook, moment: Moment, report: Callable[[str], None]) -> Answer:
+    def _asked(self, hook: Hook, moment: Moment, report: Callable[[str], None]) -> HookAnswer:
         try:
             answer = hook.handler(moment)
             if answer is None or isinstance(answer, RIGHTS.get(hook.event, ())):
@@ -168,7 +165,7 @@ class Hooks:
             return None
 
 
-def rewritten(result: CallFinished, answers: Iterable[Answer]) -> CallFinished:
+def rewrite_result(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
     """The result as the model shall see it. Whether it may be retried is not a hook's business."""
     for answer in answers:
         if isinstance(answer, Rewrite):

@@ -8,21 +8,21 @@ import msgspec
 from evener import events as ev
 from evener.context.scratchpad import Scratchpad
 from evener.encodings.forms import FINAL_RESULT
-from evener.loop.state import State, outcome_key
+from evener.loop.state import RunState, outcome_key
 from evener.resume_state import ResumeState
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
+from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 
-__all__ = ["ONCE_BY_HOOK", "Approval", "Record", "Request", "RunResult", "approvals_of", "result_of"]
+__all__ = ["ONCE_BY_HOOK", "Approval", "CallRecord", "RequestRecord", "RunResult", "approvals_of", "result_of"]
 
 
 ONCE_BY_HOOK = '{"cancelled_by":"hook"}'
 """The metadata with which older logs say that a hook cancelled a call before it was started."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class CallRecord(msgspec.Struct, frozen=True):
     """One tool call of a run and what became of it; `result` is None when it was never run."""
 
     call: ToolCall
@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True):
         return done is not None and (done.by_hook or (not self.starts and done.metadata == ONCE_BY_HOOK))
 
 
-class Request(msgspec.Struct, frozen=True):
+class RequestRecord(msgspec.Struct, frozen=True):
     """One model request of a run: who was asked, what it used, how long it took."""
 
     model: str
@@ -93,8 +93,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[ToolCall, ...] = ()
     approvals: tuple[Approval, ...] = ()
     losses: tuple[Loss, ...] = ()
-    records: tuple[Record, ...] = ()
-    requests: tuple[Request, ...] = ()
+    records: tuple[CallRecord, ...] = ()
+    requests: tuple[RequestRecord, ...] = ()
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     scratchpad: Scratchpad | None = None
@@ -122,7 +122,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return ResumeState.of(self.transcript, model=self.requests[-1].model if self.requests else "unknown")
 
 
-def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
+def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
     """The result of the state's run, from the events of the run (others are passed over)."""
     run = _Story(_of_run(events, state.run))
     finished = state.finished
@@ -148,7 +148,7 @@ def result_of(state: State, events: Iterable[ev.Event], *, log: str, warnings: I
     )
 
 
-def approvals_of(state: State, log: str) -> tuple[Approval, ...]:
+def approvals_of(state: RunState, log: str) -> tuple[Approval, ...]:
     """What waits to be decided, in this log and in runs inside its calls."""
     calls = {key: one.call for one in state.calls for key in (one.call.id, outcome_key(one.call.id))}
     own = (
@@ -191,8 +191,8 @@ class _Story:
     def __init__(self, events: Iterable[ev.Event]) -> None:
         self.last: ev.Replied | None = None
         self.losses: dict[Loss, None] = {}
-        self.records: list[Record] = []
-        self.requests: list[Request] = []
+        self.records: list[CallRecord] = []
+        self.requests: list[RequestRecord] = []
         places: dict[str, int] = {}  # where the calls of the last answer are
         asked = ""
         for event in events:
@@ -208,24 +208,24 @@ class _Story:
                     if result.call in places:
                         self._went_on(result, places[result.call])
             elif type(event) is ev.ModelFailed:
-                self.requests.append(Request(asked, error=f"{event.error}: {event.message}"))
+                self.requests.append(RequestRecord(asked, error=f"{event.error}: {event.message}"))
 
     def _replied(self, event: ev.Replied, asked: str) -> dict[str, int]:
         self.last = event
         usage = event.message.usage or Usage()
-        self.requests.append(Request(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries))
+        self.requests.append(RequestRecord(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries))
         for loss in event.losses:
             self.losses[loss] = None
         places: dict[str, int] = {}
         for call in event.message.calls:
             if call.name != FINAL_RESULT:
                 places[call.id] = len(self.records)
-                self.records.append(Record(call))
+                self.records.append(CallRecord(call))
         return places
 
     def _went_on(self, event: ev.CallStarted | ev.CallFinished, place: int) -> None:
         one = self.records[place]
         if type(event) is ev.CallFinished:
-            self.records[place] = Record(one.call, event, one.key, one.starts)
+            self.records[place] = CallRecord(one.call, event, one.key, one.starts)
         elif type(event) is ev.CallStarted:
-            self.records[place] = Record(one.call, one.result, event.key, one.starts + (not event.verifying))
+            self.records[place] = CallRecord(one.call, one.result, event.key, one.starts + (not event.verifying))

@@ -15,10 +15,10 @@ from typing import Literal
 import msgspec
 
 from evener.errors import BadDocument, UsageError
+from evener.transcript.blocks import Origin
 from evener.transcript.json import dump, load
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
-from evener.transcript.origin import Origin
 from evener.transcript.scan import checked_bytes, path_at, repeated_key, short
 from evener.transcript.transcript import Transcript
 

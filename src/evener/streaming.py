@@ -11,7 +11,7 @@ from evener.events import CallFinished, Interrupt, Question
 from evener.result import RunResult
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 __all__ = [
     "ApprovalRequested",
@@ -148,7 +148,7 @@ class Retracted(Shown, frozen=True, tag="retracted"):
 
 
 class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):
-    """Somebody must decide. The run ends here, and is resumed when it is done."""
+    """A user must decide. The run ends here, and is resumed when it is done."""
 
     approval: str
     interrupt: Interrupt

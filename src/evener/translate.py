@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from evener.errors import BadDocument, UsageError
 from evener.providers.rows import Provider, Rows, load_rows
 from evener.transcript.ask import Ask
+from evener.transcript.blocks import Origin
 from evener.transcript.loss import Loss, loss_of, refuse, refused_codes
-from evener.transcript.origin import Origin
 from evener.transcript.scan import repeated_key
 from evener.wire import CODECS, Codec, Encoded
 

@@ -12,8 +12,8 @@ from bench.agent_speech import ID, TOOL, WIRES, answer, events
 from bench.peers import Missing, Peer
 from bench.table import Figure, printed
 from evener.wire import CODECS
-from evener.wire.assembler import assemble
 from evener.wire.quirks import Quirks
+from evener.wire.stream import assemble
 
 SMALL = agents.Scale(4, 2, (2, 3), (20, 200), 1, 1)
 

@@ -23,7 +23,7 @@ def test_what_comes_before_the_runs_is_taken_off(
     script.chmod(0o700)
     monkeypatch.setattr("shutil.which", lambda _: str(script))
     assert instructions.main(("gemini",)) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == ["gemini", "100", "100"]
+    assert capsys.readouterr().out.splitlines()[1].split() == ["gemini", "100", "100", "100"]
 
 
 def test_a_run_that_fails_is_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

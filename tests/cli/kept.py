@@ -8,7 +8,7 @@ from typing import TypeVar
 from evener import Harness, tool
 from evener.errors import EvenerError
 from evener.harness import Thread
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.store import SqliteStore
 from evener.testing import ScriptedModel, calls, says
 from evener.testing.scripted_model import Line

@@ -148,7 +148,7 @@ def test_what_tools_print_is_told_in_plain_lines_and_does_not_touch_the_screen(p
     claude.add(turn(Text("First."), Call("shout", {"lines": 200})), turn(Call("shout_at_once", {"lines": 300_000})), "Then.")
     with Chat(place, "--tools", "shop:several", columns=100, rows=60) as chat:
         chat.say("Shout.")
-        screen = chat.until("more lines, which are not shown")
+        screen = chat.until("more lines, not shown")
         assert screen.startswith("anthropic:claude-opus-4-5"), "nothing was erased"
         for line in ("printed by a tool", "written by a tool", "past the streams", "by a child", "line 0"):
             assert f"  | {line}\n" in screen
@@ -196,12 +196,12 @@ def test_the_last_line_is_a_command_that_goes_on(place: Home, claude: FakeServer
         chat.say("first")
         chat.until("One.")
         chat.say(f"/model {GPT}")
-        chat.until("From now on")
+        chat.until("Switched to")
         chat.say("second")
         chat.until("From gpt.")
         chat.send("\x04")
         chat.end()
-        [hint] = re.findall(r"Go on with: evener (.*)", " ".join(chat.screen.text.split("\n")))
+        [hint] = re.findall(r"Continue with: evener (.*)", " ".join(chat.screen.text.split("\n")))
     words = shlex.split(hint)
     assert words[:-1] == ["chat", "--tools", "shop:several", "--store", "my chats.db", "-m", GPT, "-r"]
     done = place.run(*words, stdin=b"/tools\nthird\n")
@@ -227,7 +227,7 @@ def test_what_does_not_outlive_the_chat_is_not_promised(place: Home, claude: Fak
         chat.until("One.")
         chat.send("\x04")
         assert chat.end() == 0
-        assert "Go on with" not in chat.screen.text
+        assert "Continue with" not in chat.screen.text
 
 
 def test_a_chat_that_is_opened_again_says_what_waits(place: Home, claude: FakeServer) -> None:
@@ -239,14 +239,14 @@ def test_a_chat_that_is_opened_again_says_what_waits(place: Home, claude: FakeSe
         chat.send("\x03\x03")
         assert chat.end() == 130
     with Chat(place, "--tools", "shop:several", "-c") as chat:
-        screen = chat.until("/continue asks about it.")
-        assert "The last run waits to be decided:\npay wants to run" in screen
+        screen = chat.until("Use /continue to decide.")
+        assert "The last run waits for a decision:\npay needs approval" in screen
         chat.send("\x04")
         chat.end()
     [thread] = json.loads(place.run("threads", "--json").stdout)
     assert place.run("approve", "--tools", "shop:several", thread["thread"]).returncode == 0
     with Chat(place, "--tools", "shop:several", "-c") as chat:
-        chat.until("was decided; /continue goes on with it.")
+        chat.until("which was made. Use /continue to resume it.")
         chat.say("/continue")
         chat.until("Paid.")
     assert effects(place) == ["7"]
@@ -286,13 +286,13 @@ def test_in_a_chat_an_interrupted_call_is_not_run_again_by_habit(place: Home, cl
     with Chat(place, "--harness", "shop:asking", "-c") as chat:
         chat.say("/continue")
         screen = chat.until("Did it take effect? [y]es  [u]nknown  [r]un it again")
-        assert "crash was interrupted, and nobody knows whether it took effect:" in screen
+        assert "crash was interrupted, and it is not known whether it took effect:" in screen
         chat.send("n")
         chat.until("(Ctrl-U, then answer)")
         chat.send("\x15")
         chat.until("[y]es")
         chat.send("y")
-        chat.until("What did it give?")
+        chat.until("What was its result?")
         chat.say("paid 7")
         chat.until("I know.")
     assert effects(place) == ["7"]

@@ -13,10 +13,9 @@ from prompt_toolkit.formatted_text import fragment_list_to_text
 from prompt_toolkit.layout import BufferControl
 from prompt_toolkit.layout.processors import TransformationInput
 
-from evener.cli.chat.attachments import as_picture, attach
-from evener.cli.chat.completion import Offers
-from evener.cli.chat.draft import Block, Draft, Pastes
+from evener.cli.chat.draft import Draft, Paste, Pastes, as_image, attach
 from evener.cli.chat.history import History
+from evener.cli.chat.keys import Offers
 from evener.cli.chat.prompt import ShowPastes
 from evener.transcript.blocks import ImageBlock, TextBlock
 from tests.cli.test_complete import PNG
@@ -29,11 +28,11 @@ def test_a_long_paste_is_one_piece() -> None:
     mark = pastes.fold(LONG.replace("\n", "\r"))
     assert (len(mark), pastes.label(mark)) == (1, "[pasted 10,000 lines]")
     draft = pastes.draft(f"a{mark}b")
-    assert draft == Draft(("a", Block(LONG), "b"))
+    assert draft == Draft(("a", Paste(LONG), "b"))
     assert draft.shown == "a[pasted 10,000 lines]b"
     assert draft.text == f"a{LONG}b"
     assert pastes.fold("x" * 1000) != mark
-    assert Block("x" * 1000).label == "[pasted 1,000 characters]"
+    assert Paste("x" * 1000).label == "[pasted 1,000 characters]"
 
 
 def test_a_short_paste_is_text_without_what_steers_or_stands_for_another_paste() -> None:
@@ -131,18 +130,18 @@ def test_files_that_are_named_come_along_and_pastes_are_not_looked_into(tmp_path
     (tmp_path / "tea.png").write_bytes(PNG)
     (tmp_path / "long.txt").write_text("x" * 300_000, encoding="utf-8")
     (tmp_path / "binary").write_bytes(b"\x00\xff\x00\xff" * 9)
-    found = attach(Draft(("see @notes.txt, @tea.png and @notes.txt.", Block("@long.txt"))), folder=tmp_path)
+    found = attach(Draft(("see @notes.txt, @tea.png and @notes.txt.", Paste("@long.txt"))), folder=tmp_path)
     assert [type(block) for block in found.blocks] == [TextBlock, TextBlock, ImageBlock]
     assert "buy tea" in "".join(block.text for block in found.blocks if isinstance(block, TextBlock))
-    assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the picture tea.png ({len(PNG)} bytes).")
+    assert found.remarks == ("Attached notes.txt (7 bytes).", f"Attached the image tea.png ({len(PNG)} bytes).")
     missing = attach(Draft(("see @nots.txt",)), folder=tmp_path)
-    assert missing.remarks == ("There is no file nots.txt; it was sent as a word.",)
+    assert missing.remarks == ("There is no file nots.txt; it was sent as text.",)
     stranger = attach(Draft(("see @~nobody-of-this-name/x.txt",)), folder=tmp_path)
-    assert stranger.remarks == ("There is no file ~nobody-of-this-name/x.txt; it was sent as a word.",)
+    assert stranger.remarks == ("There is no file ~nobody-of-this-name/x.txt; it was sent as text.",)
     cut = attach(Draft(("@long.txt",)), folder=tmp_path)
     assert sum(len(block.text) for block in cut.blocks if isinstance(block, TextBlock)) < 201_000
     assert "cut after 200,000 characters" in cut.remarks[0]
-    assert "neither a text nor a picture" in attach(Draft(("@binary",)), folder=tmp_path).remarks[0]
+    assert "neither UTF-8 text nor a supported image" in attach(Draft(("@binary",)), folder=tmp_path).remarks[0]
     assert attach(Draft(("mail me@home @alice",)), folder=tmp_path).remarks == ()
 
 
@@ -151,6 +150,6 @@ def test_a_pasted_path_of_a_picture_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "my tea.png"
     escaped = str(path).replace(" ", "\\ ")
     for pasted in (str(path), f"'{path}'", f"{escaped}\n", path.as_uri()):
-        assert as_picture(pasted, folder=tmp_path) == f'@"{path}" '
+        assert as_image(pasted, folder=tmp_path) == f'@"{path}" '
     for other in ("my tea.txt", "nowhere.png", "two\nlines.png", "~nobody-of-this-name/x.png", "", "x" * 5000):
-        assert as_picture(other, folder=tmp_path) == ""
+        assert as_image(other, folder=tmp_path) == ""

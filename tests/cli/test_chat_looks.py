@@ -89,12 +89,20 @@ def test_code_that_is_longer_than_the_screen_scrolls_while_it_comes(place: Home,
     claude.add(turn(Text(f"```python\n{code}```\nEnd.", pieces=50), faults=[faults.Slow(between=0.02)]))
     with Chat(place) as chat:
         chat.say("Go")
-        chat.until("line_70 ")
         chat.until("End.")
         chat.until("$0.")
         shown = re.findall(r"line_(\d+) = ", chat.screen.whole)
         assert shown == [str(number) for number in range(120)]
         assert chat.screen.whole.count("```") == 2
+
+
+def test_code_that_has_not_ended_is_shown_as_far_as_it_has_come(place: Home, claude: FakeServer) -> None:
+    code = "".join(f"line_{number} = {number}\n" for number in range(120))
+    claude.add(turn(Text(f"```python\n{code}```\nEnd.", pieces=50), faults=[faults.Stall(40)]))
+    with Chat(place) as chat:
+        chat.say("Go")
+        chat.until(lambda: "line_70 " in chat.screen.whole)
+        assert "End." not in chat.screen.whole
 
 
 def test_tags_and_characters_by_number_stay_as_they_were_written(place: Home, claude: FakeServer) -> None:
@@ -159,7 +167,7 @@ def test_vi_keys_edit_the_line_and_escape_twice_interrupts(place: Home, claude: 
         chat.until("One t")
         chat.send("\x1b")
         chat.send("\x1b")
-        chat.until("Interrupted. Say what you want instead")
+        chat.until("Interrupted. Write a new message")
 
 
 def test_keys_that_do_not_exist_are_refused(place: Home) -> None:

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from evener.cli.chat import markdown as module
-from evener.cli.chat.markdown import Markdown, Part
-from evener.cli.chat.screen import LOOKS, Line
+from evener.cli.chat.markdown import Markdown, MarkdownPart
+from evener.cli.chat.screen import LOOKS, ScreenLine
 from tests.cli.stage import Stage
 from tests.patience import steps
 
@@ -75,7 +75,7 @@ def small_bounds() -> Iterator[None]:
         yield
 
 
-def parts(text: str, cuts: list[int] | None = None, *, colour: bool = True) -> list[Part]:
+def parts(text: str, cuts: list[int] | None = None, *, colour: bool = True) -> list[MarkdownPart]:
     markdown, found = Markdown(colour=colour), []
     for piece in pieces(text, cuts or []):
         markdown.feed(piece)
@@ -169,15 +169,15 @@ def test_no_word_is_lost(text: str, width: int) -> None:
 
 @given(text=st.text(alphabet="ab *`\t\u6f22\u0301", max_size=80), width=st.integers(8, 20))
 def test_no_row_is_wider_than_the_screen(text: str, width: int) -> None:
-    made = rows(Line(text, first="> ", lead="  "), width=width)
+    made = rows(ScreenLine(text, first="> ", lead="  "), width=width)
     assert all(cell_len(row) <= width for row in made)
     assert re.sub(r"\s", "", "".join(made)) == ">" + re.sub(r"\s", "", text)
 
 
 def test_words_are_kept_whole_and_lists_hang() -> None:
     assert rows(*parts("- one two three four"), width=11) == ["\u2022 one two ", "  three ", "  four"]
-    assert rows(Line("abcdefghijklm"), width=8) == ["abcdefgh", "ijklm"]
-    assert rows(Line()) == [""]
+    assert rows(ScreenLine("abcdefghijklm"), width=8) == ["abcdefgh", "ijklm"]
+    assert rows(ScreenLine()) == [""]
 
 
 def test_code_is_left_to_the_terminal_to_break() -> None:

@@ -7,50 +7,49 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from evener.cli.chat.approvals import decide
+from evener.cli.approvals import ask_decisions
 from evener.cli.chat.commands import COMMANDS, command_of, waits
 from evener.cli.chat.overheard import Overheard
-from evener.cli.chat.question import PAUSE, Question
-from evener.cli.chat.screen import Line
-from evener.cli.chat.session import loss_lines
-from evener.cli.chat.tally import Tally, short
+from evener.cli.chat.question import PAUSE, UserQuestion
+from evener.cli.chat.screen import ScreenLine
+from evener.cli.chat.session import Tally, format_losses, format_short
 from evener.errors import UsageError
 from evener.events import Interrupt
 from evener.harness.approvals import Decision
-from evener.loop.limits import Spent
+from evener.loop.state import Spent
 from evener.result import Approval
 from evener.transcript.blocks import ToolCall
 from evener.transcript.loss import Loss
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 from tests.cli.stage import Stage
 from tests.patience import run_on_virtual_time
 
 
-def lines(*texts: str) -> list[Line]:
-    return [Line(text) for text in texts]
+def lines(*texts: str) -> list[ScreenLine]:
+    return [ScreenLine(text) for text in texts]
 
 
 def test_lines_scroll_away_above_rows_that_stay() -> None:
     with Stage() as stage:
         for number in range(10):
-            stage.say(Line(f"line {number}"))
+            stage.say(ScreenLine(f"line {number}"))
             assert stage.terminal.text.endswith(f"line {number}\n>\nstatus")
         assert stage.terminal.whole.splitlines() == [*(f"line {number}" for number in range(10)), ">", "status"]
 
 
 def test_what_was_said_since_the_mark_is_taken_off_while_it_is_in_sight() -> None:
     with Stage() as stage:
-        stage.say(Line("kept"))
+        stage.say(ScreenLine("kept"))
         stage.screen.mark()
         stage.say(*lines("gone", "a line that is wider than the screen"))
-        stage.screen.say(Line("never drawn"))
+        stage.screen.say(ScreenLine("never drawn"))
         assert stage.screen.take_back()
-        stage.say(Line("instead"))
+        stage.say(ScreenLine("instead"))
         assert stage.terminal.text == "kept\ninstead\n>\nstatus"
         stage.screen.mark()
         stage.say(*lines(*"abcdef"))
         assert not stage.screen.take_back()
-        stage.say(Line("x"))
+        stage.say(ScreenLine("x"))
         assert stage.terminal.whole == "kept\ninstead\na\nb\nc\nd\ne\nf\nx\n>\nstatus"
 
 
@@ -76,7 +75,7 @@ def test_the_status_has_tokens_cache_cost_and_context() -> None:
     assert tally.spent.requests == 2
     assert tally.status("m").split(" \u00b7 ")[1:4] == ["3k tokens", "80% cached", ">=$0.0200"]
     assert any("a lower bound" in line for line in tally.lines())
-    assert [short(count) for count in (950, 1234, 34_000, 250_000, 1_000_000)] == ["950", "1.2k", "34k", "250k", "1M"]
+    assert [format_short(count) for count in (950, 1234, 34_000, 250_000, 1_000_000)] == ["950", "1.2k", "34k", "250k", "1M"]
 
 
 def test_a_slash_is_a_command_only_where_it_looks_like_one() -> None:
@@ -90,7 +89,7 @@ def test_a_slash_is_a_command_only_where_it_looks_like_one() -> None:
 
 def test_losses_are_counted() -> None:
     losses = [Loss("dropped", "reasoning", "why", "m1"), Loss("dropped", "reasoning", "why", "m2"), Loss("renamed", "x", "y")]
-    assert loss_lines(losses) == ["dropped reasoning (2 times): why", "renamed x: y"]
+    assert format_losses(losses) == ["dropped reasoning (2 times): why", "renamed x: y"]
 
 
 # Approvals.
@@ -150,25 +149,25 @@ LOST = waiting("outcome:c1", ToolCall("c1", "pay", '{"amount": 5}'), interrupt="
 )
 def test_an_approval_is_asked_for_and_decided(answers: tuple[str, ...], made: Decision) -> None:
     person, thread = Person(*answers), Thread()
-    asyncio.run(decide(thread, [PAY], asker=person, always=set(), by="ann"))
+    asyncio.run(ask_decisions(thread, [PAY], asker=person, always=set(), by="ann"))
     assert thread.decided == {"c1": replace(made, by="ann")}
     assert person.answers == []
-    assert person.told[0] == "pay wants to run (it writes):"
+    assert person.told[0] == "pay needs approval (it writes):"
     assert "\x1b" not in "".join(person.told)
 
 
 def test_always_asks_once_and_a_refused_edit_is_asked_for_again() -> None:
     always: set[str] = set()
     person, thread = Person("always"), Thread()
-    asyncio.run(decide(thread, [PAY, waiting("c2", ToolCall("c2", "pay", "{}"))], asker=person, always=always))
+    asyncio.run(ask_decisions(thread, [PAY, waiting("c2", ToolCall("c2", "pay", "{}"))], asker=person, always=always))
     assert (set(thread.decided), always) == ({"c1", "c2"}, {"pay"})
     assert "Run it? [y]es  [n]o  [e]dit  [a]lways run pay" in person.told
-    assert "pay is not asked about again in this chat, whatever its arguments." in person.told
+    assert "pay runs without a question from now on, whatever its arguments." in person.told
     person, thread = Person("edit", '{"amount": "x"}', "yes", "no", ""), Thread("amount must be a number")
-    asyncio.run(decide(thread, [PAY, waiting("limit", None, "a limit")], asker=person, always=set()))
-    assert "Not taken: amount must be a number" in person.told
+    asyncio.run(ask_decisions(thread, [PAY, waiting("limit", None, "a limit")], asker=person, always=set()))
+    assert "Refused: amount must be a number" in person.told
     with pytest.raises(UsageError):
-        asyncio.run(decide(Thread("no"), [PAY], asker=Person("yes"), always=set()))
+        asyncio.run(ask_decisions(Thread("no"), [PAY], asker=Person("yes"), always=set()))
 
 
 @pytest.mark.parametrize(
@@ -184,25 +183,25 @@ def test_what_became_of_an_interrupted_call_is_asked_even_of_a_tool_that_always_
     answers: tuple[str, ...], made: Decision
 ) -> None:
     person, thread = Person(*answers), Thread()
-    asyncio.run(decide(thread, [LOST], asker=person, always={"pay"}))
+    asyncio.run(ask_decisions(thread, [LOST], asker=person, always={"pay"}))
     assert thread.decided == {"outcome:c1": made}
-    assert person.told[0] == "pay was interrupted, and nobody knows whether it took effect:"
+    assert person.told[0] == "pay was interrupted, and it is not known whether it took effect:"
     assert "Did it take effect? [y]es  [u]nknown  [r]un it again" in person.told
     assert "[e]dit" not in "".join(person.told)
 
 
 def test_an_edited_call_is_shown_as_it_will_run() -> None:
     person, thread = Person("edit", '{"amount": 1}'), Thread()
-    asyncio.run(decide(thread, [PAY], asker=person, always=set()))
+    asyncio.run(ask_decisions(thread, [PAY], asker=person, always=set()))
     assert person.told[-4:] == ["With these arguments instead:", "  | {", '  |   "amount": 1', "  | }"]
 
 
 def test_an_answer_that_nobody_has_seen_is_shown_before_it_is_accepted() -> None:
     person, thread = Person("yes"), Thread()
     asyncio.run(
-        decide(thread, [waiting("output:1", None, interrupt="output")], asker=person, always=set(), answers={"t": "42."})
+        ask_decisions(thread, [waiting("output:1", None, interrupt="output")], asker=person, always=set(), answers={"t": "42."})
     )
-    assert person.told == ["The answer wants to be accepted:", "  | 42.", "Accept it? [y]es  [n]o"]
+    assert person.told == ["The final answer needs approval:", "  | 42.", "Accept it? [y]es  [n]o"]
 
 
 # Questions.
@@ -210,7 +209,7 @@ def test_an_answer_that_nobody_has_seen_is_shown_before_it_is_accepted() -> None
 
 def test_a_key_counts_only_after_a_pause_that_begins_anew_with_each_key() -> None:
     async def go() -> None:
-        question = Question("Run it?", {"yes": "[y]es", "no": "[n]o"}, otherwise="no")
+        question = UserQuestion("Run it?", {"yes": "[y]es", "no": "[n]o"}, otherwise="no")
         assert question.shown(writing=False) == "Run it? ... "
         await asyncio.sleep(PAUSE * 0.6)
         question.wait()
@@ -227,8 +226,8 @@ def test_a_key_counts_only_after_a_pause_that_begins_anew_with_each_key() -> Non
         await asyncio.sleep(PAUSE)
         assert question.choose("Y")
         assert question.answer.result() == "yes"
-        assert Question("Why not? ").is_ready
-        assert not Question("Why not? ").choose("y")
+        assert UserQuestion("Why not? ").is_ready
+        assert not UserQuestion("Why not? ").choose("y")
 
     run_on_virtual_time(go())
 
@@ -245,7 +244,7 @@ def test_what_is_printed_is_plain_lines_and_counted_where_it_is_too_much() -> No
     assert overheard.close() == ["two"]
     overheard._hear(b"".join(b"line %d\n" % number for number in range(1000)) + b"x" * 10_000 + b"\n")
     lines = overheard.close()
-    assert (lines[0], lines[-1], len(lines)) == ("line 0", "and 971 more lines, which are not shown", 31)
+    assert (lines[0], lines[-1], len(lines)) == ("line 0", "and 971 more lines, not shown", 31)
     overheard._hear(b"y" * 1_000_000 + b"\n")
     [line] = overheard.close()
     assert len(line) == 500

@@ -166,9 +166,9 @@ def test_a_switch_in_the_middle_shows_what_is_lost_and_goes_on(place: Home, clau
         chat.until("Green tea.")
         assert "Thought for" in chat.screen.text
         chat.say(f"/model {GPT}")
-        chat.until(f"From now on {GPT} is asked.")
+        chat.until(f"Switched to {GPT}.")
         screen = chat.until("reasoning")
-        assert "What it will not get as it was:\n  dropped reasoning" in screen
+        assert "It does not get all of the conversation unchanged:\n  dropped reasoning" in screen
         chat.say("And another?")
         chat.until("Oolong.")
         chat.until(f"{GPT} \N{MIDDLE DOT}")
@@ -184,8 +184,8 @@ def test_escape_interrupts_and_the_next_words_steer(place: Home, claude: FakeSer
         chat.say("Count.")
         chat.until("One t")
         chat.send("\x1b")
-        screen = chat.until("Interrupted. Say what you want instead")
-        assert "what stands above is not part of the conversation" in screen
+        screen = chat.until("Interrupted. Write a new message")
+        assert "The text above is not part of the conversation" in screen
         chat.say("From five on.")
         chat.until("Five.")
     said = json.dumps(asked(claude)["messages"])
@@ -233,7 +233,7 @@ def test_an_answer_that_broke_off_is_taken_off_the_screen(place: Home, claude: F
     with Chat(place) as chat:
         chat.say("Go")
         screen = chat.until("The whole answer.")
-        assert "taken back" in screen
+        assert "partial answer was removed" in screen
         assert "First line" not in chat.screen.whole
 
 
@@ -269,14 +269,14 @@ def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServe
     with Chat(place, "--tools", "till:pay") as chat:
         chat.say("Pay.")
         screen = chat.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay")
-        assert "pay wants to run (the tool 'pay' asks" in screen
+        assert "pay needs approval (the tool 'pay' asks" in screen
         assert '  | {\n  |   "amount": 5\n  | }\nRun it?' in screen
         assert not paid.exists()
         chat.send("y")
         chat.until("Answer 0.")
         assert paid.read_text() == "5\n"
         chat.say("Again.")
-        chat.until(lambda: chat.screen.text.count("pay wants to run") == 2)
+        chat.until(lambda: chat.screen.text.count("pay needs approval") == 2)
         chat.until("[y]es")
         chat.send("n")
         chat.until("Why not?")
@@ -289,7 +289,7 @@ def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServe
         chat.until('Arguments: {"amount":')
         chat.send("\x15")
         chat.say('{"amount": "x"}')
-        chat.until("Not taken:")
+        chat.until("Refused:")
         chat.until("[y]es")
         chat.send("e")
         chat.until("Arguments:")
@@ -300,7 +300,7 @@ def test_a_tool_that_asks_first_is_decided_inline(place: Home, claude: FakeServe
         chat.say("Always.")
         chat.until("[y]es")
         chat.send("a")
-        chat.until("pay is not asked about again in this chat, whatever its arguments.")
+        chat.until("pay runs without a question from now on, whatever its arguments.")
         chat.until("Answer 3.")
         chat.say("And again.")
         chat.until("Answer 4.")
@@ -335,7 +335,7 @@ def test_without_a_terminal_nothing_that_asks_first_is_run(place: Home, claude: 
     done = place.run("chat", "--tools", "till:pay", stdin=b"Pay.\n")
     assert (done.returncode, done.stdout) == (0, b"Not paid.\n"), done.stderr
     assert not (place.folder / "paid").exists()
-    assert b"There is no terminal to ask on: not allowed." in done.stderr
+    assert b"There is no terminal to ask on: rejected." in done.stderr
 
 
 def test_a_resize_draws_everything_again(place: Home, claude: FakeServer) -> None:
@@ -419,7 +419,7 @@ def test_undo_takes_the_last_exchange_back(place: Home, claude: FakeServer) -> N
         chat.say("second")
         chat.until("Two.")
         chat.say("/undo")
-        chat.until("Taken back: 'second'")
+        chat.until("Undone: 'second'")
         chat.send("\x1b[A\x1b[A")  # /undo, then what was taken back
         chat.until(lambda: chat.screen.text.splitlines()[-2] == "> second")
         chat.say(", again")
@@ -429,9 +429,9 @@ def test_undo_takes_the_last_exchange_back(place: Home, claude: FakeServer) -> N
         chat.until("requests      3")
         for what, left in (("second, again", 2), ("first", 0)):
             chat.say("/undo")
-            chat.until(f"Taken back: '{what}' and what followed. Messages that are left: {left}.")
+            chat.until(f"Undone: '{what}' and what followed. {left} messages left.")
         chat.say("/undo")
-        chat.until("nothing was said yet")
+        chat.until("nothing to undo yet")
 
 
 def test_an_unknown_command_names_the_near_one(place: Home) -> None:
@@ -439,7 +439,7 @@ def test_an_unknown_command_names_the_near_one(place: Home) -> None:
         chat.say("/modle gpt")
         chat.until("Did you mean /model?")
         chat.say("/help")
-        chat.until("switch to another model")
+        chat.until("switch the model")
 
 
 def test_errors_are_shown_with_what_to_do_and_the_chat_goes_on(place: Home, claude: FakeServer) -> None:
@@ -451,7 +451,7 @@ def test_errors_are_shown_with_what_to_do_and_the_chat_goes_on(place: Home, clau
         chat.say("/continue")
         chat.until("It works now.")
         chat.say("More")
-        screen = " ".join(chat.until("/continue tries again").split())
+        screen = " ".join(chat.until("/continue retries").split())
         assert "HTTP 429" in screen
         assert SENTINEL not in chat.screen.whole
 
@@ -512,7 +512,7 @@ def test_a_chat_goes_on_with_a_thread_and_stops_at_its_cost(place: Home, claude:
         chat.end()
         thread = re.findall(r"-r (\w+)", chat.screen.text)[0]
     with Chat(place, "--thread", thread, "--max-cost", "1.7") as chat:
-        chat.until("2 messages were said before.")
+        chat.until("Resuming (2 earlier messages).")
         chat.say("second")
         chat.until("Two.")
         assert len(asked(claude)["messages"]) == 3  # type: ignore[arg-type]

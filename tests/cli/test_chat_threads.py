@@ -35,11 +35,11 @@ def test_c_goes_on_with_the_last_conversation_and_shows_its_end(home: Home, mode
             chat.send("\x04")
             assert chat.end() == 0
     with Chat(home, "-c") as chat:
-        screen = chat.until("2 messages were said before.")
+        screen = chat.until("Resuming (2 earlier messages).")
         screen = chat.until("...")
         assert "> second" in screen
         assert screen.count("Line\n") == 6
-        assert "did not come to its end" not in screen
+        assert "is not finished" not in screen
         chat.say("third")
         chat.until("Three.")
     assert [text[:6] for text in texts(model)] == ["second", "Line\nL", "third"]
@@ -62,7 +62,7 @@ def test_r_takes_the_beginning_of_an_id(home: Home, model: FakeServer) -> None:
 def test_what_cannot_be_gone_on_with_is_said(home: Home, model: FakeServer) -> None:
     del model
     none = home.run("chat", "-c", stdin=b"Hi\n")
-    assert (none.returncode, b"There is no conversation to go on with yet" in none.stderr) == (2, True), none.stderr
+    assert (none.returncode, b"There is no conversation to continue yet" in none.stderr) == (2, True), none.stderr
     both = home.run("chat", "-c", "-r", "abc", stdin=b"Hi\n")
     assert both.returncode == 2
     unknown = home.run("chat", "-r", "abc", stdin=b"Hi\n")
@@ -90,7 +90,7 @@ def test_an_answer_that_was_left_in_the_middle_can_be_gone_on_with(home: Home, m
         chat.send("\x04")
         chat.end()
     with Chat(home, "-c") as chat:
-        chat.until("did not come to its end; /continue goes on with it.")
+        chat.until("is not finished. Use /continue to resume it.")
         chat.say("/continue")
         chat.until("Five.")
 
@@ -102,7 +102,7 @@ def test_undo_is_a_new_branch_and_deletes_nothing(home: Home, model: FakeServer)
     assert done.returncode == 0, done.stderr
     assert texts(model) == ["first", "One.", "other"]
     said_there = done.stderr.decode()
-    assert "Taken back: 'second' and what followed. Messages that are left: 2." in said_there
+    assert "Undone: 'second' and what followed. 2 messages left." in said_there
     [thread] = json.loads(home.run("threads", "--json").stdout)
     assert (thread["branches"], thread["log"] != thread["thread"]) == (2, True), "the thread stands on the new branch"
     old = home.run("show", str(thread["thread"]), "--branch", str(thread["thread"])).stdout.decode()
@@ -134,10 +134,10 @@ def test_fork_goes_on_elsewhere_and_c_finds_where_it_was_left(home: Home, model:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("/fork", "nothing was said yet"),
-        ("/fork x", "takes a number"),
-        ("/tree", "nothing was said"),
-        ("/export", "nothing was said"),
+        ("/fork", "nothing to fork yet"),
+        ("/fork x", "takes the number"),
+        ("/tree", "no branches yet"),
+        ("/export", "nothing to export yet"),
     ],
 )
 def test_in_an_empty_chat_there_are_no_branches(line: str, why: str, home: Home, model: FakeServer) -> None:
@@ -163,7 +163,7 @@ def test_a_chat_in_memory_can_be_undone_and_forked_too(home: Home, model: FakeSe
 def test_export_writes_a_private_file_and_never_over_another(home: Home, model: FakeServer) -> None:
     model.add("One.")
     done = home.run("chat", stdin=b"first\n/export\n/export mine.jsonl\n/export mine.jsonl\n")
-    assert (done.returncode, b"mine.jsonl is there already" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, b"mine.jsonl exists already" in done.stderr) == (1, True), done.stderr
     written = sorted(home.folder.glob("*.jsonl"))
     assert len(written) == 2
     assert {oct(path.stat().st_mode & 0o777) for path in written} == {"0o600"}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from evener.cli.prompt import picture_kind
+from evener.cli.prompt import image_type
 from evener.testing.servers import Call, FakeServer, Refusal, Status, Text, Thinking, Tokens, faults, turn
-from evener.testing.servers.script import Entry
+from evener.testing.servers.provider import Entry
 from tests.cli.run import Home, command
 
 SENTINEL = "sk-sentinel-0123456789abcdef"
@@ -137,7 +137,7 @@ def test_who_waits_for_stdin_is_told_and_can_interrupt(home: Home, claude: FakeS
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=home.environ, cwd=home.folder,
     )  # fmt: skip
     assert running.stderr is not None
-    assert b"Waiting for standard input" in running.stderr.readline()
+    assert b"Reading standard input" in running.stderr.readline()
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=120) == 130
     assert running.communicate() == (b"", b"")
@@ -181,7 +181,7 @@ def test_an_answer_that_is_no_json_is_a_failure(home: Home, claude: FakeServer) 
     ],
 )
 def test_a_picture_is_known_by_how_it_begins(content: bytes, kind: str) -> None:
-    assert picture_kind(content) == kind
+    assert image_type(content) == kind
 
 
 WRONG = {
@@ -193,7 +193,7 @@ WRONG = {
     "no region": (("-m", "claude-aws:claude-opus-4-5", "Hi"), 3, b"AWS_REGION"),
     "an unknown effort": (("anthropic:x", "Hi", "--effort", "huge"), 2, b"invalid choice"),
     "no schema": (("anthropic:x", "Hi", "--schema", "none.json"), 2, b"Cannot read none.json"),
-    "a schema that is none": (("anthropic:x", "Hi", "--schema", "{nonsense"), 2, b"The schema is not usable"),
+    "a schema that is none": (("anthropic:x", "Hi", "--schema", "{nonsense"), 2, b"The schema cannot be used"),
     "no picture": (("anthropic:x", "Hi", "--image", "none.png"), 2, b"Cannot read none.png"),
     "a timeout of nothing": (("anthropic:x", "Hi", "--timeout", "0"), 2, b"above 0"),
     "a negative limit": (("anthropic:x", "Hi", "--max-tokens", "-1"), 2, b"max_output_tokens"),

@@ -95,13 +95,13 @@ def paused(home: Home, shop: FakeServer, *calls: Call, then: str = "Done.") -> t
 def test_without_a_terminal_it_stops_and_says_what_to_run(home: Home, shop: FakeServer) -> None:
     done, thread = paused(home, shop)
     said = done.stderr.decode()
-    assert "pay wants to run (the tool 'pay' asks before each call):\n  | {\n  |   \"amount\": 5\n  | }" in said
-    [line] = re.findall(r"allow it with: evener (approve .*)", said)
+    assert "pay needs approval (the tool 'pay' asks before each call):\n  | {\n  |   \"amount\": 5\n  | }" in said
+    [line] = re.findall(r"To allow it: evener (approve .*)", said)
     assert line == f"approve --tools shop:both --store runs.db {thread}"
     assert effects(home) == ""
     approved = home.run(*line.split())
     assert approved.returncode == 0, approved.stderr
-    [line] = re.findall(r"Go on with: evener (resume .*)", approved.stderr.decode())
+    [line] = re.findall(r"esume with: evener (resume .*)", approved.stderr.decode())
     assert effects(home) == "", "deciding runs nothing"
     again = home.run(*line.split())
     assert (again.returncode, again.stdout, effects(home)) == (0, b"Done.\n", "5\n"), again.stderr
@@ -119,7 +119,7 @@ def test_show_prints_what_waits_and_decides_nothing(home: Home, shop: FakeServer
     _, thread = paused(home, shop, Call("pay", {"amount": 5, "note": "\x1b[31mred\x1b[0m"}, id="c1"))
     shown = home.run("approve", "--store", "runs.db", "--show", thread)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.decode().startswith("c1 pay wants to run")
+    assert shown.stdout.decode().startswith("c1 pay needs approval")
     assert b"\x1b" not in shown.stdout
     assert home.run("reject", "--store", "runs.db", "--show", thread).stdout == shown.stdout
     assert effects(home) == ""
@@ -146,13 +146,13 @@ def test_edited_arguments_run_instead(home: Home, shop: FakeServer) -> None:
     assert (wrong.returncode, b"do not fit" in wrong.stderr) == (2, True), wrong.stderr
     assert b"The edited arguments do not fit 'pay': amount: " in wrong.stderr
     assert b"call it again" not in wrong.stderr, "that is for models"
-    for text, why in (("[3]", "it is JSON, but no object"), ("{amount: 3}", "it is not JSON (")):
+    for text, why in (("[3]", "it is JSON, but no object"), ("{amount: 3}", "it is not valid JSON (")):
         broken = home.run("approve", *OPTIONS, "--edit", text, thread)
         assert (broken.returncode, f"one JSON object, as in '{{\"amount\": 3}}': {why}" in broken.stderr.decode()) == (2, True)
     done = home.run("approve", *OPTIONS, "--edit", '{"amount": 3}', "--resume", thread)
     assert (done.returncode, effects(home)) == (0, "3\n"), done.stderr
     said = done.stderr.decode()
-    assert "Allowed, with other arguments: c1\npay wants to run" in said
+    assert "Allowed, with other arguments: c1\npay needs approval" in said
     assert 'with these arguments instead:\n  | {\n  |   "amount": 3\n  | }\n' in said
 
 
@@ -179,8 +179,8 @@ def test_what_is_stale_has_a_clear_line_and_exit_code_one(home: Home, shop: Fake
     assert (bare.returncode, b"There is no tool 'pay' here" in bare.stderr) == (1, True), bare.stderr
     assert home.run("approve", *OPTIONS, thread).returncode == 0
     twice = home.run("reject", *OPTIONS, "--why", "no", thread)
-    assert (twice.returncode, b"was decided before" in twice.stderr) == (1, True), twice.stderr
-    hint = f"It takes effect when the run goes on: evener resume --tools shop:both --store runs.db {thread}"
+    assert (twice.returncode, b"was decided already" in twice.stderr) == (1, True), twice.stderr
+    hint = f"It takes effect when the run is resumed: evener resume --tools shop:both --store runs.db {thread}"
     assert hint in twice.stderr.decode()
     shown = home.run("approve", *OPTIONS, "--show", thread)
     assert (shown.returncode, shown.stdout, hint in shown.stderr.decode()) == (0, b"", True), "nothing waits any more"
@@ -209,7 +209,7 @@ def test_an_answer_that_waits_is_shown(home: Home, shop: FakeServer) -> None:
     stopped = home.run("run", "--harness", "clerks:gated", "What is it?")
     thread = stopped.stderr.decode().split()[-1]
     shown = home.run("approve", "--harness", "clerks:gated", "--show", thread).stdout.decode()
-    assert "The answer wants to be accepted (the final answer):\n  | It is \\u202e42.\n  | Indeed.\n" in shown
+    assert "The final answer needs approval (the final answer):\n  | It is \\u202e42.\n  | Indeed.\n" in shown
     assert home.run("reject", "--harness", "clerks:gated", "--why", "Too short.", thread).returncode == 0
     again = home.run("resume", "--harness", "clerks:gated", "--json", thread)
     assert "  | It is 43." in again.stderr.decode(), "it was not printed in words"
@@ -242,17 +242,17 @@ def interrupted(home: Home, shop: FakeServer) -> tuple[Done, str]:
 @pytest.mark.parametrize(
     ("words", "said", "paid", "told"),
     [
-        (("reject", "--result", "paid 5, number 17"), "Noted: it took effect", "5\n", "paid 5, number 17"),
-        (("reject",), "the model is told that nobody knows", "5\n", "it is not known whether it took effect"),
-        (("approve",), "Allowed: it is run again", "5\n5\n", "paid 5"),
+        (("reject", "--result", "paid 5, number 17"), "Recorded: it took effect", "5\n", "paid 5, number 17"),
+        (("reject",), "the model is told that its outcome is unknown", "5\n", "it is not known whether it took effect"),
+        (("approve",), "Allowed: it runs again", "5\n5\n", "paid 5"),
     ],
 )
 def test_what_became_of_an_interrupted_call_is_said_from_the_command_line(
     words: tuple[str, ...], said: str, paid: str, told: str, home: Home, shop: FakeServer
 ) -> None:
     stopped, thread = interrupted(home, shop)
-    assert "wire was interrupted, and nobody knows whether it took effect:\n  | {\n" in stopped.stderr.decode()
-    assert f"evener reject --harness clerks:asking {thread} --result 'WHAT IT GAVE'" in stopped.stderr.decode()
+    assert "wire was interrupted, and it is not known whether it took effect:\n  | {\n" in stopped.stderr.decode()
+    assert f"evener reject --harness clerks:asking {thread} --result RESULT" in stopped.stderr.decode()
     done = home.run(*words, "--harness", "clerks:asking", "--resume", thread)
     assert (done.returncode, done.stdout, effects(home)) == (0, b"I know.\n", paid), done.stderr
     assert said in done.stderr.decode()
@@ -276,11 +276,11 @@ def test_nobody_guesses_what_became_of_an_interrupted_call(approval: str, home: 
 def test_on_a_terminal_an_interrupted_call_is_asked_about(home: Home, shop: FakeServer) -> None:
     _, thread = interrupted(home, shop)
     with terminal(home, "resume", "--harness", "clerks:asking", thread) as seen:
-        seen.until("Did it take effect? [y]es, [u]nknown, [r]un it again: ")
+        seen.until("Did it take effect? [y]es  [u]nknown  [r]un it again ")
         seen.type("n\n")
-        seen.until("]un it again: ")
+        seen.until("]un it again ")
         seen.type("y\n")
-        seen.until("What did it give?")
+        seen.until("What was its result?")
         seen.type("paid 5\n")
         assert seen.end() == 0, seen.shown
     assert effects(home) == "5\n"
@@ -399,12 +399,12 @@ def test_on_a_terminal_it_asks_with_cleaned_arguments(home: Home, shop: FakeServ
         turn(Call("pay", {"amount": 5})), turn(Call("send", {"to": "\x1b]0;evil\x07ann"}), Call("pay", {"amount": 6})), "Ok."
     )
     with terminal(home, "run", *OPTIONS, "Pay") as seen:
-        seen.until("Allow it? [y/n] ")
+        seen.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay ")
         assert '"amount": 5' in seen.shown
         seen.type("perhaps\n")
-        seen.until("Allow it? [y/n] ")
+        seen.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay ")
         seen.type("y\n")
-        seen.until("Allow it? [y/n] ")
+        seen.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay ")
         assert '"amount": 6' in seen.shown
         assert "\x1b" not in seen.shown
         seen.type("n\n")
@@ -416,11 +416,31 @@ def test_on_a_terminal_it_asks_with_cleaned_arguments(home: Home, shop: FakeServ
     assert "ApprovalRejected: too dear" in json.dumps(asked(shop))
 
 
+def test_on_a_terminal_arguments_are_edited_and_a_tool_is_allowed_from_now_on(home: Home, shop: FakeServer) -> None:
+    shop.add(*(turn(Call("pay", {"amount": amount})) for amount in (5, 6, 7)), "Ok.")
+    with terminal(home, "run", *OPTIONS, "Pay") as seen:
+        seen.until("[a]lways run pay ")
+        seen.type("e\n")
+        seen.until("Arguments: ")
+        seen.type("[3]\n")
+        seen.until("must be a JSON object: it is JSON, but no object. Fix it, or send an empty line to give up.\r\nArguments: ")
+        seen.type("\n")
+        seen.until("[a]lways run pay ")
+        seen.type("edit\n")
+        seen.until("Arguments: ")
+        seen.type('{"amount": 3}\n')
+        seen.until("[a]lways run pay ")
+        seen.type("a\n")
+        assert seen.end() == 0, seen.shown
+    assert "Allowed, as chosen before: pay" in seen.shown
+    assert effects(home) == "3\n6\n7\n"
+
+
 @pytest.mark.parametrize(("how", "code"), [("\x04", 1), ("interrupt", 130)])
 def test_who_leaves_without_an_answer_has_decided_nothing(how: str, code: int, home: Home, shop: FakeServer) -> None:
     shop.add(turn(Call("pay", {"amount": 5})), "Done.")
     with terminal(home, "run", *OPTIONS, "Pay") as seen:
-        seen.until("Allow it? [y/n] ")
+        seen.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay ")
         if how == "interrupt":
             seen.process.send_signal(signal.SIGINT)
         else:
@@ -435,7 +455,7 @@ def test_what_was_typed_before_the_question_is_no_answer(home: Home, shop: FakeS
     shop.add(turn(Call("pay", {"amount": 5})), "Done.")
     with terminal(home, "run", *OPTIONS, "Pay") as seen:
         seen.type("y\n")
-        seen.until("Allow it? [y/n] ")
+        seen.until("Run it? [y]es  [n]o  [e]dit  [a]lways run pay ")
         assert effects(home) == ""
         seen.type("n\n")
         seen.until("Why not?")
@@ -469,4 +489,4 @@ def test_an_answer_by_a_call_that_stays_wrong_ends_with_what_it_said(home: Home,
     old = ("-m", "anthropic:claude-3-5-haiku-latest")
     done = home.run("run", *old, "--schema", PERSON, "Who?", "--store", "runs.db")
     assert (done.returncode, done.stdout) == (1, b""), done.stderr
-    assert re.search(r'What the model said last: {"name": ?"Ann"}', done.stderr.decode()), done.stderr
+    assert re.search(r'The last answer of the model: {"name": ?"Ann"}', done.stderr.decode()), done.stderr

@@ -148,6 +148,6 @@ def test_a_home_that_is_not_there_is_no_reason_to_fail(home: Home) -> None:
 def test_the_local_model_is_looked_for(home: Home) -> None:
     found = findings(home.run("doctor", "--offline", "--json"))
     if found["xllamacpp"]["state"] == "ok":
-        assert "weights not fetched yet" in found["local:smollm2"]["text"]
+        assert "weights not downloaded yet" in found["local:smollm2"]["text"]
     else:
         assert found["xllamacpp"]["fix"] == "pip install 'evener[local]'"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evener import Harness
-from evener.cli.retain import seconds_of
+from evener.cli.commands.store import parse_age
 from evener.errors import UsageError
 from evener.events import ApprovalAsked, CallPaused, Cancelled, Event, Opened, Prompted, Question
 from evener.harness import Subagent
@@ -108,7 +108,7 @@ def test_nothing_is_written_over_and_nothing_is_taken_in_twice(home: Home) -> No
     thread = said(home)
     (home.folder / "tea.jsonl").write_text("mine", encoding="utf-8")
     done = home.run("export", thread, "-o", "tea.jsonl")
-    assert (done.returncode, b"is there already" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, b"exists already" in done.stderr) == (2, True), done.stderr
     assert (home.folder / "tea.jsonl").read_text() == "mine"
     assert home.run("export", thread, "-o", "nowhere/tea.jsonl").returncode == 2
     lines = home.run("export", thread).stdout
@@ -149,7 +149,7 @@ def test_a_replay_gives_the_same_events(home: Home) -> None:
     """S1.24."""
     for thread in (said(home), said(home, "Pay", PAY), said(home, "Go", PAY, turns=1)):
         done = home.run("replay", thread[:8])
-        assert (done.returncode, b"came out the same" in done.stderr) == (0, True), (done.stdout, done.stderr)
+        assert (done.returncode, b"they are the same" in done.stderr) == (0, True), (done.stdout, done.stderr)
         assert json.loads(home.run("replay", thread, "--json").stdout)["same"] is True
 
 
@@ -186,7 +186,7 @@ def test_rm_asks_and_erases_for_good(home: Home) -> None:
         seen.until("[y/n] ")
         seen.type("y\n")
         assert seen.end() == 0, seen.shown
-    assert "What stays are tombstones" in seen.shown
+    assert "Tombstones remain" in seen.shown
     assert threads(home) == [other]
     gone = home.run("show", thread)
     assert (gone.returncode, b"erased" in gone.stderr) == (1, True), gone.stderr
@@ -228,7 +228,7 @@ def test_rm_says_how_many_agents_go_with_a_thread(home: Home) -> None:
     thread = kept(home, asked)
     assert kept(home, found) > 0
     done = home.run("rm", "--yes", thread)
-    assert (done.returncode, b", with 1 thread of agents inside its calls" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, b", with 1 thread of subagents" in done.stderr) == (0, True), done.stderr
     assert kept(home, found) == 0
 
 
@@ -244,11 +244,11 @@ def test_retain_erases_what_is_old(home: Home) -> None:
     dry = home.run("retain", "--older-than", "90d", "--dry-run")
     assert (dry.returncode, b"old1" in dry.stderr, young.encode() in dry.stderr) == (0, True, False), dry.stderr
     assert sorted(threads(home)) == sorted([young, "old1"])
-    assert home.run("retain", "--older-than", "90d").returncode == 2, "nobody is there to be asked"
+    assert home.run("retain", "--older-than", "90d").returncode == 2, "there is no terminal to ask on"
     done = home.run("retain", "--older-than", "90d", "--yes")
     assert (done.returncode, threads(home)) == (0, [young]), done.stderr
     again = home.run("retain", "--older-than", "90d", "--yes")
-    assert (again.returncode, b"0 threads are that old" in again.stderr) == (0, True), again.stderr
+    assert (again.returncode, b"0 threads of that age" in again.stderr) == (0, True), again.stderr
 
 
 def test_retain_leaves_what_waits_or_cannot_be_read_and_says_so(home: Home) -> None:
@@ -267,10 +267,10 @@ def test_retain_leaves_what_waits_or_cannot_be_read_and_says_so(home: Home) -> N
     done = home.run("retain", "--older-than", "90d", "--yes")
     assert (dry.returncode, done.returncode) == (0, 0), done.stderr
     for told in (dry.stderr, done.stderr):
-        assert b"asks  is kept: it waits for a decision" in told, told
-        assert b"inside  is kept: it waits for a decision" in told, told
-        assert b"broken  is kept: it cannot be read" in told, told
-    assert b"of 1 threads" in done.stderr
+        assert b"asks  kept: it waits for a decision" in told, told
+        assert b"inside  kept: it waits for a decision" in told, told
+        assert b"broken  kept: it cannot be read" in told, told
+    assert b"of 1 thread." in done.stderr
     assert sorted(threads(home)) == ["asks", "broken", "inside"]
     forced = home.run("retain", "--older-than", "90d", "--yes", "--force")
     assert (forced.returncode, threads(home), b"of 3 threads" in forced.stderr) == (0, [], True), forced.stderr
@@ -278,13 +278,13 @@ def test_retain_leaves_what_waits_or_cannot_be_read_and_says_so(home: Home) -> N
 
 @pytest.mark.parametrize(("text", "seconds"), [("90d", 7776000), ("24h", 86400), (" 2w ", 1209600), ("1y", 31536000)])
 def test_an_age_is_a_number_and_a_unit(text: str, seconds: int) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_age(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "d", "0d", "90", "-1d", "1.5d", "90m", "99999999d"])
 def test_anything_else_is_no_age(text: str) -> None:
     with pytest.raises(UsageError, match="90d for ninety days"):
-        seconds_of(text)
+        parse_age(text)
 
 
 def test_a_backup_is_a_store_of_its_own(home: Home) -> None:

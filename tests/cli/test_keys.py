@@ -30,7 +30,7 @@ def test_a_key_from_stdin_is_stored_and_used_and_never_shown(home: Home) -> None
 
 def test_the_environment_comes_first_and_that_is_said(home: Home) -> None:
     done = home.run("keys", "set", "anthropic", stdin=b"from-file", ANTHROPIC_API_KEY=SENTINEL)
-    assert b"is set, too, and comes first" in done.stderr
+    assert b"is set, too, and takes precedence" in done.stderr
     listed = home.run("keys", "list", ANTHROPIC_API_KEY=SENTINEL)
     assert b"environment variable ANTHROPIC_API_KEY" in listed.stdout
 
@@ -41,7 +41,7 @@ def test_a_key_is_removed(home: Home) -> None:
     assert (done.returncode, b"Removed GEMINI_API_KEY" in done.stderr) == (0, True)
     assert SENTINEL not in home.keys.read_text()
     again = home.run("keys", "remove", "google")
-    assert (again.returncode, b"nothing to remove" in again.stderr) == (1, True)
+    assert (again.returncode, b"Nothing to remove" in again.stderr) == (1, True)
 
 
 def test_a_variable_can_be_named_itself(home: Home) -> None:
@@ -68,15 +68,15 @@ def test_the_path_is_told(home: Home) -> None:
 
 
 WRONG = {
-    "the key as a word": (("set", "anthropic", SENTINEL), b"", 2, b"more words than the command takes"),
-    "the key as an option": (("set", "anthropic", f"--key={SENTINEL}"), b"", 2, b"unknown: --key"),
-    "the key instead of a name": (("set", SENTINEL), b"", 2, b"no provider or variable of that name"),
+    "the key as a word": (("set", "anthropic", SENTINEL), b"", 2, b"too many words"),
+    "the key as an option": (("set", "anthropic", f"--key={SENTINEL}"), b"", 2, b"unknown options: --key"),
+    "the key instead of a name": (("set", SENTINEL), b"", 2, b"no provider or variable with that name"),
     "a near name": (("set", "antropic"), b"", 2, b"Did you mean anthropic?"),
     "nothing": (("set", "anthropic"), b"", 2, b"cannot be a key"),
     "two lines": (("set", "anthropic"), f"{SENTINEL}\n{SENTINEL}".encode(), 2, b"cannot be a key"),
-    "no text": (("set", "anthropic"), b"\xff\xfe", 2, b"not a text"),
+    "no text": (("set", "anthropic"), b"\xff\xfe", 2, b"not UTF-8 text"),
     "a key with its header": (("set", "anthropic"), f"Bearer {SENTINEL}".encode(), 2, b"cannot be a key"),
-    "a local model": (("set", "local"), b"x", 2, b"takes no key"),
+    "a local model": (("set", "local"), b"x", 2, b"needs no key"),
     "no command": ((), b"", 2, b"COMMAND"),
 }
 

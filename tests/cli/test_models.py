@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evener.cli.models import Capabilities, capabilities, is_local
+from evener.cli.commands.models import Capabilities, capabilities, is_local
 from evener.providers.rows import load_rows
 from evener.wire.quirks import Quirks
 from tests.cli.run import Home

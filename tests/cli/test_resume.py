@@ -30,7 +30,7 @@ def shop(home: Home) -> Iterator[FakeServer]:
 
 def hinted(said: bytes) -> list[str]:
     """The words of the command that a run named as the way on."""
-    [line] = re.findall(r"go on with: evener (resume .*)", said.decode())
+    [line] = re.findall(r"esume with: evener (resume .*)", said.decode())
     return str(line).split()
 
 
@@ -122,7 +122,7 @@ def test_a_harness_that_is_not_there_or_keeps_its_threads_elsewhere_is_said(home
     assert (lost.returncode, b"There is no store at" in lost.stderr) == (2, True), lost.stderr
     (home.folder / "clerks.py").write_text(CLERK.replace("runs.db", "other.db"), encoding="utf-8")
     elsewhere = home.run("resume", "--store", "runs.db", thread)
-    assert (elsewhere.returncode, b"keeps its threads in another store" in elsewhere.stderr) == (2, True), elsewhere.stderr
+    assert (elsewhere.returncode, b"uses another store" in elsewhere.stderr) == (2, True), elsewhere.stderr
     (home.folder / "evener.toml").unlink()
     unknown = home.run("resume", "--store", "runs.db", thread)
     assert (unknown.returncode, b"There is no harness 'clerk'" in unknown.stderr) == (2, True), unknown.stderr
@@ -152,11 +152,11 @@ def test_tools_that_are_missing_are_said_and_needed_ones_are_demanded(home: Home
     thread = hinted(home.run("run", "--tools", "shop:both", "--max-turns", "1", "Send").stderr)[-1]
     done = home.run("resume", thread)
     assert (done.returncode, done.stdout) == (0, b"Sent.\n"), done.stderr
-    assert b"The run had tools that are not here: pay, send." in done.stderr
+    assert b"Resuming without these tools of the run: pay, send." in done.stderr
     shop.add(turn(Call("pay", {"amount": 5})), "Paid.")
     thread = hinted(home.run("run", "--tools", "shop:both", "Pay").stderr)[-1]
     needed = home.run("resume", thread)
-    assert (needed.returncode, b"calls to pay still open" in needed.stderr) == (2, True), needed.stderr
+    assert (needed.returncode, b"open calls to pay" in needed.stderr) == (2, True), needed.stderr
 
 
 def test_a_run_that_another_process_is_at_is_left_alone(home: Home, shop: FakeServer) -> None:

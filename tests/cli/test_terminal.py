@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evener.cli.terminal import ACTIVE, Cleaner, clean, escape_json, styled
+from evener.cli.terminal import ACTIVE, Cleaner, clean, escape_json, style_text
 
 CLEANED = {
     "plain \u00fcn\u00efcode \U0001f40e\n\ttab": "plain \u00fcn\u00efcode \U0001f40e\n\ttab",
@@ -92,4 +92,4 @@ class Terminal(io.StringIO):
     ],
 )
 def test_colour_appears_only_where_it_is_wanted(stream: io.StringIO, environ: dict[str, str], coloured: bool) -> None:
-    assert (styled("x", "red", stream=stream, environ=environ) != "x") is coloured
+    assert (style_text("x", "red", stream=stream, environ=environ) != "x") is coloured

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from evener import Harness
-from evener.cli.glance import age, flat
-from evener.cli.ids import chosen, short_ids
+from evener.cli.glance import format_age
+from evener.cli.names import match_id, short_ids
+from evener.cli.terminal import flatten
 from evener.errors import ServerError, UsageError
 from evener.events import ModelCalled, Opened, Prompted
 from evener.harness import Subagent
@@ -69,9 +70,9 @@ def test_a_list_can_be_searched_filtered_and_cut(home: Home) -> None:
     found = home.run("threads", "--search", "mocha left")
     assert re.search(rf"{coffee[:8]}  done .*Is there coffee\? .*\[\d+\] .*Mocha is left", found.stdout.decode())
     none = home.run("threads", "--search", "cocoa")
-    assert (none.returncode, none.stdout, none.stderr) == (0, b"", b"Nothing was found.\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, b"", b"No thread was found.\n")
     cut = home.run("threads", "--limit", "1")
-    assert (len(cut.stdout.splitlines()), b"Not shown: 1 more." in cut.stderr) == (2, True)
+    assert (len(cut.stdout.splitlines()), b"1 more not shown." in cut.stderr) == (2, True)
     assert len(listed(home, "--limit", "0")) == 2
     assert home.run("threads", "--limit", "-1").returncode == 2
 
@@ -121,7 +122,7 @@ def test_enough_of_how_an_id_begins_is_enough(home: Home) -> None:
     wrong = thread[:7] + ("0" if thread[7] != "0" else "1")
     unknown = home.run("show", wrong)
     assert (unknown.returncode, unknown.stdout) == (2, b"")
-    assert f"There is no thread '{wrong}'. Did you mean {thread}? `evener threads` lists them" in unknown.stderr.decode()
+    assert f"There is no thread '{wrong}'. Did you mean {thread}? `evener threads` lists all threads" in unknown.stderr.decode()
     for words in (("fork",), ("verify",), ("export",), ("replay",), ("rm", "--yes"), ("resume",), ("chat", "-r")):
         done = home.run(*words, NOWHERE)
         assert (done.returncode, b"There is no thread 'ffffffff'" in done.stderr) == (2, True), (words, done.stderr)
@@ -130,15 +131,15 @@ def test_enough_of_how_an_id_begins_is_enough(home: Home) -> None:
 
 def test_an_id_that_could_mean_several_lists_them() -> None:
     logs = [Summary(log, log, "run", 1, 0.0, 0.0) for log in ("abc1", "abc2", "abcd", "b")]
-    with pytest.raises(UsageError, match=r"More than one thread begins with 'abc': abc1, abc2, abcd\. Write more of the id\."):
-        chosen("abc", logs)
-    assert chosen("abcd", logs) == "abcd"
-    assert chosen("b", logs) == "b"
+    with pytest.raises(UsageError, match=r"More than one id starts with 'abc': abc1, abc2, abcd\. Give more of the id\."):
+        match_id("abc", logs)
+    assert match_id("abcd", logs) == "abcd"
+    assert match_id("b", logs) == "b"
     with pytest.raises(UsageError, match="There is no thread ''"):
-        chosen("", logs)
+        match_id("", logs)
     many = [Summary(f"a{number}", "t", "", 1, 0.0, 0.0) for number in range(20)]
     with pytest.raises(UsageError, match="and 12 more"):
-        chosen("a", many)
+        match_id("a", many)
 
 
 def test_short_ids_are_unique_and_mean_what_they_were_cut_from() -> None:
@@ -149,19 +150,19 @@ def test_short_ids_are_unique_and_mean_what_they_were_cut_from() -> None:
         "cccccccccccc": "cccccccc",
     }  # fmt: skip
     logs = [Summary(log, log, "", 1, 0.0, 0.0) for log in ids]
-    assert [chosen(one, logs) for one in short.values()] == list(short)
+    assert [match_id(one, logs) for one in short.values()] == list(short)
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(-5, "now"), (59, "now"), (60, "1m ago"), (7200, "2h ago"), (86400 * 8, "1w ago"), (4e8, "12y ago")]
 )
 def test_an_age_is_said_as_people_say_it(seconds: float, words: str) -> None:
-    assert age(1e9 - seconds, now=1e9) == words
+    assert format_age(1e9 - seconds, now=1e9) == words
 
 
 def test_a_line_is_one_line_whatever_was_written() -> None:
-    assert flat("a\x1b[2J\n\tb\u202ec") == "a bc"
-    assert flat("x" * 20, 10) == "xxxxxxx..."
+    assert flatten("a\x1b[2J\n\tb\u202ec") == "a bc"
+    assert flatten("x" * 20, 10) == "xxxxxxx..."
 
 
 # show
@@ -239,7 +240,7 @@ def test_a_tree_has_each_branch_under_the_one_it_leaves(home: Home) -> None:
     inner = home.run("fork", thread)
     assert inner.returncode == 0, inner.stderr
     branch = inner.stdout.decode().strip()
-    assert f"Go on with it: evener chat -r {branch}" in inner.stderr.decode()
+    assert f"Continue it with: evener chat -r {branch}" in inner.stderr.decode()
     more(home, branch, "And coffee?", "None.")
     deep = home.run("fork", branch, "--at", str(events)).stdout.decode().strip()
     drawn = home.run("tree", thread)
@@ -371,7 +372,7 @@ def test_threads_of_agents_inside_others_are_listed_only_when_asked_for(home: Ho
     thread = kept(home, run)
     listed = home.run("threads", "--json")
     assert [one["thread"] for one in json.loads(listed.stdout)] == [thread]
-    assert b"Not shown: 1 of agents inside other runs. --all shows them, too." in listed.stderr
+    assert b"1 thread of subagents not shown. Use --all to list them, too." in listed.stderr
     both = home.run("threads", "--json", "--all")
     assert sorted(one["harness"] for one in json.loads(both.stdout)) == ["run", "run/clerk"]
     assert both.stderr == b""

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from evener import Harness, MemoryStore, SqliteStore
-from evener.cli.terminal import escaped
-from evener.cli.waiting import answer_of, answers_of, described, is_decided
+from evener.cli.approvals import describe, is_decided, read_answer, read_answers
+from evener.cli.terminal import escape
 from evener.harness import Subagent
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing import ScriptedModel, calls
 from evener.testing.scripted_model import Line
 from evener.transcript.blocks import ToolCall
@@ -29,14 +29,14 @@ from evener.transcript.blocks import ToolCall
     ],
 )
 def test_what_cannot_be_seen_is_written_as_json_writes_it(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape(text) == shown
 
 
 def test_names_and_reasons_cannot_pass_for_lines_of_ours() -> None:
     call = ToolCall("c1", "pay\nRun it?", '{"a": "x\\ny"}')
-    lines = described(Approval("a", "c1", "t", "tool", "d", call, "because\n  | of\u200bthis"))
-    assert lines == ["pay Run it? wants to run (because | of\\u200bthis):", "  | {", '  |   "a": "x\\ny"', "  | }"]
-    assert described(Approval("a", "c1", "t", "tool", "d", ToolCall("c1", "pay", "no\nJSON")))[1:] == ["  | no", "  | JSON"]
+    lines = describe(Approval("a", "c1", "t", "tool", "d", call, "because\n  | of\u200bthis"))
+    assert lines == ["pay Run it? needs approval (because | of\\u200bthis):", "  | {", '  |   "a": "x\\ny"', "  | }"]
+    assert describe(Approval("a", "c1", "t", "tool", "d", ToolCall("c1", "pay", "no\nJSON")))[1:] == ["  | no", "  | JSON"]
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -54,15 +54,15 @@ def test_answers_that_wait_are_found_also_inside_and_so_is_what_was_decided(stor
         inside = await thread.run("Go.")
         [one] = inside.approvals
         assert (one.interrupt, one.thread == inside.thread) == ("output", False)
-        assert await answer_of(store, one) == "Inside."
-        assert await answers_of(store, inside, spoken=True) == {one.thread: "Inside."}
+        assert await read_answer(store, one) == "Inside."
+        assert await read_answers(store, inside, shown=True) == {one.thread: "Inside."}
         assert not await is_decided(store, one)
         await thread.decide({key: Decision("allow") for key in keyed(inside.approvals)})
         assert await is_decided(store, one)
         outside = await thread.resume()
         [one] = outside.approvals
-        assert await answers_of(store, outside, spoken=True) == {}
-        assert await answers_of(store, outside, spoken=False) == {outside.thread: "Outside."}
+        assert await read_answers(store, outside, shown=True) == {}
+        assert await read_answers(store, outside, shown=False) == {outside.thread: "Outside."}
         await store.aclose()
 
     asyncio.run(go())

@@ -206,8 +206,8 @@ def test_a_prompt_that_cannot_be_meant_is_refused(make: object, words: str) -> N
 @pytest.mark.parametrize(
     ("part", "words"),
     [
-        (lambda _: 5, "gave int"),
-        (lambda _: None, "gave NoneType"),
+        (lambda _: 5, "returned int"),
+        (lambda _: None, "returned NoneType"),
         (lambda _: "\ud800", "lone surrogate"),
         (Template("{nobody}"), "fills the blank 'nobody' .* Known are date, prefs, run, thread"),
     ],

@@ -14,8 +14,8 @@ from evener.context.scratchpad import (
     Item,
     Notes,
     Removed,
+    SectionShown,
     Set,
-    Shown,
     admit,
     apply,
     dump_changes,
@@ -32,7 +32,7 @@ changes = st.one_of(
     st.builds(Appended, sections, notes),
     st.builds(Removed, sections, st.integers(0, 12)),
     st.builds(Cleared, sections),
-    st.builds(Shown, sections, st.sampled_from(("model", "user", "hidden"))),
+    st.builds(SectionShown, sections, st.sampled_from(("model", "user", "hidden"))),
 )
 histories = st.lists(changes, max_size=20)
 
@@ -47,7 +47,7 @@ histories = st.lists(changes, max_size=20)
         ([Set("plan", ("a", "b")), Removed("plan", 2), Appended("plan", "c")], "plan", ["1. a", "3. c"]),
         ([Set("plan", ("a", "b")), Removed("memory", 1)], "plan", ["1. a", "2. b"]),
         ([Set("results", ("a",)), Cleared("results")], "results", []),
-        ([Set("reasoning", ("a",)), Shown("reasoning", "hidden")], "reasoning", ["1. a"]),
+        ([Set("reasoning", ("a",)), SectionShown("reasoning", "hidden")], "reasoning", ["1. a"]),
     ],
 )
 def test_s4_19_a_section_is_what_its_facts_made_of_it(facts: list[Change], section: str, texts: list[str]) -> None:
@@ -126,7 +126,7 @@ FULL = fold([Appended(section, f"{section} note") for section in SECTIONS])
 )
 def test_s4_19_each_section_has_a_visibility(visibility: str, model: bool, user: bool) -> None:
     for section in SECTIONS:
-        pad = apply(FULL, Shown(section, visibility))  # type: ignore[arg-type]
+        pad = apply(FULL, SectionShown(section, visibility))  # type: ignore[arg-type]
         assert (f"{section} note" in show(pad, "model")) == model
         assert (f"{section} note" in show(pad, "user")) == user
 
@@ -150,7 +150,7 @@ def test_a_note_cannot_pass_for_a_title_or_another_note() -> None:
 def test_law_showing_is_deterministic_and_hidden_is_hidden(facts: list[Change]) -> None:
     pad = fold(facts)
     assert show(pad) == show(fold(facts))
-    hidden = fold([Shown(section, "hidden") for section in SECTIONS], pad)
+    hidden = fold([SectionShown(section, "hidden") for section in SECTIONS], pad)
     assert show(hidden) == show(hidden, "user") == ""
     assert len(show(pad, "user")) <= len(show(pad))
 
@@ -168,7 +168,7 @@ def test_law_showing_is_deterministic_and_hidden_is_hidden(facts: list[Change]) 
         lambda: Set("plan", ("a", "")),
         lambda: Set("plan", "text"),  # type: ignore[arg-type]
         lambda: Removed("plan", True),
-        lambda: Shown("plan", "everyone"),  # type: ignore[arg-type]
+        lambda: SectionShown("plan", "everyone"),  # type: ignore[arg-type]
         lambda: Bounds(items=0),
     ],
 )

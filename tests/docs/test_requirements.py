@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,6 @@ import requirements as req  # a script, not a package
 
 SECONDS = 240
 DOCUMENT = ROOT / "docs" / "requirements.md"
-FOUND = req.claims(ROOT / "tests")
-TESTS = req.covering(FOUND)
-
 TOTALS = {"S0": 54, "S1": 32, "S2": 82, "S3": 28, "S4": 31}
 """How many numbers each source document has."""
 
@@ -36,9 +35,34 @@ OWED = {
 """What of it is still missing, and why."""
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "requirements.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT)
+@cache
+def found() -> list[req.Claim]:
+    return req.claims(ROOT / "tests")
+
+
+@cache
+def shown() -> dict[str, list[str]]:
+    return req.covering(found())
+
+
+Run = Callable[..., tuple[int | str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the script here: what it ends with and what it prints. The tests of this tree are read once."""
+    read: Callable[[Path], list[req.Claim]] = req.claims
+    monkeypatch.setattr(req, "claims", lambda folder: found() if folder == req.TESTS else read(folder))
+
+    def run(*arguments: str) -> tuple[int | str, str]:
+        code: int | str
+        try:
+            code = req.main(arguments)
+        except SystemExit as end:
+            code = str(end.code)
+        return code, capsys.readouterr().out
+
+    return run
 
 
 def named(source: str) -> list[tuple[str, str]]:
@@ -46,13 +70,14 @@ def named(source: str) -> list[tuple[str, str]]:
 
 
 def test_the_document_is_fresh() -> None:
-    done = run("--check")
+    command = [sys.executable, str(ROOT / "scripts" / "requirements.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_every_number_that_a_test_names_exists() -> None:
-    assert len(FOUND) > 300
-    assert req.unknown(FOUND) == []
+    assert len(found()) > 300
+    assert req.unknown(found()) == []
 
 
 def test_the_table_has_every_number_of_every_source_once_and_in_order() -> None:
@@ -66,18 +91,18 @@ def test_the_table_has_every_number_of_every_source_once_and_in_order() -> None:
 
 @pytest.mark.parametrize("part", BUILT)
 def test_what_was_to_be_built_is_shown_by_a_test(part: str) -> None:
-    assert [number for number in req.numbers(BUILT[part]) if number not in TESTS and number not in OWED] == []
+    assert [number for number in req.numbers(BUILT[part]) if number not in shown() and number not in OWED] == []
 
 
 def test_what_is_owed_is_still_owed() -> None:
-    assert [number for number in OWED if number in TESTS] == []
+    assert [number for number in OWED if number in shown()] == []
     assert set(OWED) <= set(req.themes())
-    assert [number for number in req.lacking() if number not in TESTS] == []
+    assert [number for number in req.lacking() if number not in shown()] == []
 
 
 def test_the_document_names_tests_that_exist_and_gaps_with_their_theme() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    covered = sum(number in TESTS for group in req.groups() for number in group.asks)
+    covered = sum(number in shown() for group in req.groups() for number in group.asks)
     assert f"| all | {covered} | 227 |" in text
     assert text.count("| not yet: ") == 227 - covered
     assert text.count("<br>not yet: ") == len(req.lacking())
@@ -152,32 +177,31 @@ def test_a_test_that_names_few_numbers_is_shown_first() -> None:
     ("old", "new"),
     [("| S0.1 |", "| S0.01 |"), ("not yet: tracing", "`tests/test_x.py::test_x`"), ("| all | ", "| all | 1")],
 )
-def test_a_stale_table_is_caught_and_mended(old: str, new: str, tmp_path: Path) -> None:
-    page, fresh = tmp_path / "requirements.md", req.page(FOUND)
+def test_a_stale_table_is_caught_and_mended(old: str, new: str, tmp_path: Path, run: Run) -> None:
+    page, fresh = tmp_path / "requirements.md", req.page(found())
     page.write_text(fresh.replace(old, new, 1), encoding="utf-8")
     assert page.read_text(encoding="utf-8") != fresh
-    done = run("--check", str(page))
-    assert (done.returncode, done.stdout) == (1, "requirements.md is stale. Run `make docs`.\n")
-    assert run(str(page)).returncode == 0
+    assert run("--check", str(page)) == (1, "requirements.md is stale. Run `make docs`.\n")
+    assert run(str(page)) == (0, "")
     assert page.read_text(encoding="utf-8") == fresh
 
 
 @pytest.mark.parametrize("number", ["S0.55", "S1.33", "S5.1", "S2.0"])
 @pytest.mark.parametrize("where", ["the file", "a test", "a name"])
-def test_a_number_that_does_not_exist_is_named(number: str, where: str, tmp_path: Path) -> None:
+def test_a_number_that_does_not_exist_is_named(number: str, where: str, tmp_path: Path, run: Run) -> None:
     sources = {
         "the file": f'"""{number}."""\n',
         "a test": f'def test_x() -> None:\n    """{number}."""\n',
         "a name": f"def test_{number.lower().replace('.', '_')}_x() -> None:\n    pass\n",
     }
     (tmp_path / "test_x.py").write_text(sources[where], encoding="utf-8")
-    done = run(str(tmp_path / "requirements.md"), str(tmp_path))
-    assert done.returncode == 1
-    assert f"names {number}" in done.stderr
+    told, _ = run(str(tmp_path / "requirements.md"), str(tmp_path))
+    assert f"names {number}" in str(told)
     assert not (tmp_path / "requirements.md").exists()
 
 
 def test_a_gap_without_a_theme_is_named(tmp_path: Path) -> None:
-    done = run(str(tmp_path / "requirements.md"), str(tmp_path))
+    command = [sys.executable, str(ROOT / "scripts" / "requirements.py"), str(tmp_path / "requirements.md"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT)
     assert done.returncode == 1
     assert "No test names S0.1, and docs/requirements.toml gives it no theme." in done.stderr

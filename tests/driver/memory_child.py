@@ -12,13 +12,12 @@ import tracemalloc
 from evener import tool
 from evener.events import encode_event
 from evener.harness import Harness, Thread
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Answer, open_model
 from evener.store.memory import MemoryStore
 from evener.testing.servers.provider import WIRES
-from evener.testing.servers.received import Received
 from evener.testing.servers.turn import Call, Turn, turn
-from evener.testing.servers.wire import Settings
+from evener.testing.servers.wire import Received, ServerSettings
 from evener.testing.transports import FakeAnswer, FakeTransport
 from evener.transport.exchange import Request, Response
 from tests.model.stage import MODELS, NOWHERE
@@ -31,7 +30,7 @@ class Canned:
     """Answers each request with a call of the tool, and the last of a conversation with a text."""
 
     def __init__(self, wire: str, turns: int) -> None:
-        self._wire = WIRES[wire](Settings())
+        self._wire = WIRES[wire](ServerSettings())
         self.url = f"http://127.0.0.1:9{self._wire.base}"
         self._body = json.dumps({"model": MODELS[wire].partition(":")[2], "stream": True}).encode()  # quicker to read again
         self._turns = turns

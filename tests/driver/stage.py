@@ -14,11 +14,9 @@ from bench.kill_world import Saga, World
 from evener import events as ev
 from evener.model import Model, open_model
 from evener.testing import Call, FakeServer, Received, Text, Turn, turn
-from evener.transcript.blocks import Block, TextBlock, ToolCall
-from evener.transcript.origin import Origin
+from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall
 from evener.transcript.reply import Reply
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from evener.wire import CODECS
 from evener.wire.quirks import Quirks
 from tests.model.stage import MODELS, NOWHERE, WIRES, fresh_key

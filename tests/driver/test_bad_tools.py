@@ -10,9 +10,9 @@ import pytest
 from evener import ToolContext, tool
 from evener import events as ev
 from evener.harness import Harness
-from evener.result import Record, RunResult
+from evener.result import CallRecord, RunResult
 from evener.store.memory import MemoryStore
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.tools.tool import Tool
 from evener.transcript.ask import Ask
@@ -55,7 +55,7 @@ def ran(bad: Tool, arguments: dict[str, object] | None = None, **settings: objec
     return result, model
 
 
-def shown(record: Record) -> str:
+def shown(record: CallRecord) -> str:
     assert record.result is not None
     return "\n".join(block.text for block in record.result.content if isinstance(block, TextBlock))
 
@@ -166,8 +166,8 @@ FAILING: list[tuple[Callable[..., object], str]] = [
     (gives_an_object, "cannot be shown"),
     (gives_no_number, "NaN"),
     (gives_a_circle, "cannot be shown"),
-    (gives_a_generator, "has not happened yet"),
-    (gives_a_coroutine, "has not happened yet"),
+    (gives_a_generator, "has not run yet"),
+    (gives_a_coroutine, "has not run yet"),
     (gives_bytes, "neither text nor a known kind"),
 ]
 

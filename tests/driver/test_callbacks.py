@@ -9,7 +9,7 @@ from evener import ToolContext, tool
 from evener.harness import Harness
 from evener.result import RunResult
 from evener.store.memory import MemoryStore
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall

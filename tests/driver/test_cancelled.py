@@ -16,11 +16,11 @@ from evener import events as ev
 from evener.harness import Harness, Thread
 from evener.loop.state import fold
 from evener.result import RunResult
-from evener.store.log import Store
 from evener.store.memory import MemoryStore
-from evener.store.sqlite import SqliteStore
+from evener.store.protocol import Store
+from evener.store.sqlite.store import SqliteStore
 from evener.testing import FakeServer
-from evener.tools.threads import Threads
+from evener.tools.call import Threads
 from tests.driver.stage import (
     WIRES,
     children,

@@ -15,16 +15,15 @@ from evener import streaming as st
 from evener.harness import Harness
 from evener.model import Model
 from evener.result import RunResult
-from evener.store.log import Store
 from evener.store.memory import MemoryStore
-from evener.store.sqlite import SqliteStore
+from evener.store.protocol import Store
+from evener.store.sqlite.store import SqliteStore
 from evener.testing import Call, FakeServer, Received, Turn, turn
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.tools.tool import Tool
 from evener.transcript.ask import Ask
-from evener.transcript.blocks import ToolCall, ToolResult
+from evener.transcript.blocks import Origin, ToolCall, ToolResult
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
 from evener.wire import CODECS
 from evener.wire.quirks import Quirks
 from tests.driver.stage import WIRES, model_at, others, quick_folder, served, settled

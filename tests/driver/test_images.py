@@ -11,7 +11,7 @@ import pytest
 from evener import events as ev
 from evener import tool
 from evener.harness import Harness
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.testing import Call, turn
 from evener.transcript.blocks import ImageBlock, Inline, Stored, TextBlock
 from tests.driver.stage import WIRES, model_at, served

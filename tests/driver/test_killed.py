@@ -1,6 +1,6 @@
 """Killed at any moment, a run goes on to the same end, and no `write` tool starts twice (S0.48, S1.30, S4.26).
 
-Real processes on a real SQLite file, 300 of them killed. `python -m bench kills` does it 10,000 times.
+Real processes on a real SQLite file, 180 of them killed. `python -m bench kills` does it 10,000 times.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from bench.kill_check import DOUBLE, violations
 from bench.kill_world import Mark, World
 from bench.kills import run_apart
 from evener import events as ev
-from evener.store.sqlite import SqliteStore
+from evener.store.sqlite.store import SqliteStore
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
-KILLS = 300
+KILLS = 180
 CHUNKS = 6
 PAGE = 4096
 IN_MEMORY = Path("/dev/shm")

@@ -9,8 +9,8 @@ from evener import events as ev
 from evener import tool
 from evener.errors import StoreError
 from evener.harness import Harness, Thread
-from evener.store.log import Lease, Log, Note
 from evener.store.memory import MemoryStore
+from evener.store.protocol import Lease, Log, Note
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.blocks import ToolCall
 

@@ -17,7 +17,7 @@ from evener import streaming as st
 from evener.harness import Harness
 from evener.local import LocalTransport
 from evener.local.server import check_installed
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
 from evener.result import RunResult
 from evener.store.memory import MemoryStore
@@ -25,8 +25,7 @@ from evener.testing import Call, FakeServer, Status, Text, Thinking, faults, tur
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from tests.driver.stage import WIRES, others
 from tests.local.few_shot import sums
 from tests.local.stack import SETTINGS

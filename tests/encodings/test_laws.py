@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evener.encodings import EncodingName, prepare, reader
 from evener.encodings.history import call_text
-from evener.encodings.prepared import Style
+from evener.encodings.prepared import TextStyle
 from evener.testing import check_request
 from evener.transcript import Ask, Choice, HostedBlock, Message, Origin, OutputSchema, ToolCall, Transcript
 from evener.transcript.delta import Delta, Stopped, TextDelta
@@ -117,7 +117,7 @@ def test_no_word_is_lost(encoding: EncodingName, text: str) -> None:
 @given(calls=st.lists(st.tuples(names, arguments), min_size=1, max_size=3), wrapped=st.booleans())
 def test_a_call_that_is_rendered_is_read_back(encoding: EncodingName, calls: list[tuple[str, str]], wrapped: bool) -> None:
     quirks = Quirks(any_output=not wrapped, strict=False)
-    style = Style(encoding, Origin(), "drop", wrapped=wrapped)
+    style = TextStyle(encoding, Origin(), "drop", wrapped=wrapped)
     text = call_text(style, [ToolCall(str(number), name, raw) for number, (name, raw) in enumerate(calls)])
     if encoding == "react":
         calls = [(name.strip("\"'"), raw) for name, raw in calls]

@@ -6,18 +6,17 @@ from itertools import product
 import pytest
 
 from evener.encodings import EncodingName, prepare, reader
-from evener.encodings.fences import bare
-from evener.encodings.json_reader import JsonReader
-from evener.encodings.react_reader import ReactReader
-from evener.encodings.tape import MOST, State, Tape
-from evener.encodings.xml_reader import XmlReader
+from evener.encodings.buffer import MOST, AnswerBuffer, Wait, strip_fence
+from evener.encodings.json import read_json
+from evener.encodings.react import read_react
+from evener.encodings.xml import read_xml
 from evener.errors import TruncatedStream
 from evener.transcript import Choice, OutputSchema, TextBlock
 from evener.transcript.ask import ChoiceMode
 from evener.transcript.delta import (
     ArgumentsDelta,
+    CallBegun,
     CallEnded,
-    CallStarted,
     Delta,
     Failed,
     Notice,
@@ -28,7 +27,7 @@ from evener.transcript.delta import (
     TextDelta,
     UsageReported,
 )
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 from evener.wire import Quirks, assemble
 from tests.encodings.talk import FLAT, TEXTUAL, Part, asked, call, noticed, read, ready, said, single, streamed, written
 from tests.patience import ends
@@ -112,6 +111,11 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
     ("json_schema", "arguments that are broken"): ('{"tool": "add", "arguments": {a: 1}}', [("add", "{a: 1}")], []),
     ("json_schema", "another object"): ('{"result":\n{"tool": 1}}\nwell', ['{"result":\n{"tool": 1}}\nwell'], []),
     ("json_schema", "the answer cut off"): ('{"answer": "It is \\u00e', ["It is \\u00e"], []),
+    ("json_schema", "an answer behind a call cut off"): (
+        '{"tool": "add", "arguments": {"a": 1}, "answer": "It is',
+        [("add", '{"a": 1}'), "It is"],
+        [],
+    ),
     ("json_schema", "an answer of another kind"): ('{"answer": [1, 2]}', ["[1, 2]"], []),
     ("json_schema", "plain text"): ("It is 40.", ["It is 40."], []),
     ("json_schema", "keys the other way round"): ('{"arguments": {"a":1}, "tool": "add"}', [("add", '{"a":1}')], []),
@@ -130,6 +134,7 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
         [("add", '{"a":1}'), ("ping", "{}")],
         [],
     ),
+    ("xml", "backticks in a tag open no fence"): ("<tool_call name='q' x='```'/>```json", [("q", "{}"), "```json"], []),
     ("xml", "unclosed"): ('<tool_call name="add">{"a": 1', [("add", '{"a": 1')], []),
     ("xml", "unclosed at once"): ('<tool_call name="add">', [("add", '<tool_call name="add">')], []),
     ("xml", "half a tag"): ('so <tool_call name="a', ['so <tool_call name="a'], ["malformed_call"]),
@@ -197,10 +202,10 @@ def test_thoughts_stay_apart() -> None:
     assert read(ready("react"), "Thought: one.\nThought: two.\nFinal Answer: 4").reasoning_text == "one.\ntwo."
 
 
-READERS: dict[EncodingName, Callable[[Tape], State]] = {
-    "json_schema": lambda tape: JsonReader(tape).start,
-    "xml": lambda tape: XmlReader(tape).start,
-    "react": lambda tape: ReactReader(tape).start,
+READERS: dict[EncodingName, Callable[[AnswerBuffer], Wait[None]]] = {
+    "json_schema": read_json,
+    "xml": read_xml,
+    "react": read_react,
 }
 
 
@@ -209,17 +214,14 @@ READERS: dict[EncodingName, Callable[[Tape], State]] = {
 @pytest.mark.parametrize("blank", [" ", "\n"])
 def test_blanks_without_end_are_not_held_back(encoding: EncodingName, lead: str, blank: str) -> None:
     """Small models write them until they are stopped; each is looked at a few times, not as often as there are others."""
-    tape = Tape()
-    state = READERS[encoding](tape)
+    tape = AnswerBuffer(READERS[encoding])
     for char in lead + blank * 3000:
-        tape.held += char
-        state = tape.run(state)
-        tape.pieces()
+        tape.feed(char)
     assert len(tape.held) <= 2 * MOST
 
 
 def test_a_fence_around_many_blanks_is_taken_off() -> None:
-    assert bare("```\n" + " " * 200_000 + "x\n```") == "x"
+    assert strip_fence("```\n" + " " * 200_000 + "x\n```") == "x"
 
 
 def test_a_thought_is_reasoning_and_the_final_answer_is_the_text() -> None:
@@ -240,7 +242,7 @@ def test_nothing_half_read_is_shown(encoding: EncodingName) -> None:
     pieces = [delta.text for delta in deltas if isinstance(delta, ArgumentsDelta)]
     assert "".join(pieces) == ADD[1]
     assert len(pieces) > 10
-    assert [type(delta) for delta in deltas if isinstance(delta, CallStarted | CallEnded)] == [CallStarted, CallEnded]
+    assert [type(delta) for delta in deltas if isinstance(delta, CallBegun | CallEnded)] == [CallBegun, CallEnded]
 
 
 def test_a_final_text_is_streamed_out_of_its_string() -> None:

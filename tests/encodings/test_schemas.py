@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evener.encodings import prepare
-from evener.encodings.schemas import wrapped_schema
+from evener.encodings.forms import wrap_schema
 from evener.errors import BadValue
 from evener.testing import check_request
 from evener.transcript import Choice, OutputSchema, ToolSpec
@@ -46,7 +46,7 @@ def test_a_property_may_be_called_like_a_word_of_json_schema() -> None:
     kind = {"$ref": "#/$defs/Kind"}
     properties = {"default": kind, "enum": kind, "$ref": kind, "x": {"default": {"$ref": "#/$defs/Kind"}}}
     shape = {"type": "array", "items": {"properties": properties}, "$defs": {"Kind": {"type": "string"}}}
-    found = json.loads(wrapped_schema(json.dumps(shape)))
+    found = json.loads(wrap_schema(json.dumps(shape)))
     moved = found["properties"]["value"]["items"]["properties"]
     assert list(found["$defs"]) == ["value_Kind"]
     assert moved == {**{name: {"$ref": "#/$defs/value_Kind"} for name in ("default", "enum", "$ref")}, "x": properties["x"]}
@@ -55,7 +55,7 @@ def test_a_property_may_be_called_like_a_word_of_json_schema() -> None:
 def test_a_schema_that_is_too_deep_to_be_moved_is_told() -> None:
     deep = '{"items":' * 600 + '{"$ref":"#/$defs/A"}' + "}" * 600
     with pytest.raises(BadValue, match="nested too deeply"):
-        wrapped_schema(f'{{"items":{deep},"$defs":{{"A":{{}}}}}}')
+        wrap_schema(f'{{"items":{deep},"$defs":{{"A":{{}}}}}}')
 
 
 def test_a_call_is_one_flat_object_with_the_tool_first() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evener.encodings.walk import Span, unescaped
+from evener.encodings.buffer import Span, unescape
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -28,8 +28,8 @@ def test_a_value_ends_where_it_ends_however_it_is_cut(value: object, ascii: bool
 @given(text=st.text(max_size=20), ascii=st.booleans(), cut=st.integers(0, 60))
 def test_a_string_says_the_same_however_it_is_cut(text: str, ascii: bool, cut: int) -> None:
     inside = json.dumps(text, ensure_ascii=ascii)[1:]
-    first, size, shut = unescaped(inside[:cut], final=False)
-    rest, more, closed = unescaped(inside[size:], final=True)
+    first, size, shut = unescape(inside[:cut], final=False)
+    rest, more, closed = unescape(inside[size:], final=True)
     assert (first + rest, size + more, shut or closed) == (text, len(inside), True)
 
 
@@ -48,4 +48,4 @@ def test_a_string_says_the_same_however_it_is_cut(text: str, ascii: bool, cut: i
     ],
 )
 def test_odd_escapes_are_kept_or_marked(text: str, says: str) -> None:
-    assert unescaped(text, final=True)[0] == says
+    assert unescape(text, final=True)[0] == says

@@ -16,10 +16,10 @@ from evener.events import Event
 from evener.harness import Subagent
 from evener.harness.approvals import Decision, keyed
 from evener.harness.thread import Thread
-from evener.loop.state import State
+from evener.loop.state import RunState
 from evener.result import RunResult
-from evener.store.log import NoLog
 from evener.store.memory import MemoryLog
+from evener.store.protocol import NoLog
 from evener.testing.scripted_model import Line, ScriptedModel, calls
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall
@@ -189,12 +189,12 @@ def _limits(purse: Purse) -> Limits:
     return Limits(requests=purse.requests, cost=purse.money, tool_calls=None, retries=3)
 
 
-async def _lives(root: Harness, store: Mortal, rng: random.Random) -> State:
+async def _lives(root: Harness, store: Mortal, rng: random.Random) -> RunState:
     """The run to its end, in as many lives as that takes."""
     thread = ""
     for _ in range(LIVES):
         here = root.thread(thread)
-        state = await here.state() if thread else State()
+        state = await here.state() if thread else RunState()
         if state.finished is not None:
             return state
         store.left = rng.choice((10**9, rng.randrange(1, 60)))
@@ -206,7 +206,7 @@ async def _lives(root: Harness, store: Mortal, rng: random.Random) -> State:
         store.left = 10**9
         if waiting:
             await root.decide(thread, {name: Decision(rng.choice(("allow", "allow", "reject"))) for name in waiting})
-    return State()
+    return RunState()
 
 
 async def _life(thread: Thread, rng: random.Random, *, resumes: bool) -> RunResult:

@@ -14,8 +14,8 @@ from evener.events import CallFinished, encode_event
 from evener.harness import Decision, Subagent
 from evener.result import RunResult
 from evener.store import MemoryStore, SqliteStore, export_lines, import_lines, keep
-from evener.store.lines import End, written
-from evener.store.log import Erased, LeaseHeld
+from evener.store.protocol import Erased, LeaseHeld
+from evener.store.transfer.lines import End, written
 from evener.testing import ScriptedModel, calls
 from evener.transcript import ToolCall
 from evener.transcript.ask import Ask

@@ -8,11 +8,11 @@ import pytest
 
 from evener import Harness, Limits, MemoryStore, tool
 from evener import events as ev
-from evener.driver.reports import events_of
+from evener.driver.record import events_of
 from evener.harness import Decision, Subagent, Thread
 from evener.result import RunResult
 from evener.store import SqliteStore
-from evener.store.jsonl import export_lines, import_lines
+from evener.store.transfer.jsonl import export_lines, import_lines
 from evener.testing import ScriptedModel, calls
 from evener.tools.context import ToolContext
 from evener.tools.tool import Tool

@@ -15,15 +15,14 @@ import pytest
 from evener import Harness, Limits, MemoryStore, tool
 from evener.errors import UsageError
 from evener.harness.approvals import Decision
-from evener.harness.compiling import Compiled
+from evener.harness.preview import Compiled
 from evener.hooks import Hook
 from evener.model import Model, open_model
 from evener.testing import Call, FakeServer, ScriptedModel, Text, Thinking, turn
 from evener.testing.check import check_request
 from evener.transcript.blocks import ImageBlock, Remote, TextBlock
 from evener.transcript.message import Message
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from tests.driver.stage import WIRES, others
 from tests.model.stage import NOWHERE, fresh_key, watched
 

@@ -20,7 +20,7 @@ from evener.harness import Subagent
 from evener.harness.approvals import Decision, keyed
 from evener.policy.rules import Defaults, Policy, Rule
 from evener.result import RunResult
-from evener.store.log import Note
+from evener.store.protocol import Note
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.testing.servers import Call, FakeServer, turn
 from evener.transcript.blocks import ToolCall

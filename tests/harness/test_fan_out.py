@@ -11,17 +11,16 @@ import pytest
 
 from evener import Harness, Limits, MemoryStore, Message, tool
 from evener import streaming as st
+from evener.call_context import DEEPEST
 from evener.errors import AuthFailed, EvenerError, Overloaded, UsageError
-from evener.harness.fan_out import Entry, fan_out, parallel_llm_tool
 from evener.harness.harness import Subagent
+from evener.harness.parallel import Entry, fan_out, parallel_llm_tool
 from evener.harness.thread import Prompt
-from evener.nesting import DEEPEST
 from evener.result import RunResult
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import TextBlock, ToolCall, ToolResult
-from evener.transcript.reply import Reply, Stop
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Reply, Stop, Usage
 
 
 class Person(msgspec.Struct):

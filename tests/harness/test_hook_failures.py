@@ -10,10 +10,10 @@ from evener import events as ev
 from evener import streaming as st
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
-from evener.hooks import Answer, Cancel, Hook, HookEvent, HookFailed, Moment
+from evener.hooks import Cancel, Hook, HookAnswer, HookEvent, HookFailed, Moment
 from evener.loop.state import fold
 from evener.result import RunResult
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing.scripted_model import Line, Script, ScriptedModel, calls, says
 from evener.transcript.blocks import ToolCall
 
@@ -29,14 +29,14 @@ def pay(amount: int) -> str:
 
 
 def failing(event: HookEvent, *, fatal: bool = True) -> Hook:
-    def handler(_moment: Moment) -> Answer:
+    def handler(_moment: Moment) -> HookAnswer:
         raise RuntimeError("broken hook")
 
     return Hook(event=event, handler=handler, fatal=fatal)
 
 
 def noting(ends: list[tuple[str, str | None]], *events: HookEvent) -> list[Hook]:
-    def handler(moment: Moment) -> Answer:
+    def handler(moment: Moment) -> HookAnswer:
         ends.append((moment.event, moment.stop))
         return None
 
@@ -117,7 +117,7 @@ def test_a_fatal_hook_about_one_call_leaves_the_results_of_all() -> None:
         await begun.wait()
         return "quick is done"
 
-    def handler(moment: Moment) -> Answer:
+    def handler(moment: Moment) -> HookAnswer:
         go.set()
         if moment.call and moment.call.name == "quick":
             raise RuntimeError("broken hook")

@@ -12,7 +12,7 @@ from evener.errors import UsageError
 from evener.events import Effect
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
-from evener.hooks import AddContext, Answer, Cancel, Hook, Moment, Rewrite
+from evener.hooks import AddContext, Cancel, Hook, HookAnswer, Moment, Rewrite
 from evener.loop.state import fold
 from evener.replay import replay
 from evener.result import RunResult
@@ -27,7 +27,7 @@ def all_words(asks: list[Ask]) -> str:
     return str([ask.transcript.messages for ask in asks])
 
 
-def no_secrets(moment: Moment) -> Answer:
+def no_secrets(moment: Moment) -> HookAnswer:
     assert moment.prompt is not None
     return Cancel("it holds a secret") if "SECRET" in moment.prompt.text else None
 
@@ -142,7 +142,7 @@ def test_hooks_may_add_to_what_is_said_to_a_run_under_way() -> None:
 
 
 def limited(most: int, seen: list[str]) -> Hook:
-    def handler(moment: Moment) -> Answer:
+    def handler(moment: Moment) -> HookAnswer:
         assert moment.call is not None
         seen.append(moment.call.raw)
         return Cancel("too much") if json.loads(moment.call.raw)["amount"] > most else None
@@ -251,7 +251,7 @@ def test_a_call_that_never_started_failed_when_a_hook_cancels_it() -> None:
 
 
 def test_a_hook_about_an_agent_that_fails_warns_with_the_result() -> None:
-    def boom(_moment: Moment) -> Answer:
+    def boom(_moment: Moment) -> HookAnswer:
         raise RuntimeError("broken")
 
     child = Harness(ScriptedModel(["child"]), store="memory")
@@ -271,7 +271,7 @@ def test_a_hook_about_an_agent_that_fails_warns_with_the_result() -> None:
 def test_an_async_hook_is_reported_and_never_awaited() -> None:
     """S2.42."""
 
-    async def late(_moment: Moment) -> Answer:
+    async def late(_moment: Moment) -> HookAnswer:
         return Rewrite("never")
 
     one = Harness(ScriptedModel(["ok"]), store="memory", hooks=[Hook(event="run_start", handler=late)])  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from evener import Harness, Limits, tool
 from evener import streaming as st
 from evener.errors import BadValue, UsageError
 from evener.harness import Subagent
-from evener.hooks import AddContext, Answer, Cancel, Hook, HookEvent, HookFailed, Moment, Rewrite
+from evener.hooks import AddContext, Cancel, Hook, HookAnswer, HookEvent, HookFailed, Moment, Rewrite
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.blocks import TextBlock, ToolCall, ToolResult
 
@@ -31,8 +31,8 @@ def hooked(*hooks: Hook, script: object = None, **more: object) -> tuple[Harness
     return Harness(model, tools=[look], store="memory", hooks=hooks, **more), model  # type: ignore[arg-type]
 
 
-def noting(seen: list[str], event: HookEvent, answer: Answer = None, **more: object) -> Hook:
-    def handler(moment: Moment) -> Answer:
+def noting(seen: list[str], event: HookEvent, answer: HookAnswer = None, **more: object) -> Hook:
+    def handler(moment: Moment) -> HookAnswer:
         seen.append(moment.event)
         return answer
 
@@ -118,7 +118,7 @@ def test_run_end_comes_once_on_errors_and_cancellation() -> None:
 
 
 def failing(event: HookEvent, *, fatal: bool = False) -> Hook:
-    def handler(_moment: Moment) -> Answer:
+    def handler(_moment: Moment) -> HookAnswer:
         raise RuntimeError("broken hook")
 
     return Hook(event=event, handler=handler, fatal=fatal)

@@ -11,10 +11,9 @@ from bench.thread_check import Said, lost_in_silence
 from bench.thread_stage import Heard
 from bench.threads import Walk, walk
 from evener.testing import Received, Rejected, Violation
-from evener.transcript.blocks import ImageBlock, Inline, ReasoningBlock, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import ImageBlock, Inline, ReasoningBlock, Seal, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Seal
 from evener.transcript.transcript import Transcript
 from tests.driver.stage import quick_folder
 

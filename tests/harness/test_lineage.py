@@ -13,16 +13,15 @@ from evener import events as ev
 from evener.errors import EvenerError, UsageError
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
-from evener.harness.lineage import At, seq_of
+from evener.harness.branches import At, seq_of
 from evener.loop.state import fold
 from evener.result import RunResult
-from evener.store.log import Log, NoLog, Store
+from evener.store.protocol import Log, NoLog, Store
 from evener.testing import Call, FakeServer, Received, Turn, turn
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.ask import Ask
-from evener.transcript.blocks import Remote, ToolCall, ToolResult
+from evener.transcript.blocks import Origin, Remote, ToolCall, ToolResult
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
 from evener.wire import CODECS
 from evener.wire.quirks import Quirks
 from tests.driver.stage import WIRES, model_at, quick_folder, served

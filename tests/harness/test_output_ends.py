@@ -11,7 +11,7 @@ from evener import Harness, Limits, MemoryStore, open_model, tool
 from evener import events as ev
 from evener.errors import UsageError
 from evener.harness import Subagent
-from evener.hooks import Answer, Hook, Moment
+from evener.hooks import Hook, HookAnswer, Moment
 from evener.replay import replay
 from evener.result import RunResult
 from evener.testing import Call, FakeServer, ScriptedModel, Text, calls, turn
@@ -62,7 +62,7 @@ class Told:
         self.calls: list[str] = []
 
     def hooks(self) -> list[Hook]:
-        def handler(moment: Moment) -> Answer:
+        def handler(moment: Moment) -> HookAnswer:
             self.calls.append(moment.call.name if moment.call else "")
             return None
 

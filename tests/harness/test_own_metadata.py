@@ -7,7 +7,7 @@ import pytest
 from evener import Harness, tool
 from evener import events as ev
 from evener.events import decode_event
-from evener.result import Record
+from evener.result import CallRecord
 from evener.testing import ScriptedModel, calls
 from evener.tools.result import Envelope, ToolOutput
 from evener.transcript.blocks import ToolCall
@@ -64,5 +64,5 @@ def test_results_of_older_logs_are_read_as_they_were_meant() -> None:
     told = {"kind": "call_finished", "at": 1.0, "call": "c", "ok": False, "metadata": '{"cancelled_by":"hook"}'}
     old = decode_event(json.dumps(told).encode())
     assert isinstance(old, ev.CallFinished)
-    assert Record(ToolCall.of("c", "act", {}), old).by_hook
-    assert not Record(ToolCall.of("c", "act", {}), old, starts=1).by_hook, "a tool has run, so it wrote that"
+    assert CallRecord(ToolCall.of("c", "act", {}), old).by_hook
+    assert not CallRecord(ToolCall.of("c", "act", {}), old, starts=1).by_hook, "a tool has run, so it wrote that"

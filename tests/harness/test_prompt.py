@@ -12,7 +12,7 @@ from evener.context import PromptContext, Scratchpad, SystemPrompt, Template
 from evener.context.scratchpad import Notes, show
 from evener.errors import BadValue, UsageError
 from evener.harness import Subagent
-from evener.harness.system import Given
+from evener.harness.opening import Given
 from evener.testing import Call, FakeServer, ScriptedModel, Text, calls, turn
 from evener.transcript import Ask, TextBlock
 from evener.transcript.blocks import ToolCall, ToolResult
@@ -157,7 +157,7 @@ def stopped(system: Given, store: MemoryStore) -> str:
 
 def resumed(system: Given, thread: str, store: MemoryStore) -> list[str]:
     model = ScriptedModel(["done"])
-    harness(model, system, store=store).resume_sync(thread)
+    harness(model, system, store=store, limits=Limits(requests=1)).resume_sync(thread)
     return systems(model)[0]
 
 

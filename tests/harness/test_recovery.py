@@ -17,11 +17,11 @@ from evener.errors import ApprovalStale, EvenerError, UsageError
 from evener.events import Verdict
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
-from evener.harness.checking import UnknownOutcome
+from evener.harness.harness import UnknownOutcome
 from evener.policy import Policy, Rule
 from evener.result import RunResult
-from evener.store.log import Note, Store
-from evener.store.sqlite import SqliteStore
+from evener.store.protocol import Note, Store
+from evener.store.sqlite.store import SqliteStore
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.testing.servers import Call, FakeServer, turn
 from evener.transcript.ask import Ask

@@ -9,7 +9,7 @@ import pytest
 from evener import Harness, tool
 from evener.events import CallFinished, CallStarted, encode_event
 from evener.harness import Decision
-from evener.loop.gate import NOT_KEPT
+from evener.loop.plan import NOT_KEPT
 from evener.replay import replay
 from evener.store import Funnel, MemoryStore, SqliteStore, export_lines, import_lines
 from evener.testing import ScriptedModel, calls

@@ -15,15 +15,14 @@ from evener import Harness, Limits, MemoryStore, RunResult, Thread, tool
 from evener import events as ev
 from evener.errors import AuthFailed, UsageError
 from evener.harness.approvals import Decision
-from evener.loop.state import State
+from evener.loop.state import RunState
 from evener.model import Model, open_model
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing import Call, FakeServer, Status, Thinking, turn
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.transcript import Transcript
-from evener.transport.exchange import Transport
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries, Transport
 from tests.driver.stage import WIRES, others
 from tests.model.stage import NOWHERE, fresh_key, watched
 
@@ -204,7 +203,7 @@ def test_a_crash_between_the_cancel_and_its_end_needs_one_resume(under_way: bool
             *((ev.CallStarted(at=9.0, call="c", tool="look", key="k"),) if under_way else ()), ev.Cancelled(at=9.0, why="stop")
         )
         await log.aclose()
-        state: State = await fork.state()
+        state: RunState = await fork.state()
         assert (state.cancelled, state.finished) == ("stop", None)
         result = await fork.resume()
         assert result.seconds < 60, "the time between does not count as work"

@@ -15,7 +15,7 @@ import pytest
 from evener import Harness, MemoryStore, tool
 from evener import events as ev
 from evener.store import SqliteStore
-from evener.store.log import LeaseHeld
+from evener.store.protocol import LeaseHeld
 from evener.testing import ScriptedModel, calls
 from evener.tools.context import ToolContext
 from evener.transcript.blocks import ToolCall
@@ -30,7 +30,7 @@ import asyncio, os, sys, time
 from pathlib import Path
 from evener import Harness, tool
 from evener.store import SqliteStore
-from evener.store.log import LeaseLost
+from evener.store.protocol import LeaseLost
 from evener.testing import ScriptedModel, calls
 from evener.tools.context import ToolContext
 from evener.transcript.blocks import ToolCall
@@ -71,6 +71,8 @@ async def main():
         stop = result.stop
     except LeaseLost:
         stop = "lost"
+    while not (folder / "ledger").exists() or not (folder / "ledger").stat().st_size:
+        await asyncio.sleep(0.005)  # a tool in a thread acts after its run has ended, too
     (folder / "ending").write_text(stop)
     (folder / "ending").rename(folder / "end")  # whole as soon as it is there
     await store.aclose()

@@ -17,15 +17,14 @@ from evener import streaming as st
 from evener import tool
 from evener.errors import EvenerError, UsageError
 from evener.harness import Harness
-from evener.loop.limits import Limits
+from evener.loop.state import Limits
 from evener.model import Model, open_model
-from evener.model.conversations import spoken_to
-from evener.model.state import Bearings
+from evener.model.server_state import Bearings, open_conversation
 from evener.replay import replay
 from evener.result import RunResult
-from evener.store.log import Store
 from evener.store.memory import MemoryStore
-from evener.store.sqlite import SqliteStore
+from evener.store.protocol import Store
+from evener.store.sqlite.store import SqliteStore
 from evener.testing import Call, FakeServer, ScriptedModel, Status, Thinking, Turn, faults, turn
 from evener.transcript.ask import State, StateMode
 from evener.transcript.blocks import TextBlock
@@ -335,7 +334,7 @@ def test_forks_and_rollbacks(mode: StateMode) -> None:
                 assert (said[4], lost(result)) == ([("user", "Another two?")], [])
             else:
                 assert resting(server)[4] not in ("", names[0])
-                assert [why.partition(";")[0] for why in lost(result)] == ["another branch of this thread speaks to it"]
+                assert [why.partition(";")[0] for why in lost(result)] == ["another branch of this thread uses it"]
                 assert len(said[4]) == 8
             assert (await thread.run("Three?")).losses == ()  # the branch that was there first is not disturbed
             await thread.rollback(turns=2)
@@ -380,7 +379,7 @@ def test_a_conversation_that_the_user_named() -> None:
 
 async def made_conversation(server: FakeServer, transport: Transport) -> str:
     model = model_at(server, RESPONSES, transport)
-    ask, _ = await spoken_to(model.ask(Transcript(), state=State("conversation")), model.endpoint, transport)
+    ask, _ = await open_conversation(model.ask(Transcript(), state=State("conversation")), model.endpoint, transport)
     return ask.state.id
 
 
@@ -417,7 +416,7 @@ def test_a_process_that_dies_while_the_model_answers(mode: StateMode, tmp_path: 
                 assert inputs(server)[3] == NEW[2]
             else:
                 assert resting(server)[3] not in ("", known)
-                assert [why.partition(",")[0] for why in lost(result)] == ["a request to it came to no answer"]
+                assert [why.partition(",")[0] for why in lost(result)] == ["a request to it got no answer"]
             assert await held_by(harness, server, thread) == await whole(harness, thread)
         await store.aclose()
 

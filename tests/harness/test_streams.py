@@ -8,7 +8,7 @@ from evener import Harness
 from evener.errors import UsageError
 from evener.harness.opening import Prompt
 from evener.result import RunResult
-from evener.store.log import NoLog, Note
+from evener.store.protocol import NoLog, Note
 from evener.testing import ScriptedModel
 from evener.transcript.blocks import ImageBlock, Inline, TextBlock, ToolResult
 from evener.transcript.message import Message

@@ -17,13 +17,12 @@ from evener.harness import thread as threads
 from evener.harness.approvals import Decision, keyed
 from evener.loop.state import fold
 from evener.result import RunResult
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing.scripted_model import Line, ScriptedModel, calls
 from evener.tools.tool import Tool
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import TextBlock, ToolCall
-from evener.transcript.reply import Reply, Stop
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Reply, Stop, Usage
 from tests.harness.forest import overspent
 
 DONE: list[int] = []

@@ -11,7 +11,7 @@ import pytest
 from evener import Harness, Limits, tool
 from evener import streaming as st
 from evener.errors import UsageError
-from evener.harness.running import RunStream
+from evener.harness.stream import RunStream
 from evener.result import RunResult
 from evener.testing.scripted_model import ScriptedModel, calls, says
 from evener.transcript.ask import Ask

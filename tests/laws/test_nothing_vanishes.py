@@ -25,9 +25,11 @@ from evener.transcript.blocks import (
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     ReasoningBlock,
     Remote,
     ResultContent,
+    Seal,
     Stored,
     TextBlock,
     ToolCall,
@@ -36,7 +38,6 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.loss import CODES, Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.translate import origin
 from evener.wire import CODECS, Encoded

@@ -28,19 +28,19 @@ from evener.model import open_model
 from evener.providers.keys import find_key, read_keys, store_key
 from evener.providers.rows import load_rows
 from evener.store import Note, SqliteStore
-from evener.store.funnel import Funnel
-from evener.store.jsonl import export_lines
+from evener.store.redaction import Funnel
+from evener.store.transfer.jsonl import export_lines
 from evener.testing import ScriptedModel, calls
 from evener.testing.transports import FakeAnswer, FakeTransport
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
-from evener.transport import auth
-from evener.transport.cassette import Recorder
-from evener.transport.exchange import Deadlines, Request
+from evener.transport import exchange
+from evener.transport.cassette.recorder import Recorder
+from evener.transport.exchange import Deadlines, Request, Retries
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.retry import Retries
 from evener.transport.secrets import forms_of, note_secret
+from tests.patience import PATIENCE
 from tests.store.extras.stores import leftovers
 from tests.transport.servers import raw, serving, whole
 
@@ -130,7 +130,7 @@ def told(error: BaseException) -> str:
     return "\n".join(parts)
 
 
-async def ask(url: str, key: str) -> None:
+async def ask(url: str, key: str, idle: float = PATIENCE) -> None:
     async with HttpTransport(trust_env=False) as transport:
         model = open_model(
             MODEL,
@@ -139,26 +139,26 @@ async def ask(url: str, key: str) -> None:
             base_url=url,
             transport=transport,
             retries=ONCE,
-            deadlines=Deadlines(connect=2, idle=0.3, total=3),
+            deadlines=Deadlines(connect=PATIENCE, idle=idle, total=PATIENCE),
         )
         given = model.ask(Transcript([Message.user_text("Hi")]))
         del url, key  # those are the test's own
         await model.complete(given)
 
 
-def answered(*pieces: bytes | float, end: str = "close") -> Failure:
+def answered(*pieces: bytes | float, idle: float = PATIENCE) -> Failure:
     async def fail(key: str) -> None:
         echoed = [piece.replace(b"KEY", key.encode()) if isinstance(piece, bytes) else piece for piece in pieces]
-        async with serving(raw(*echoed, end=end)) as served:
+        async with serving(raw(*echoed, end="close")) as served:
             url, echoed = served.url, []
             given, key = key, ""
-            await _hidden(url, given)
+            await _hidden(url, given, idle)
 
     return fail
 
 
-async def _hidden(url: str, given: str) -> None:
-    asking = ask(url, given)
+async def _hidden(url: str, given: str, idle: float) -> None:
+    asking = ask(url, given, idle)
     given = ""
     await asking
 
@@ -184,7 +184,7 @@ async def no_tls(key: str) -> None:
 
 async def in_the_query(key: str) -> None:
     async with HttpTransport(trust_env=False) as transport:
-        sending = transport.send(auth.query("key", key)(Request("http://127.0.0.1:9/v1", (), b"")))  # type: ignore[arg-type]
+        sending = transport.send(exchange.query("key", key)(Request("http://127.0.0.1:9/v1", (), b"")))  # type: ignore[arg-type]
         key = ""
         await sending
 
@@ -259,7 +259,7 @@ FAILURES: dict[str, Failure] = {
     "cut head": answered(b"HTTP/1.1 200"),
     "cut body": answered(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"),
     "cut stream": answered(SSE + b'event: error\ndata: {"type":"error","error":{"message":"KEY"}}\n\n'),
-    "silence": answered(30.0),
+    "silence": answered(30.0, idle=0.3),
     "in the query": in_the_query,
     "in a header that is none": in_a_header_that_is_none,
     "a wrong address": a_wrong_address,
@@ -320,7 +320,7 @@ def cassette(folder: Path) -> str:
     async def main() -> None:
         recorder = Recorder(FakeTransport(answers), path)
         for number in range(len(answers)):
-            request = auth.bearer(KEYS[number])(Request(f"https://example.org/{number}", (), KEYS[700].encode()))
+            request = exchange.bearer(KEYS[number])(Request(f"https://example.org/{number}", (), KEYS[700].encode()))
             response = await recorder.send(request)  # type: ignore[arg-type]
             await read_all(response, 1_000_000)
             await response.aclose()
@@ -402,7 +402,7 @@ def shown_values(_: Path) -> str:
     key = KEYS[7]
     model = open_model(MODEL, environ={"ANTHROPIC_API_KEY": KEYS[8]}, key=key)
     transport = HttpTransport(proxy=f"http://user:{KEYS[9]}@proxy.example:3128")
-    request = auth.query("key", KEYS[10])(auth.bearer(key)(Request("https://example.org", (), key.encode())))  # type: ignore[arg-type]
+    request = exchange.query("key", KEYS[10])(exchange.bearer(key)(Request("https://example.org", (), key.encode())))  # type: ignore[arg-type]
     harness = Harness(model, store="memory")
     values = [model, model.endpoint, model.endpoint.auth, transport, request, harness, Funnel()]
     return "".join(f"{value!r} {value!s}" for value in values)

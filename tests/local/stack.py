@@ -10,7 +10,7 @@ from evener.transcript import Ask, Loss, Message, Reply, Settings, Transcript
 from evener.translate import origin
 from evener.transport.exchange import Deadlines, Request, Response, Transport
 from evener.wire import CODECS, Encoded
-from evener.wire.assembler import assemble
+from evener.wire.stream import assemble
 
 ROWS = load_rows()
 MODEL = "smollm2"

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from evener.errors import AuthFailed, ConnectFailed, TimedOut, UsageError
 from evener.local import LocalSettings, LocalTransport, locate_weights
-from evener.local.keeper import CHILD, Address
+from evener.local.keeper import CHILD, ChildAddress
 from evener.local.server import LocalServer, borrow_server, return_server, stop_servers
 from evener.transcript import Extra, Message, Settings
 from evener.transport.exchange import Request, Response
@@ -31,7 +31,7 @@ HELLO = [Message.user_text("Say hello.")]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
-def address(server: LocalServer) -> Address:
+def address(server: LocalServer) -> ChildAddress:
     return asyncio.run(server.address(seconds=SECONDS))
 
 
@@ -207,7 +207,7 @@ def test_it_outlives_the_thread_that_first_asked(weights: Path) -> None:
 
 
 def test_threads_and_loops_share_it(server: LocalServer) -> None:
-    found: list[Address] = []
+    found: list[ChildAddress] = []
     threads = [threading.Thread(target=lambda: found.append(address(server))) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -361,7 +361,7 @@ def test_one_that_takes_too_long_is_ended(weights: Path) -> None:
 def test_one_who_waits_too_long_gives_up_alone(weights: Path) -> None:
     assert weights
 
-    async def wait(server: LocalServer) -> Address:
+    async def wait(server: LocalServer) -> ChildAddress:
         patient = asyncio.create_task(server.address(seconds=SECONDS))
         with pytest.raises(TimedOut, match=r"within 0\.01 seconds\. It goes on loading"):
             await server.address(seconds=0.01)

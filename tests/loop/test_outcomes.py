@@ -7,17 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.loop.gate import Gate, Judgement
-from evener.loop.plan import Setup, plan
-from evener.loop.state import State, apply, fold, outcome_key
-from evener.loop.steps import AskApproval, RefuseCall, RunTool, SettleCall
+from evener.loop.plan import ApprovalGate, AskApproval, Judgement, RefuseCall, RunTool, SettleCall, Setup, plan
+from evener.loop.state import RunState, apply, fold, outcome_key
 from evener.transcript.blocks import ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 from tests.loop.test_killed import REPLIES, TOOLS, effects, made, results, said
 from tests.loop.world import Died, World, killed_at, moments
 
-ASKING = Setup(models=("one", "two"), tools=TOOLS, gate=Gate(interrupts=frozenset({"outcome"})))
+ASKING = Setup(models=("one", "two"), tools=TOOLS, gate=ApprovalGate(interrupts=frozenset({"outcome"})))
 
 
 def asking() -> World:
@@ -76,7 +74,7 @@ CALL = ToolCall("c", "pay", '{"x":1}')
 REPLY = Message("assistant", (CALL,), id="r")
 
 
-def interrupted(*more: ev.Event, edited: str = "") -> State:
+def interrupted(*more: ev.Event, edited: str = "") -> RunState:
     decided = ev.ApprovalDecided(at=3.0, id="a", key="c", verdict="allow", arguments=edited)
     return fold(
         (
@@ -118,7 +116,7 @@ def test_each_decision_has_its_step() -> None:
     assert plan(interrupted(asked(), decided("reject", why="ask the bank")), ASKING) == (
         SettleCall(CALL, None, "ask the bank"),
     )
-    told = replace(ASKING, gate=Gate())
+    told = replace(ASKING, gate=ApprovalGate())
     assert plan(interrupted(), told) == (SettleCall(CALL),)
 
 
@@ -143,14 +141,14 @@ def test_the_question_is_asked_again_when_its_time_is_over_or_the_tool_has_chang
     late = plan(interrupted(asked(expires=20.0)), ASKING, now=30.0)
     changed = Setup(
         models=("one",), tools=TOOLS,
-        gate=Gate(judge=lambda call: Judgement(digest=f"new {call.name}"), interrupts=frozenset({"outcome"})),
+        gate=ApprovalGate(judge=lambda call: Judgement(digest=f"new {call.name}"), interrupts=frozenset({"outcome"})),
     )  # fmt: skip
     for steps in (late, plan(interrupted(asked(digest="old pay")), changed)):
         assert isinstance(steps[0], AskApproval)
 
 
 def test_a_rule_that_denies_the_call_now_is_heeded_before_it_runs_again() -> None:
-    gate = Gate(judge=lambda _: Judgement("deny", "no-pay", "not any more"), interrupts=frozenset({"outcome"}))
+    gate = ApprovalGate(judge=lambda _: Judgement("deny", "no-pay", "not any more"), interrupts=frozenset({"outcome"}))
     [step] = plan(interrupted(asked(), decided("allow")), replace(ASKING, gate=gate))
     assert isinstance(step, RefuseCall)
 
@@ -176,7 +174,7 @@ def test_on_a_fork_what_was_under_way_is_interrupted_and_all_else_is_as_it_was()
 
 def test_a_fork_without_a_past_is_a_beginning() -> None:
     opened = ev.Opened(at=1.0, thread="t", harness="shop", parent="p", parent_seq=4, parent_hash="h")
-    assert fold((opened,)) == State(thread="t", harness="shop", last=1.0)
+    assert fold((opened,)) == RunState(thread="t", harness="shop", last=1.0)
 
 
 def test_a_call_remembers_the_branch_on_which_it_was_started_last() -> None:

@@ -7,13 +7,23 @@ keeps what was appended and the effects that happened, and nothing else.
 from collections.abc import Callable, Sequence
 
 from evener import events as ev
-from evener.loop.plan import Setup, ToolFacts, plan
-from evener.loop.state import State, fold
-from evener.loop.steps import AskApproval, CallModel, ContinueTurn, FetchMedia, Finish, RunTool, SettleCall, Step
+from evener.loop.plan import (
+    AskApproval,
+    CallModel,
+    ContinueTurn,
+    FetchMedia,
+    Finish,
+    RunTool,
+    SettleCall,
+    Setup,
+    Step,
+    ToolFacts,
+    plan,
+)
+from evener.loop.state import RunState, fold
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
-from evener.transcript.reply import Stop
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Stop, Usage
 
 UNKNOWN = "unknown"
 
@@ -69,7 +79,7 @@ class World:
         self.append(ev.Resumed(at=self.now(), epoch=sum(isinstance(event, ev.Resumed) for event in self.events) + 1))
         return None
 
-    def drive(self) -> State:
+    def drive(self) -> RunState:
         state = fold(self.events)
         known = len(self.events)
         for _ in range(1000):
@@ -81,7 +91,7 @@ class World:
             known = len(self.events)
         raise AssertionError("the loop does not end")
 
-    def perform(self, steps: tuple[Step, ...], state: State) -> None:
+    def perform(self, steps: tuple[Step, ...], state: RunState) -> None:
         match steps[0]:
             case Finish(cause, detail):
                 self.append(ev.Finished(at=self.now(), run=state.run, cause=cause, detail=detail))

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from evener import errors as e
 from evener.testing import Empty, Html, Raw, Redirect, Status, Text, Turn, faults, turn
-from evener.testing.servers.answer import Answer, Sever, Voice
-from evener.transport.exchange import Caps, Deadlines
-from evener.transport.retry import Retries
+from evener.testing.servers.answer import HttpAnswer, Sever, Voice
+from evener.transport.exchange import Caps, Deadlines, Retries
 
 OK = "recovers"
 CUT = "cut short"  # found out by HTTP or by the wire, whichever sees more bytes at once
@@ -66,7 +65,7 @@ class Fault:
 class NoHead(faults.Silent, frozen=True):
     """The connection is reset before anything was answered."""
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return replace(answer, before=(Sever("reset"),))
 
 
@@ -117,8 +116,8 @@ IN_THE_STREAM = (
     Fault("signs of life for ever", (said(faults.Endless()),), e.TimedOut, says="total", deadlines=BRIEF, slow=True),
     Fault("comments for ever", (said(faults.Endless(kind="comment")),), e.TimedOut, says="total", deadlines=BRIEF, slow=True),
     Fault("signs of life, then the end", (said(faults.Endless(times=5)),), e.TruncatedStream, e.WireError),
-    Fault("more after the terminal mark", (said(faults.Extra(b"and so on")),), OK, e.WireError),
-    Fault("an event after the terminal mark", (said(faults.Extra()),), OK),
+    Fault("more after the terminal mark", (said(faults.ExtraBytes(b"and so on")),), OK, e.WireError),
+    Fault("an event after the terminal mark", (said(faults.ExtraBytes()),), OK),
     Fault("the terminal mark twice", (said(faults.Twice()),), OK, e.WireError),
     Fault("one byte at a time", (said(faults.Bytewise()),), OK),
     Fault("other line ends", (said(faults.Crlf()),), OK),

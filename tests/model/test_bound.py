@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from evener.model import Model, open_model
 from evener.model.bound import EACH, IMAGE, OVERHEAD, most_prompt, writes_for_an_hour
 from evener.transcript.ask import Ask, Cache, OutputSchema, Settings, ToolSpec
-from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Remote, Stored, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Origin, Remote, Stored, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
+from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 from tests.model.stage import NOWHERE
 
 HERE = Origin(provider="p", model="m")

@@ -10,8 +10,7 @@ from evener.errors import EvenerError, InvalidRequest, Overloaded, RateLimited, 
 from evener.model import Chain, open_model
 from evener.testing import FakeServer, Html, Status, Text, Thinking, faults, turn
 from evener.transcript.delta import TextDelta
-from evener.transport.exchange import Deadlines
-from evener.transport.retry import Retries
+from evener.transport.exchange import Deadlines, Retries
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run, told_by, watched
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from evener import open_model
 from evener.model import Chain, Model
 from evener.testing import FakeServer, faults
 from evener.transcript import Message, Transcript
-from evener.transport.retry import Retries
+from evener.transport.exchange import Retries
 
 ASKED = Transcript([Message.user_text("Hello")])
 

@@ -11,7 +11,7 @@ from evener.errors import ServerError
 from evener.model import Answer, open_model
 from evener.testing import Call, FakeServer, faults, turn
 from evener.transcript.ask import OutputSchema, ToolSpec
-from evener.transcript.delta import CallStarted
+from evener.transcript.delta import CallBegun
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from tests.encodings.talk import written
@@ -46,7 +46,7 @@ def test_a_tool_loop_in_each_encoding(wire: str, encoding: EncodingName, mode: s
             transcript = Transcript([Message.user_text("What is 17 + 23?")], "Be brief.")
             ask = replace(model.ask(transcript, [ADD]), stream=MODES[mode])
             stream = model.stream(ask)
-            started = [delta.name async for delta in stream if isinstance(delta, CallStarted)]
+            started = [delta.name async for delta in stream if isinstance(delta, CallBegun)]
             first = stream.answer
             grown = transcript.append(first.message).append(Message.tool_result(first.reply.calls[0].id, "40"))
             return started, first, await model.complete(replace(ask, transcript=grown), after=first)

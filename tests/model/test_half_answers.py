@@ -11,8 +11,8 @@ from evener.testing.servers import Call, turn
 from evener.testing.servers.status import Raw
 from evener.transcript import Reply
 from evener.transcript.delta import Delta, Failed, Stopped
+from evener.transport.exchange import Retries
 from evener.transport.http import HttpTransport
-from evener.transport.retry import Retries
 from evener.wire import CODECS, Quirks, assemble
 from tests.model.half import CALL, KINDS, STREAMS, Json, body, data
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run
@@ -180,7 +180,7 @@ def test_a_call_cut_by_the_output_limit_before_its_arguments_does_not_run(wire: 
 def test_an_assembler_makes_no_reply_of_a_call_that_was_not_closed() -> None:
     from evener.transcript import delta as d
 
-    half: list[Delta] = [d.CallStarted(0, "c", "pay"), d.ArgumentsDelta(0, "{}"), d.Stopped("tools", "tool_use")]
+    half: list[Delta] = [d.CallBegun(0, "c", "pay"), d.ArgumentsDelta(0, "{}"), d.Stopped("tools", "tool_use")]
     with pytest.raises(e.TruncatedStream, match="pay"):
         assemble(half)
     assert isinstance(assemble([*half[:2], d.CallEnded(0, "{}"), half[2]]), Reply)

@@ -16,7 +16,7 @@ from evener.transport.http import HttpTransport
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run
 from tests.transport.servers import raw, serving, whole
 
-BIG = 6 << 20
+BIG = 3 << 20
 SLICE = 64 * 1024
 
 

@@ -58,28 +58,28 @@ def test_what_is_stored_is_put_in_once_while_the_conversation_grows() -> None:
         media = Media(blobs.put, blobs.get)
         one, two = await blobs.put(PNG), await blobs.put(PDF)
         transcript = Transcript([Message.user_text("Hi."), Message.assistant_text("Hello.")], "Be brief.")
-        assert await media.at_hand(transcript, {}, remote=False) is transcript
+        assert await media.inline(transcript, {}, remote=False) is transcript
 
         transcript = transcript.append(seen(ImageBlock(Stored(one), "image/png")))
-        made = await media.at_hand(transcript, {}, remote=False)
+        made = await media.inline(transcript, {}, remote=False)
         assert (sources(made), sources(transcript), blobs.read) == (["Inline"], ["Stored"], [one])
         assert made.system == "Be brief."
         assert [message.id for message in made] == [message.id for message in transcript]
 
         for number in range(10):
             transcript = transcript.append(Message.assistant_text(f"Step {number}"))
-            before, made = made, await media.at_hand(transcript, {}, remote=False)
+            before, made = made, await media.inline(transcript, {}, remote=False)
             assert made.extends(before.head)
         assert blobs.read == [one]
 
         call, result = ToolCall("c1", "shoot"), ToolResult("c1", (DocumentBlock(Stored(two), "application/pdf"),))
         transcript = transcript.append(Message("assistant", (call,))).append(Message("user", (result,)))
-        made = await media.at_hand(transcript, {}, remote=False)
+        made = await media.inline(transcript, {}, remote=False)
         assert (sources(made), blobs.read) == (["Inline", "Inline"], [one, two])
         assert len(made) == len(transcript)
 
         fork = Transcript(transcript.messages[:3], "Other.")
-        made = await media.at_hand(fork, {}, remote=False)
+        made = await media.inline(fork, {}, remote=False)
         assert (sources(made), made.system, blobs.read) == (["Inline"], "Other.", [one, two, one])
 
     run(play())
@@ -94,9 +94,9 @@ def test_what_is_behind_a_url_is_fetched_where_the_model_cannot(remote: bool) ->
         digest, kind, size = await media.fetch(URL)
         assert (kind, size, blobs.kept[digest]) == ("image/png", len(PNG), PNG)
         transcript = Transcript([seen(ImageBlock(Remote(URL), "image/png"))])
-        made = await media.at_hand(transcript, {URL: digest}, remote=remote)
+        made = await media.inline(transcript, {URL: digest}, remote=remote)
         assert sources(made) == (["Inline"] if remote else ["Remote"])
-        again = await media.at_hand(transcript, {URL: digest}, remote=not remote)
+        again = await media.inline(transcript, {URL: digest}, remote=not remote)
         assert sources(again) == (["Remote"] if remote else ["Inline"])
         transport.check()
 
@@ -131,7 +131,7 @@ def test_a_stored_picture_reaches_the_model(wire: str) -> None:
         transcript = Transcript([seen(ImageBlock(Stored(await blobs.put(PNG)), "image/png"))])
         async with watched() as watch:
             model = open_model(MODELS[wire], environ=NOWHERE, transport=watch, key=fresh_key(), base_url=url)
-            ask = model.ask(await media.at_hand(transcript, {}, remote=model.fetches))
+            ask = model.ask(await media.inline(transcript, {}, remote=model.fetches))
             answer = await model.complete(ask)
             assert answer.losses == ()
             return answer.text
@@ -145,7 +145,7 @@ def test_a_stored_picture_reaches_the_model(wire: str) -> None:
 def test_the_inline_form_is_base64() -> None:
     async def play() -> Inline:
         blobs = Blobs()
-        made = await Media(blobs.put, blobs.get).at_hand(
+        made = await Media(blobs.put, blobs.get).inline(
             Transcript([seen(ImageBlock(Stored(await blobs.put(PNG)), "image/png"))]), {}, remote=False
         )
         (_, picture) = made.messages[0].blocks

@@ -126,7 +126,7 @@ def test_a_proxy_is_not_asked_for_a_private_address(host: str, monkeypatch: pyte
     async def main() -> Served:
         async with serving(answer(PNG, "image/png")) as proxy, HttpTransport() as transport:
             monkeypatch.setenv("http_proxy", proxy.url)
-            monkeypatch.setattr("evener.harness.harness.shared_transport", lambda: transport)
+            monkeypatch.setattr("evener.transport.http.shared_transport", lambda: transport)
             with pytest.raises(UsageError, match="not in the public internet"):
                 await in_thread(f"http://{host}:9/dot.png")
             return proxy

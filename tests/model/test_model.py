@@ -17,10 +17,10 @@ from evener.testing import Call, FakeServer, Raw, Text, Thinking, Tokens, Turn, 
 from evener.testing.servers import Received
 from evener.transcript.ask import Reasoning, Settings, ToolSpec
 from evener.transcript.blocks import ReasoningBlock, ToolResult
-from evener.transcript.delta import CallStarted, Stopped, TextDelta
+from evener.transcript.delta import CallBegun, Stopped, TextDelta
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
-from evener.transport.cassette import Player, Recorder
+from evener.transport.cassette.recorder import Player, Recorder
 from tests.model.stage import MODELS, MODES, NOWHERE, WIRES, asking, fresh_key, read_to_end, run, watched
 
 T = TypeVar("T")
@@ -326,7 +326,7 @@ def test_a_tool_that_had_to_be_renamed_comes_back_under_our_name(wire: str, mode
         transcript = Transcript([Message.user_text("Oslo?")])
         ask = replace(model.ask(transcript, tools), stream=MODES[mode])
         stream = model.stream(ask)
-        names = [delta.name async for delta in stream if isinstance(delta, CallStarted)]
+        names = [delta.name async for delta in stream if isinstance(delta, CallBegun)]
         grown = transcript.append(stream.answer.message)
         grown = grown.append(Message.tool_result(stream.answer.reply.calls[0].id, "Sunny"))
         return names, stream.answer, await model.complete(replace(ask, transcript=grown), after=stream.answer)

@@ -10,10 +10,8 @@ from evener.errors import AuthFailed, TimedOut, UsageError
 from evener.model import Model, open_model
 from evener.providers.keys import MissingKey, store_key
 from evener.testing import FakeServer, Received, Status, Text, Tokens, faults, turn
-from evener.transport.auth import Auth, bearer
-from evener.transport.exchange import Deadlines, Request, Response, Transport
+from evener.transport.exchange import Auth, Deadlines, Request, Response, Retries, Transport, bearer
 from evener.transport.limiter import Rate
-from evener.transport.retry import Retries
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run, told_by, watched
 from tests.patience import lull, until
 

@@ -8,7 +8,7 @@ from evener.errors import BadValue, EvenerError
 from evener.transcript.blocks import ImageBlock, Remote, ToolResult
 from evener.transcript.reply import Reply, Stop
 from evener.wire import CODECS, Quirks, assemble
-from evener.wire.pieces import deltas_of
+from evener.wire.stream import deltas_of
 from tests.corpus import Exchange, exchanges, needs_corpus
 
 QUIRKS = Quirks()

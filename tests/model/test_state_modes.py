@@ -10,10 +10,9 @@ from evener.errors import EvenerError, StateExpired
 from evener.model import Answer, Chain, Model, open_model
 from evener.testing import Call, FakeServer, Status, Text, Thinking, Turn, faults, turn
 from evener.transcript.ask import Ask, State, StateMode, ToolSpec
-from evener.transcript.blocks import ReasoningBlock, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import Origin, ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import loss_of
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
 from evener.transport.exchange import Request, Response, Transport
 from evener.wire import CODECS, Encoded

@@ -9,7 +9,7 @@ import pytest
 
 from evener.observe.cost import SELLERS, SERVERS, UNLISTED, Cost, price
 from evener.providers.rows import load_rows
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 PLAIN = Usage(input_total=1_000_000, uncached=1_000_000, output_total=1_000_000)

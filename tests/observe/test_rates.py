@@ -2,8 +2,8 @@
 
 import genai_prices
 
-from evener.observe.cost import SELLERS, _calculated, _rates, price
-from evener.transcript.usage import Usage
+from evener.observe.cost import SELLERS, _calculate, _look_up_rates, price
+from evener.transcript.reply import Usage
 
 USAGES = (Usage(1_000, 700, 200, 100, 50), Usage(300_000, 100_000, 200_000, 0, 5_000), Usage(10, 10))
 
@@ -15,7 +15,7 @@ def test_quick_prices_are_the_lists_own() -> None:
         for model in provider.models if row else ():
             for usage in USAGES:
                 try:
-                    listed = _calculated(usage, provider.id, "", model.id, hour_writes=False, at=None)
+                    listed = _calculate(usage, provider.id, "", model.id, hour_writes=False, at=None)
                 except (LookupError, ValueError):
                     continue
                 assert price(usage, provider=row or "", model=model.id).amount == listed, (provider.id, model.id, usage)
@@ -24,7 +24,7 @@ def test_quick_prices_are_the_lists_own() -> None:
 
 
 def test_a_model_is_looked_up_once() -> None:
-    _rates.cache_clear()
+    _look_up_rates.cache_clear()
     for tokens in range(1, 50):
         price(Usage(tokens, tokens), provider="anthropic", model="claude-sonnet-4-6")
-    assert _rates.cache_info().misses == 1
+    assert _look_up_rates.cache_info().misses == 1

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from evener.encodings import output_text
 from evener.tools.outputs import OutputShape, PartialReader
-from evener.tools.outputs.growing import Growing
+from evener.tools.outputs.partial import PartialJson
 from evener.transcript import TextBlock
 from evener.transcript.ask import OutputForm
-from evener.transcript.delta import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from evener.transcript.delta import ArgumentsDelta, CallBegun, CallEnded, Delta, ReasoningDelta, TextDelta
 from tests.encodings.talk import CUTS
 from tests.outputs.cases import FORMS, NAMES, NUMBER, TRIP, prepared_for, reply, written
 
@@ -85,7 +85,7 @@ def test_garbage_never_raises_and_shows_the_same_however_it_is_cut(text: str, se
 @given(value=JSON, ascii_only=st.booleans(), seed=st.integers(0, 99))
 def test_in_the_end_it_is_the_answer(value: object, ascii_only: bool, seed: int) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
-    growing = Growing()
+    growing = PartialJson()
     for piece in cut(text, seed):
         growing.feed(piece)
     growing.close()
@@ -179,7 +179,7 @@ def test_a_snapshot_stays_and_the_value_grows() -> None:
 
 
 def test_it_says_whether_anything_has_changed() -> None:
-    growing = Growing()
+    growing = PartialJson()
     assert [growing.feed(letter) for letter in '{"a": 12}'] == [True, *[False] * 7, True]
     assert not growing.feed(" 7")
 
@@ -189,22 +189,22 @@ def test_it_says_whether_anything_has_changed() -> None:
 RAW = '{"city": "Ulm", "days": 2}'
 TURNS: list[tuple[OutputForm, list[Delta]]] = [
     ("native", [ReasoningDelta(0, '{"no": 1}'), TextDelta(1, RAW[:9]), TextDelta(1, RAW[9:])]),
-    ("native", [CallStarted(0, "c", "final_result"), ArgumentsDelta(0, "{}"), TextDelta(1, RAW)]),
+    ("native", [CallBegun(0, "c", "final_result"), ArgumentsDelta(0, "{}"), TextDelta(1, RAW)]),
     ("prompted", [TextDelta(0, "```json\n"), TextDelta(0, RAW), TextDelta(0, "```")]),
-    ("tool", [TextDelta(0, "{}"), CallStarted(1, "f", "final_result"), ArgumentsDelta(1, RAW), CallEnded(1, RAW)]),
-    ("tool", [CallStarted(1, "f", "final_result"), CallEnded(1, RAW)]),
+    ("tool", [TextDelta(0, "{}"), CallBegun(1, "f", "final_result"), ArgumentsDelta(1, RAW), CallEnded(1, RAW)]),
+    ("tool", [CallBegun(1, "f", "final_result"), CallEnded(1, RAW)]),
     (
         "tool",
         [
-            *(CallStarted(0, "c", "add"), CallStarted(1, "f", "final_result"), ArgumentsDelta(0, '{"a": 1}')),
+            *(CallBegun(0, "c", "add"), CallBegun(1, "f", "final_result"), ArgumentsDelta(0, '{"a": 1}')),
             *(ArgumentsDelta(1, RAW[:9]), CallEnded(0, '{"a": 1}'), ArgumentsDelta(1, RAW[9:]), CallEnded(1, RAW)),
         ],
     ),
     (
         "tool",
         [
-            *(CallStarted(0, "f", "final_result"), ArgumentsDelta(0, '{"city": "Rom"}')),
-            *(CallStarted(1, "g", "final_result"), ArgumentsDelta(1, RAW)),
+            *(CallBegun(0, "f", "final_result"), ArgumentsDelta(0, '{"city": "Rom"}')),
+            *(CallBegun(1, "g", "final_result"), ArgumentsDelta(1, RAW)),
         ],
     ),
 ]
@@ -245,7 +245,7 @@ class Rereads:
 
     def feed(self, text: str) -> bool:
         self._text += text
-        growing = Growing()
+        growing = PartialJson()
         growing.feed(self._text)
         self.value = growing.value
         return True

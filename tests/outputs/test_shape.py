@@ -291,7 +291,7 @@ def test_the_correction_says_what_where_and_what_to_do() -> None:
         "Call final_result again, alone and once, with the whole corrected answer."
     )
     assert TRIP.schema in TRIP.problems_text(problems, form="prompted")
-    assert "- the answer: it is empty" in TRIP.problems_text([Problem("", "it is empty")])
+    assert "- the answer: empty" in TRIP.problems_text([Problem("", "empty; expected JSON")])
 
 
 def test_a_correction_stays_short() -> None:

@@ -35,7 +35,7 @@ VALID = [
 ]
 INVALID = [
     ("invalid JSON", TRIP, '{"city": "Ulm"', "city", "not JSON"),
-    ("empty", TRIP, "", "", "it is empty"),
+    ("empty", TRIP, "", "", "empty; expected JSON"),
     ("wrong type", TRIP, '{"city": 7}', "city", "expected a string"),
     ("extra field", TRIP, '{"city": "Ulm", "dys": 3}', "dys", "did you mean days?"),
     ("missing field", TRIP, '{"days": 3}', "city", "required, but missing"),

@@ -5,7 +5,7 @@ from unicodedata import category
 
 import pytest
 
-from evener.policy import Condition, Exactly, Glob, Regex, Within, folding
+from evener.policy import Condition, Exactly, Glob, Regex, Within, matchers
 from tests.policy.calls import verdicts
 
 SEEN_THROUGH: tuple[tuple[Condition, str], ...] = (
@@ -62,10 +62,10 @@ def test_another_text_is_another_text(condition: Condition, value: str) -> None:
 
 def test_every_character_that_is_shown_as_nothing_is_folded_away() -> None:
     """By Unicode's list of default-ignorable code points, and by the categories of control and format characters."""
-    assert sum(last - first + 1 for first, last in folding.IGNORABLE) == 4174
-    listed = {code for first, last in folding.IGNORABLE for code in range(first, last + 1)}
+    assert sum(last - first + 1 for first, last in matchers.IGNORABLE) == 4174
+    listed = {code for first, last in matchers.IGNORABLE for code in range(first, last + 1)}
     controls = {code for code in range(sys.maxunicode + 1) if category(chr(code)) in ("Cc", "Cf") and not chr(code).isspace()}
     for code in sorted(listed | controls):
-        assert folding.is_invisible(chr(code)), hex(code)
-        assert folding.folded(f"Pr{chr(code)}od") == "prod", hex(code)
-    assert not any(folding.is_invisible(char) for char in " \t\na\u0301ß漢")
+        assert matchers.is_invisible(chr(code)), hex(code)
+        assert matchers.fold_text(f"Pr{chr(code)}od") == "prod", hex(code)
+    assert not any(matchers.is_invisible(char) for char in " \t\na\u0301ß漢")

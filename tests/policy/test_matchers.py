@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from evener.errors import UsageError
 from evener.policy import Between, Exactly, Given, Glob, OneOf, Regex, Within
-from evener.policy.matchers import MISSING, Matcher, judge
-from evener.policy.paths import fits
+from evener.policy.matchers import MISSING, Matcher, fits, judge
 
 TEXTS = [
     (Glob("git *"), "git push", "yes"),

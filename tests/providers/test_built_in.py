@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from evener.providers import ModelRow, Provider, Rows, load_rows
-from evener.wire.efforts import SCALE
 from evener.wire.quirks import Quirks
+from evener.wire.request import SCALE
 
 ROWS = load_rows()
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "providers.md"

@@ -7,8 +7,7 @@ import pytest
 
 from evener.errors import BadRow, UsageError
 from evener.providers.config import TRUST, Config, config_folder, load_config
-from evener.providers.names import ALIASES, parse_model
-from evener.providers.rows import load_rows
+from evener.providers.rows import ALIASES, load_rows, parse_model
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 LAB = '[providers.lab]\nlike = "vllm"\nbase_url = "https://lab.example/v1"\nkey_env = ["LAB_KEY"]\n'
@@ -159,7 +158,7 @@ WRONG = {
     "an alias to nowhere": ("[aliases]\na = 'antropic:x'", "Did you mean anthropic:x"),
     "a loop of aliases": ("[aliases]\na = 'b'\nb = 'a'", "leads back to itself"),
     "an alias with a colon": ("[aliases]\n'a:b' = 'openai:x'", "the name is not usable"),
-    "an alias of a number": ("[aliases]\na = 1", "expected a text"),
+    "an alias of a number": ("[aliases]\na = 1", "field 'aliases.a': expected a table of texts"),
     "aliases as a text": ("aliases = 'x'", "expected a table"),
     "a model of a number": ("model = 1", "expected a text"),
     "a model without a provider": ("model = 'gpt-5.1'", "Write openai:gpt-5.1"),

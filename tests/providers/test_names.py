@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from evener.errors import UsageError
-from evener.providers.names import ALIASES, MAKERS, ModelName, parse_model
-from evener.providers.rows import ModelRow, Rows, load_rows
+from evener.providers.rows import ALIASES, MAKERS, ModelName, ModelRow, Rows, load_rows, parse_model
 
 ROWS = load_rows()
 

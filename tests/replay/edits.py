@@ -6,7 +6,7 @@ from random import Random
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.replay.tape import begins
+from evener.replay.moments import begins
 from evener.transcript.blocks import Block, TextBlock, ToolCall
 from evener.transcript.reply import Stop
 

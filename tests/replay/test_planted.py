@@ -18,8 +18,8 @@ import pytest
 from evener import Harness, tool
 from evener.events import Opened, decode_event, encode_event
 from evener.store import Finding, SqliteStore
-from evener.store.blanking import blanked
-from evener.store.chain import digest_of, link, origin_of, stone_of
+from evener.store.integrity.digests import digest_of, link, origin_of, stone_of
+from evener.store.tombstones import blanked
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.blocks import ToolCall
 from tests.driver.stage import quick_folder

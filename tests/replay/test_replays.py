@@ -12,6 +12,7 @@ from evener import events as ev
 from evener.events import encode_events
 from evener.policy.rules import Defaults, Policy, Rule
 from evener.replay import Replayed, replay
+from evener.replay.old_logs import write_as_old
 from evener.testing.scripted_model import ScriptedModel
 from tests.driver.stage import quick_folder
 from tests.replay.edits import EDITS, garbled, planted
@@ -59,6 +60,27 @@ def test_a_recorded_run_replays_to_the_same_events(name: str, tmp_path: Path) ->
             assert encode_events(found.events) == encode_events(made.events)
         for log, events in made.others:
             assert [str(one) for one in asyncio.run(replay(events, log=log)).differences] == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_log_of_an_earlier_version_replays_from_its_sentences(name: str, tmp_path: Path) -> None:
+    """Without the setup, the numbers and the digests, which earlier versions did not write."""
+    for seed in range(SEEDS):
+        made = record(name, seed, tmp_path)
+        old = replace(made, events=tuple(write_as_old(event, event) for event in made.events))
+        for found in (replayed(old), replayed(old, harness=made.harness)):
+            assert [str(one) for one in found.differences] == []
+            assert encode_events(found.events) == encode_events(old.events)
+
+
+def test_a_log_that_a_later_version_went_on_with_replays(tmp_path: Path) -> None:
+    """A run in the thread of an earlier version writes its setup anew, and facts from there on."""
+    made = record("several_runs", 0, tmp_path)
+    prompts = [place for place, event in enumerate(made.events) if isinstance(event, ev.Prompted)]
+    config = next(event for event in made.events if isinstance(event, ev.Configured))
+    old = tuple(write_as_old(event, event) for event in made.events[: prompts[1]])
+    found = replayed(replace(made, events=(*old, config, *made.events[prompts[1] :])))
+    assert [str(one) for one in found.differences] == []
 
 
 @pytest.mark.parametrize("name", EDITED)

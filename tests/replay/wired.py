@@ -7,7 +7,7 @@ from random import Random
 from evener import Harness, Limits, tool
 from evener import streaming as st
 from evener.harness.approvals import Decision
-from evener.store.log import Store
+from evener.store.protocol import Store
 from evener.testing import Call, Received, Text, Thinking, Turn, faults, turn
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.blocks import ImageBlock, Remote, TextBlock, ToolCall

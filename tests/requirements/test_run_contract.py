@@ -11,10 +11,10 @@ from evener import events as ev
 from evener import streaming as st
 from evener.errors import AuthFailed, Overloaded
 from evener.harness.approvals import Decision
-from evener.hooks import Answer, Cancel, Hook, Moment
+from evener.hooks import Cancel, Hook, HookAnswer, Moment
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.transcript.blocks import TextBlock, ToolCall
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
 USAGE = Usage(100, 60, 40, 0, 20, 5)
 ADD = ToolCall.of("c1", "add", {"a": 1, "b": 2})
@@ -174,7 +174,7 @@ def test_a_run_that_was_approved_says_that_it_goes_on() -> None:
 def test_a_hook_at_a_limit_is_told_and_changes_nothing() -> None:
     """S2.44."""
 
-    def refuse(_moment: Moment) -> Answer:
+    def refuse(_moment: Moment) -> HookAnswer:
         return Cancel("go on, please")
 
     stopped: list[tuple[str, int]] = []

@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
@@ -11,6 +12,8 @@ import pytest
 
 from tests.shape.tree import Source, sources
 
+MOST_FILES = 15
+"""Python files in one folder: more cannot be taken in at a glance."""
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 
 
@@ -33,6 +36,12 @@ def bare_folders(files: Iterable[Source]) -> list[str]:
     return sorted({str(place.parent) for place in places} - {str(package) for package in packages})
 
 
+def crowded(files: Iterable[Source]) -> list[str]:
+    """Folders with more Python files than a newcomer can take in."""
+    counted = Counter(str(PurePosixPath(source.where).parent) for source in files)
+    return [f"{folder}: {many} files" for folder, many in sorted(counted.items()) if many > MOST_FILES]
+
+
 GATES = (undocumented, unfinished)
 
 
@@ -43,6 +52,16 @@ def test_a_file_is_documented_and_finished(source: Source) -> None:
 
 def test_every_folder_is_a_package() -> None:
     assert bare_folders(sources()) == []
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowded(sources()) == []
+
+
+@pytest.mark.parametrize(("many", "found"), [(15, []), (16, ["evener/wire: 16 files"])])
+def test_a_crowded_folder_is_caught(many: int, found: list[str]) -> None:
+    below = [Source(f"evener/wire/gemini/part{number}.py", "") for number in range(9)]
+    assert crowded([*below, *(Source(f"evener/wire/part{number}.py", "") for number in range(many))]) == found
 
 
 def test_a_bare_folder_is_caught() -> None:

@@ -18,7 +18,7 @@ LAYERS = (
     ("transport", "providers", "local"),
     (
         *("model", "tools", "store", "observe", "translate"),
-        *("result", "resume_state", "streaming", "budget", "nesting", "hooks", "pausing"),
+        *("result", "resume_state", "streaming", "budget", "call_context", "hooks"),
     ),
     ("driver",),
     ("harness",),

@@ -12,8 +12,10 @@ HELP = (
     "except SystemExit as stop: assert not stop.code, stop.code\n"
     "sys.stdout = sys.__stdout__"
 )
+HARNESS = "from evener import Harness"
 CASES = {
     IMPORT: "anthropic argparse asyncio email google http openai pydantic sqlite3 ssl urllib.request".split(),
+    HARNESS: "anthropic asyncio email google httptools jsonschema_rs openai pydantic re2 sqlite3 ssl urllib".split(),
     HELP: "anthropic asyncio google openai pydantic sqlite3 ssl".split(),
 }
 TERMINAL = "markdown_it prompt_toolkit pygments rich wcwidth".split()
@@ -34,6 +36,12 @@ def unwanted(code: str, modules: list[str]) -> list[str]:
 
 def test_importing_evener_loads_nothing_heavy() -> None:
     assert unwanted(IMPORT, CASES[IMPORT] + TERMINAL) == []
+
+
+def test_importing_the_harness_loads_nothing_that_only_a_run_needs() -> None:
+    """What a harness is made of is loaded when one is made."""
+    assert unwanted(HARNESS, CASES[HARNESS] + TERMINAL) == []
+    assert len(loaded(HARNESS)) < 208  # half of the 417 that it once took
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,11 +38,14 @@ class Source:
 
 def sources(*parts: str) -> list[Source]:
     """All files of the package, or those of the named parts. A part that does not exist yet has none."""
-    found = [
-        Source(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8"))
-        for path in sorted((SRC / "evener").rglob("*.py"))
-    ]
-    return [source for source in found if not parts or source.part in parts]
+    return [source for source in _read() if not parts or source.part in parts]
+
+
+@cache
+def _read() -> tuple[Source, ...]:
+    """All files of the package, once for all tests: to parse them takes seconds."""
+    paths = sorted((SRC / "evener").rglob("*.py"))
+    return tuple(Source(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
 
 
 def tree_files(root: Path = ROOT) -> Iterator[Path]:

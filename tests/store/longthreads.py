@@ -12,8 +12,7 @@ from evener import events as ev
 from evener.store import SqliteStore
 from evener.testing import ScriptedModel
 from evener.transcript import Message, TextBlock, ToolCall
-from evener.transcript.reply import Stop
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Stop, Usage
 from tests.patience import bytes_moved
 
 BATCH = 500

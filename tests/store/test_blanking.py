@@ -7,7 +7,7 @@ import pytest
 from evener import events as ev
 from evener.events import Event, decode_event, encode_event
 from evener.loop.state import fold
-from evener.store.blanking import ERASED, blanked
+from evener.store.tombstones import ERASED, blanked
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import (
     Citation,
@@ -17,13 +17,13 @@ from evener.transcript.blocks import (
     Inline,
     ReasoningBlock,
     Remote,
+    Seal,
     TextBlock,
     ToolCall,
     ToolResult,
 )
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Seal
 from evener.transcript.reply import Stop
 
 SAID = "the moon is made of cheese"

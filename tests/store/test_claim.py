@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from evener.store.claim import deserted, new_claim
+from evener.store.sqlite.leases import deserted, new_claim
 
 SHORT_OF_FILES = """
 import resource
-from evener.store.claim import deserted, new_claim
+from evener.store.sqlite.leases import deserted, new_claim
 deserted("x y z w")  # finds out about the machine
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -18,7 +18,7 @@ first = new_claim()
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 print(first.split()[2], new_claim().split()[2])
 """
-ASK = "from evener.store.claim import new_claim; print(new_claim(), flush=True); input()"
+ASK = "from evener.store.sqlite.leases import new_claim; print(new_claim(), flush=True); input()"
 
 
 def test_a_claim_is_new_each_time_and_this_process_lives() -> None:

@@ -10,7 +10,7 @@ import pytest
 from evener.errors import StoreError
 from evener.events import Opened
 from evener.store import Damaged, Erased, LeaseHeld, LeaseLost, NoLog, Note, SqliteStore, Store
-from evener.store.blanking import ERASED
+from evener.store.tombstones import ERASED
 from tests.store.stores import STORES, Clock, opened, run, said, texts
 
 SECRET = "the moon is made of cheese"

@@ -17,11 +17,11 @@ from evener import Harness, tool
 from evener.errors import StoreError
 from evener.events import Cancelled, Event, Opened, Prompted
 from evener.harness.approvals import Decision
-from evener.loop.state import State, fold
+from evener.loop.state import RunState, fold
 from evener.model import open_model
 from evener.store import Cipher, SqliteStore, export_lines, import_lines
-from evener.store.folding import EVERY
-from evener.store.rekeying import rekey
+from evener.store.sqlite.rekey import rekey
+from evener.store.sqlite.snapshots import EVERY
 from evener.testing import FakeServer, ScriptedModel
 from evener.testing.scripted_model import Line, calls
 from evener.transcript import ImageBlock, Inline, Message, Stored, TextBlock, ToolCall
@@ -48,7 +48,7 @@ def change(path: Path, statement: str) -> None:
         assert connection.execute(statement).rowcount != 0
 
 
-async def state_at(path: Path, log: str, *, until: int | None = None, cipher: Cipher | None = None) -> State:
+async def state_at(path: Path, log: str, *, until: int | None = None, cipher: Cipher | None = None) -> RunState:
     """The state as a new store tells it, which is the fold of all events."""
     store = SqliteStore(path, cipher=cipher)
     try:

@@ -9,7 +9,7 @@ import pytest
 from evener.errors import StoreError
 from evener.events import Opened
 from evener.store import Log, MemoryStore, SqliteStore, Store
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
 from tests.patience import bytes_moved
 from tests.store.stores import LEASE, STORES, Clock, flaws, opened, run, said, texts
 

@@ -195,7 +195,7 @@ def test_a_process_that_is_stopped_while_it_closes_the_store_locks_no_other_out(
     """SQLite has deleted its log by then, and the note of the connection still stands."""
     path = tmp_path / "evener.db"
     with monkeypatch.context() as stopped:
-        stopped.setattr("evener.store.presence.Entry.leave", lambda _: None)
+        stopped.setattr("evener.store.sqlite.identity.OpenNote.leave", lambda _: None)
         assert run(tried(path, "first", 2)) == ["first 0", "first 1"]
     assert not beside(path, "-wal").exists()
     assert run(tried(path, "second", 2)) == ["second 0", "second 1"]

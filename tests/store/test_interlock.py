@@ -11,8 +11,8 @@ import pytest
 
 from evener.errors import StoreError
 from evener.store import SqliteStore
-from evener.store.faults import StoreBusy
-from evener.store.interlock import Interlock
+from evener.store.sqlite.file import StoreBusy
+from evener.store.sqlite.writer import Interlock
 from tests.patience import PATIENCE
 from tests.store.children import child, line, say
 from tests.store.stores import flaws, opened, run, said, texts

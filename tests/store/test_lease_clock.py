@@ -9,7 +9,7 @@ import pytest
 from evener import Harness, MemoryStore, tool
 from evener.events import Opened
 from evener.store import SqliteStore
-from evener.store.log import LeaseHeld, LeaseLost
+from evener.store.protocol import LeaseHeld, LeaseLost
 from evener.testing import ScriptedModel, calls
 from evener.testing.scripted_model import Line
 from evener.transcript.blocks import ToolCall

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evener.events import Configured, Opened, Prompted
-from evener.store import SqliteStore, schema
+from evener.store import SqliteStore
+from evener.store.sqlite import file
 from tests.store.stores import flaws, run, said, texts
 
 PAST = Path(__file__).parent / "past"
@@ -28,7 +29,7 @@ def links(path: Path) -> list[tuple[object, ...]]:
 
 
 def test_there_is_a_file_of_every_past_version() -> None:
-    assert sorted(FILES) == list(range(1, schema.VERSION))
+    assert sorted(FILES) == list(range(1, file.VERSION))
 
 
 def test_what_is_in_it_is_read_and_stays_as_it_is(path: Path) -> None:
@@ -50,7 +51,7 @@ def test_what_is_in_it_is_read_and_stays_as_it_is(path: Path) -> None:
     run(scenario())
     assert links(path) == before
     with closing(sqlite3.connect(path)) as connection:
-        assert schema.check(connection, path) == schema.VERSION
+        assert file.check(connection, path) == file.VERSION
 
 
 def test_it_goes_on_by_the_new_rules(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evener.store import SqliteStore
-from evener.store.presence import StoreGone
+from evener.store.sqlite.identity import StoreGone
 from tests.store.stores import flaws, opened, run, said, texts
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from evener.errors import StoreError
 from evener.events import Opened
-from evener.store import Damaged, LeaseHeld, SqliteStore, export_lines, rows, schema
-from evener.store.faults import told
-from evener.store.folder import data_folder, default_path
+from evener.store import Damaged, LeaseHeld, SqliteStore, export_lines
+from evener.store.sqlite import file, rows
+from evener.store.sqlite.file import data_folder, default_path, store_error
 from tests.store.stores import flaws, opened, run, said
 
 
@@ -190,19 +190,19 @@ def test_a_path_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_an_older_file_is_brought_forward_in_one_step_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "evener.db"
     run(made(path))
-    now, next_one = schema.VERSION, schema.VERSION + 1
-    good = (*schema.STEPS, ("ALTER TABLE logs ADD COLUMN colour TEXT NOT NULL DEFAULT ''",))
+    now, next_one = file.VERSION, file.VERSION + 1
+    good = (*file.STEPS, ("ALTER TABLE logs ADD COLUMN colour TEXT NOT NULL DEFAULT ''",))
     bad = (*good, ("CREATE TABLE colours (tag TEXT)", "CREATE TABLE colours (tag TEXT)"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with pytest.raises(sqlite3.OperationalError):
-            schema.upgrade(connection, path, bad)
-        assert schema.check(connection, path) == now
-        schema.upgrade(connection, path, good)
-        schema.upgrade(connection, path, good)
-        assert schema.check(connection, path, next_one) == next_one
+            file.upgrade(connection, path, bad)
+        assert file.check(connection, path) == now
+        file.upgrade(connection, path, good)
+        file.upgrade(connection, path, good)
+        assert file.check(connection, path, next_one) == next_one
         assert connection.execute("SELECT log, length, colour FROM logs").fetchall() == [("a", 4, "")]
         with pytest.raises(StoreError, match=f"schema version {next_one}"):
-            schema.check(connection, path)
+            file.check(connection, path)
     with pytest.raises(StoreError, match=f"schema version {next_one}"):
         run(SqliteStore(path).logs())
 
@@ -319,7 +319,7 @@ def test_a_full_database_is_told_as_such(tmp_path: Path) -> None:
         connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(sqlite3.Error) as caught:
             connection.execute("INSERT INTO blobs (digest, size, content) VALUES ('x', 1, zeroblob(100000))")
-    error = told(caught.value, path)
+    error = store_error(caught.value, path)
     assert (error.retryable, "no room left (SQLITE_FULL)" in str(error), "is safe" in str(error)) == (True, True, True)
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from evener.errors import StoreError
 from evener.events import MediaFetched, Opened
-from evener.store import Finding, NoLog, SqliteStore, sidecar
-from evener.store.chain import stone_of
+from evener.store import Finding, NoLog, SqliteStore
+from evener.store.integrity import digests
+from evener.store.integrity.digests import stone_of
 from tests.store.stores import opened, run, said
 
 LENGTH = 300
@@ -192,7 +193,7 @@ def test_a_sidecar_that_was_cut_off_is_no_damage_and_is_written_on(path: Path, e
 
 
 def test_a_large_sidecar_is_shortened_to_the_last_of_each_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecar, "LARGEST", 2_000)
+    monkeypatch.setattr(digests, "LARGEST", 2_000)
     file = path.with_name("evener.db.heads")
 
     async def grow() -> None:
@@ -216,14 +217,14 @@ def test_a_large_sidecar_is_shortened_to_the_last_of_each_log(path: Path, monkey
 def test_a_sidecar_that_must_stay_large_is_not_written_again_each_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was erased must be known for ever; a mark more must not cost as much as all of that."""
     shortened: list[int] = []
-    shorten = sidecar.Sidecar._shorten
+    shorten = digests.Sidecar._shorten
 
-    def counted(self: sidecar.Sidecar) -> int:
+    def counted(self: digests.Sidecar) -> int:
         shortened.append(shorten(self))
         return shortened[-1]
 
-    monkeypatch.setattr(sidecar, "LARGEST", 8_000)
-    monkeypatch.setattr(sidecar.Sidecar, "_shorten", counted)
+    monkeypatch.setattr(digests, "LARGEST", 8_000)
+    monkeypatch.setattr(digests.Sidecar, "_shorten", counted)
 
     async def scenario() -> None:
         store = SqliteStore(path)

@@ -3,6 +3,7 @@
 import json
 import socket
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +76,18 @@ def ask(
     path: str = "",
     headers: dict[str, str] | None = None,
     patience: float = SECONDS,
+    settle: float = SECONDS,
+    enough: Callable[[bytes], bool] = lambda _body: False,
 ) -> Heard:
-    """One question on a connection of its own, read to its end or for as long as the patience lasts."""
+    """One question on a connection of its own, read to its end or for as long as the patience lasts.
+
+    `settle` is the patience once the head has come. With `enough`, reading also stops when that much of the body is there.
+    """
     sent = body_of(wire, streamed=streamed) if body is None else body
     usual = STREAM if wire == "gemini" and streamed else PATHS[wire]
     with connect(server, patience) as link:
         link.sendall(request(server, "POST", path or usual, json.dumps(sent).encode(), headers))
-        return hear(link)
+        return hear(link, settle, enough)
 
 
 def connect(server: FakeServer, patience: float = SECONDS) -> socket.socket:
@@ -97,16 +103,18 @@ def request(server: FakeServer, method: str, path: str, body: bytes = b"", heade
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def hear(link: socket.socket) -> Heard:
+def hear(link: socket.socket, settle: float = SECONDS, enough: Callable[[bytes], bool] = lambda _body: False) -> Heard:
     """Read one answer."""
-    held, end = b"", ""
+    held, end, begun = b"", "", False
     until = moment(link.gettimeout() or SECONDS)
     while not end:
         status, headers, body, end = _parse(held)
         if end:
             break
+        if status and not begun:
+            begun, until = True, min(until, moment(settle))
         left = until - moment()
-        if left <= 0:
+        if left <= 0 or enough(body):
             end = "silent"
             break
         try:

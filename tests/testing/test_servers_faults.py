@@ -22,8 +22,12 @@ def ended(*ends: str) -> Callable[[Heard, bytes], bool]:
     return lambda heard, good: heard.status == 200 and heard.end in ends and len(heard.body) < len(good)
 
 
+def pieces_in(body: bytes) -> int:
+    return len(body.split()) + body.count(b" ")
+
+
 def never_ended(heard: Heard, good: bytes) -> bool:
-    return heard.end == "silent" and good not in heard.body and len(heard.body.split()) + heard.body.count(b" ") > 20
+    return heard.end == "silent" and good not in heard.body and pieces_in(heard.body) > 20
 
 
 def framed(body: bytes) -> bytes:
@@ -54,7 +58,7 @@ HAPPENS: dict[str, tuple[faults.Fault, Callable[[Heard, bytes], object]]] = {
     "endless comments": (faults.Endless(every=0.001, kind="comment"), never_ended),
     "unfinished": (faults.Unfinished(), ended("whole")),
     "twice": (faults.Twice(), lambda heard, good: heard.body.startswith(good) and len(heard.body) > len(good)),
-    "extra": (faults.Extra(b"more"), lambda heard, good: heard.body == good + b"more"),
+    "extra": (faults.ExtraBytes(b"more"), lambda heard, good: heard.body == good + b"more"),
     "gzip": (faults.Gzip(), lambda heard, good: heard.headers["content-encoding"] == "gzip" and heard.body == good),
     "truncated gzip": (faults.Gzip(lost=30), lambda heard, good: good.startswith(heard.body) and heard.body != good),
     "bytewise": (faults.Bytewise(), lambda heard, good: heard.body == good),
@@ -64,7 +68,12 @@ HAPPENS: dict[str, tuple[faults.Fault, Callable[[Heard, bytes], object]]] = {
     "hung up": (faults.HangUp("said"), lambda heard, good: heard.headers["connection"] == "close" and heard.body == good),
 }
 SPEECH = Text("This is a sentence of some length.", pieces=6)
-ENDLESS = ("silent", "stall", "endless")
+WAITS: dict[str, dict[str, Any]] = {
+    "silent": {"patience": SHORT},
+    "stall": {"patience": PATIENCE, "settle": SHORT},
+    "endless": {"patience": PATIENCE, "enough": lambda body: pieces_in(body) > 20},
+}
+"""How long to listen to an answer that does not end."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -75,7 +84,7 @@ def test_the_fault_happens(wire: str, name: str, mode: str) -> None:
     with FakeServer(wire, [turn(SPEECH)], seed="same") as server:
         good = ask(server, wire, streamed=MODES[mode])
     with FakeServer(wire, [turn(SPEECH, faults=(fault,))], seed="same") as server:
-        bad = ask(server, wire, streamed=MODES[mode], patience=SHORT if name.startswith(ENDLESS) else PATIENCE)
+        bad = ask(server, wire, streamed=MODES[mode], **WAITS.get(name.split()[0], {"patience": PATIENCE}))
     assert good.end == "whole"
     assert happened(bad, good.body)
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from evener.errors import UsageError
 from evener.tools import Validator
-from evener.tools.arguments import Accepted, converter
-from evener.tools.models import Refused
-from evener.tools.shapes import Shapes
+from evener.tools.arguments import ReadArguments, converter
+from evener.tools.schema import Shapes, ValueRefused
 from evener.tools.tool import tool
 
 law = settings(max_examples=150, deadline=None)
@@ -115,7 +114,7 @@ def validated(kind: object, value: object) -> bool:
 def converted(kind: object, value: object) -> bool:
     try:
         converter(kind, "x")(value)
-    except Refused:
+    except ValueRefused:
         return False
     return True
 
@@ -175,7 +174,7 @@ def test_reading_arguments_never_raises(arguments: dict[str, object]) -> None:
     def probe(a: int, b: list[str] | None = None, x: Pair | None = None) -> None: ...
 
     found = probe.read(json.dumps(arguments))
-    if isinstance(found, Accepted):
+    if isinstance(found, ReadArguments):
         assert set(found.named) == set(arguments)
     else:
         assert all(str(problem) for problem in found)

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from evener import Tool, tool
+from evener.tools.call import with_defaults
 from evener.tools.context import ToolContext
-from evener.tools.defaults import with_defaults
 
 
 class Colour(Enum):

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from evener.tools.calling import digest_of
+from evener.tools.call import digest_of
 from evener.transcript.blocks import ToolCall
 
 

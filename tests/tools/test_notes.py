@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from evener.context import Bounds, Scratchpad
-from evener.context.scratchpad import SECTIONS, Appended, Removed, Set, Shown, fold, show
+from evener.context.scratchpad import SECTIONS, Appended, Removed, SectionShown, Set, fold, show
 from evener.errors import BadDocument
 from evener.tools import Envelope, ToolContext
-from evener.tools.notes import MemoryNotebook, Notebook, changes_in, pad_of, scratchpad_tool
+from evener.tools.scratchpad import MemoryNotebook, Notebook, changes_in, pad_of, scratchpad_tool
 from tests.tools.calls import call, context, run
 
 TWO = fold([Set("plan", ("look", "leap"))])
@@ -45,7 +45,7 @@ def test_s4_19_the_model_keeps_its_notes_and_each_change_is_a_fact(arguments: di
     [
         ({"action": "append", "text": "a"}, "Say which section to append: reasoning, plan, memory, results."),
         ({"action": "append", "section": "plan"}, "To append, give 'text'."),
-        ({"action": "append", "section": "plan", "text": "  "}, "A note must say something."),
+        ({"action": "append", "section": "plan", "text": "  "}, "A note must not be empty."),
         ({"action": "append", "section": "plan", "text": "a", "number": 1}, "only 'text' is used, not 'number'."),
         ({"action": "set", "section": "plan", "text": "a"}, "To set, give 'texts'."),
         ({"action": "remove", "section": "plan"}, "To remove, give 'number'."),
@@ -60,7 +60,7 @@ def test_s4_19_the_model_keeps_its_notes_and_each_change_is_a_fact(arguments: di
     ],
 )
 def test_s4_19_a_call_that_makes_no_sense_asks_the_model_to_do_better(arguments: dict[str, object], words: str) -> None:
-    pad = fold([Shown("results", "hidden")], TWO)
+    pad = fold([SectionShown("results", "hidden")], TWO)
     notebook = MemoryNotebook(pad)
     envelope = use(notebook, arguments, bounds=Bounds(characters=100))
     assert (envelope.ok, envelope.retry) == (False, True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evener.policy.patterns import Unsupported, compile_pattern
+from evener.policy.matchers import Unsupported, compile_pattern
 
 CASES = [
     ("a", "cat", True),

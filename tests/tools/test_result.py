@@ -12,7 +12,7 @@ import pytest
 
 from evener.errors import BadValue
 from evener.tools import Envelope, ModelRetry, ToolOutput, envelope_of
-from evener.tools.result import MOST_MEDIA, failed, raised, scrubbed
+from evener.tools.result import MOST_MEDIA, report_error, report_failure, scrub_envelope
 from evener.transcript import DocumentBlock, ImageBlock, Inline, TextBlock, ToolResult
 from tests.tools.calls import named
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_shown_is_a_failed_result_that_says_what_to_return(value:
 
 def test_a_value_that_contains_itself_and_a_forgotten_coroutine_fail_clearly() -> None:
     assert not envelope_of(loop()).ok
-    assert "has not happened yet" in envelope_of(coroutine()).text
+    assert "has not run yet" in envelope_of(coroutine()).text
 
 
 def test_metadata_is_for_the_program_only() -> None:
@@ -136,7 +136,7 @@ def test_metadata_is_for_the_program_only() -> None:
     envelope.metadata["rows"] = 6
     assert envelope.metadata == {"rows": 5}
     assert envelope.to_result("c1") == ToolResult("c1", (TextBlock("text"),))
-    assert failed("no").to_result("c2") == ToolResult("c2", (TextBlock("no"),), is_error=True)
+    assert report_failure("no").to_result("c2") == ToolResult("c2", (TextBlock("no"),), is_error=True)
 
 
 def test_an_envelope_is_kept_as_json() -> None:
@@ -170,7 +170,7 @@ RAISED: list[tuple[BaseException, str, bool]] = [
 @pytest.mark.parametrize(("error", "text", "retry"), RAISED, ids=named)
 def test_an_exception_is_its_type_and_its_words(error: BaseException, text: str, retry: bool) -> None:
     """S2.31: ModelRetry is retryable. S2.32: others are not."""
-    envelope = raised(error, "t")
+    envelope = report_error(error, "t")
     assert (envelope.ok, envelope.retry, envelope.outcome) == (False, retry, "failed")
     assert text in envelope.text
     assert len(envelope.text) < 5_000
@@ -181,5 +181,8 @@ def test_secrets_are_scrubbed_from_texts() -> None:
     """S1.28."""
     image = ImageBlock(Inline("AAAA"), "image/png")
     envelope = Envelope(True, (TextBlock("key sk-1 here"), image))
-    assert scrubbed(envelope, lambda text: text.replace("sk-1", "[secret]")).content == (TextBlock("key [secret] here"), image)
-    assert scrubbed(envelope, lambda text: text) is envelope
+    assert scrub_envelope(envelope, lambda text: text.replace("sk-1", "[secret]")).content == (
+        TextBlock("key [secret] here"),
+        image,
+    )
+    assert scrub_envelope(envelope, lambda text: text) is envelope

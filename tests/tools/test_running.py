@@ -55,7 +55,7 @@ async def add_later(a: int, b: int = 1) -> int:
         ('{"a":2', False, True, "not JSON"),
         ("[2]", False, True, "expected a JSON object, found [2]"),
         ("null", False, True, "expected a JSON object, found null"),
-        ("", False, True, "they are empty"),
+        ("", False, True, "empty; expected a JSON object"),
         ('{"a":NaN}', False, True, "a: not JSON: NaN and Infinity are not JSON"),
         ('{"a":1e999}', False, True, "not JSON: Number out of range"),
         ('{"a":1,"a":2}', False, True, "a: this key stands twice"),
@@ -285,8 +285,8 @@ BAD: list[tuple[Callable[..., object], str, bool]] = [
     (exits_later, "failed with SystemExit: 3", False),
     (is_odd_later, "failed with Odd: base", False),
     (cancels_itself, "it cancelled itself", False),
-    (yields, "has not happened yet", False),
-    (forgets_to_await, "has not happened yet", False),
+    (yields, "has not run yet", False),
+    (forgets_to_await, "has not run yet", False),
 ]
 
 

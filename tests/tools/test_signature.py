@@ -17,7 +17,7 @@ import pytest
 
 from evener.errors import UsageError
 from evener.tools import Problem, Tool, ToolContext, tool
-from evener.tools.arguments import Accepted
+from evener.tools.arguments import ReadArguments
 from tests.tools.calls import named
 
 T = TypeVar("T")
@@ -211,13 +211,13 @@ def test_a_class_has_a_closed_definition(kind: type, schema: dict[str, object]) 
 
 def read(function: Callable[..., object], raw: str) -> dict[str, object]:
     found = tool(function).read(raw)
-    assert isinstance(found, Accepted), found
+    assert isinstance(found, ReadArguments), found
     return found.named
 
 
 def problems(made: Tool, raw: str) -> list[str]:
     found = made.read(raw)
-    assert not isinstance(found, Accepted)
+    assert not isinstance(found, ReadArguments)
     return [str(problem) for problem in found]
 
 
@@ -318,7 +318,7 @@ def test_a_model_can_stand_for_all_arguments() -> None:
     assert made.spec.input_schema["required"] == ["name", "born"]
     assert made.description == "Greet somebody."
     found = made.read('{"name":"A","born":"2000-01-01","friend":{"name":"B","born":"2000-01-02"}}')
-    assert isinstance(found, Accepted)
+    assert isinstance(found, ReadArguments)
     assert found.whole[0] == Person(name="A", born=date(2000, 1, 1), friend=Person(name="B", born=date(2000, 1, 2)))
     assert problems(made, '{"name":"A"}') == ["born: required, but missing"]
 
@@ -329,7 +329,7 @@ def test_a_dataclass_can_stand_for_all_arguments() -> None:
     made = Tool.of("visit", Stop, function=visit)
     assert "$defs" not in made.spec.input_schema
     found = made.read('{"city":"Rome"}')
-    assert isinstance(found, Accepted)
+    assert isinstance(found, ReadArguments)
     assert found.whole == (Stop("Rome"),)
 
 
@@ -459,7 +459,7 @@ def typevar(x: Box) -> None: ...  # type: ignore[type-arg]
         (custom, "has no JSON form"),
         (ambiguous, "told apart"),
         (mixed, "told apart"),
-        (unsized, "a length is asked"),
+        (unsized, "a length is set for a type"),
         (predicate, "would not be enforced"),
         (typevar, "has no JSON form"),
         (Shelf.read, r"tool\(thing.method\)"),

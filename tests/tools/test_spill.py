@@ -83,8 +83,8 @@ def test_paging_by_lines_gives_the_whole_text(held: tuple[Tool, str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"offset": 10_000_000}, "There is nothing from 10,000,000 on"),
-        ({"offset": 10_000_000, "unit": "lines"}, "There is none with the number 10,000,000"),
+        ({"offset": 10_000_000}, "There is nothing from character 10,000,000 on"),
+        ({"offset": 10_000_000, "unit": "lines"}, "There is no line 10,000,000"),
         ({"limit": MOST_CHARACTERS + 1}, "limit: must be at most"),
         ({"limit": 0}, "limit: must be at least 1"),
         ({"offset": -1}, "offset: must be at least 0"),

@@ -5,7 +5,7 @@ import pytest
 
 from evener.errors import BadValue, UsageError
 from evener.tools import Tool, Toolbox, tool
-from evener.tools.arguments import Accepted
+from evener.tools.arguments import ReadArguments
 
 
 def read_file(path: str) -> str:
@@ -30,7 +30,7 @@ def test_adding_makes_another_box() -> None:
     more = box.add(write_file)
     assert (list(box), list(more)) == (["read_file"], ["read_file", "write_file"])
     assert list(more.without("read_file")) == ["write_file"]
-    with pytest.raises(UsageError, match="There is no tool 'x' to take out"):
+    with pytest.raises(UsageError, match="There is no tool 'x' to remove"):
         more.without("x")
     with pytest.raises(TypeError):
         box["x"] = tool(read_file)  # type: ignore[index]
@@ -109,9 +109,9 @@ def test_a_raw_schema_is_closed_where_it_leaves_that_open() -> None:
     """S1.19: unknown fields are rejected."""
     made = Tool.of("t", SCHEMA, function=lambda args: args)
     assert made.read('{"c":1}') != ()
-    assert not isinstance(made.read('{"c":1}'), Accepted)
-    assert not isinstance(made.read('{"a":{"c":1}}'), Accepted)
-    assert isinstance(made.read('{"a":{"b":"x"}}'), Accepted)
+    assert not isinstance(made.read('{"c":1}'), ReadArguments)
+    assert not isinstance(made.read('{"a":{"c":1}}'), ReadArguments)
+    assert isinstance(made.read('{"a":{"b":"x"}}'), ReadArguments)
     assert '"additionalProperties":false' in made.schema
 
 
@@ -125,7 +125,7 @@ def test_a_raw_schema_is_closed_where_it_leaves_that_open() -> None:
     ],
 )
 def test_a_raw_schema_stays_open_where_it_says_so_or_must_be(schema: dict[str, object]) -> None:
-    assert isinstance(Tool.of("t", schema, function=lambda args: args).read('{"b":1}'), Accepted)
+    assert isinstance(Tool.of("t", schema, function=lambda args: args).read('{"b":1}'), ReadArguments)
 
 
 def test_a_raw_schema_that_is_closed_already_is_sent_as_it_was_written() -> None:
@@ -136,9 +136,9 @@ def test_a_raw_schema_that_is_closed_already_is_sent_as_it_was_written() -> None
 def test_alternatives_that_only_require_do_not_keep_a_schema_open() -> None:
     schema = {"type": "object", "properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
     made = Tool.of("t", schema, function=lambda args: args)
-    assert not isinstance(made.read('{"a":1,"c":1}'), Accepted)
-    assert isinstance(made.read('{"a":1}'), Accepted)
-    assert not isinstance(made.read("{}"), Accepted)
+    assert not isinstance(made.read('{"a":1,"c":1}'), ReadArguments)
+    assert isinstance(made.read('{"a":1}'), ReadArguments)
+    assert not isinstance(made.read("{}"), ReadArguments)
 
 
 def test_what_a_raw_schema_says_in_vain_is_listed() -> None:

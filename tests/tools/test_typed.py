@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evener.tools import tool
-from evener.tools.arguments import Arguments
+from evener.tools.arguments import ArgumentReader
 from tests.tools.calls import named
 
 Name = NewType("Name", str)
@@ -40,7 +40,7 @@ TEXTS = st.lists(PAIRS, max_size=5).map(lambda pairs: "{" + ",".join(pairs) + "}
 RIGHT = '{"word":"x","number":1,"flag":true,"words":["http://x"],"rows":[[1,null]],"either":2,"name":"n","unique":[1,1]}'
 
 
-def both(arguments: Arguments, raw: str) -> tuple[object, object]:
+def both(arguments: ArgumentReader, raw: str) -> tuple[object, object]:
     return arguments.read(raw), msgspec.structs.replace(arguments, typed=None).read(raw)
 
 

@@ -170,7 +170,7 @@ def test_a_schema_that_branches_at_each_level_cannot_hold_the_check_up() -> None
         value = {"a": value}
     problems = Validator(branching).problems(value)  # 3 ** 90 ways, if each were tried
     assert [str(problem) for problem in problems] == [
-        "the arguments: fits none of the allowed forms, and is nested too deep to say why"
+        "the arguments: fits none of the allowed forms, and is nested too deeply to say why"
     ]
 
 

@@ -5,7 +5,7 @@ from threading import Thread
 from hypothesis import given
 from hypothesis import strategies as some
 
-from evener.transcript.grown import Growing, Grown
+from evener.transcript.transcript import Growing, Grown
 
 
 @given(some.lists(some.tuples(some.integers(0, 9), some.dictionaries(some.integers(0, 30), some.integers())), max_size=12))

@@ -24,7 +24,7 @@ from evener.transcript import (
     Usage,
     repair,
 )
-from evener.transcript.calls import NO_RESULT
+from evener.transcript.repair import NO_RESULT
 
 Said = tuple[Role, tuple[Block, ...]]
 SEAL = Seal('{"signature":"x"}', Origin("gemini"))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.cassette import Recorder
+from evener.transport.cassette.recorder import Recorder
 from evener.transport.exchange import Request, Response, Transport
 
 SECRET = "sk-sentinel/+42"

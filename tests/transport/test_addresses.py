@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from evener.errors import BadValue, ConnectFailed, EvenerError
-from evener.transport.dialing import route_of
-from evener.transport.exchange import Deadlines, Request
-from evener.transport.failures import place_of
+from evener.transport.dial import Address, connect, route_of
+from evener.transport.exchange import Deadlines, Request, place_of
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.sockets import Address, connected
 from tests.transport.servers import SECRET, listening, post, raw, receive, serving, whole
-from tests.transport.test_faults import blackhole, free_port
+from tests.transport.test_faults import blackhole, closed_port
 
 HALF = "sk-half-of-a-password"
 
@@ -155,33 +153,34 @@ def stand(monkeypatch: pytest.MonkeyPatch, *addresses: Address) -> None:
     async def found(_: str, __: int) -> Sequence[Address]:
         return addresses
 
-    monkeypatch.setattr("evener.transport.sockets._addresses", found)
+    monkeypatch.setattr("evener.transport.dial._addresses", found)
 
 
 @pytest.mark.parametrize("dead", ["refusing", "unrouted", "silent", "all of them"])
 def test_one_address_that_lives_is_enough(monkeypatch: pytest.MonkeyPatch, dead: str) -> None:
-    async def main(silent: int) -> bytes:
-        refusing = tcp(("127.0.0.1", free_port()))
+    async def main(silent: int, closed: int) -> bytes:
+        refusing = tcp(("127.0.0.1", closed))
         first = {"refusing": [refusing], "unrouted": [UNROUTED], "silent": [tcp(("127.0.0.1", silent))]}
         async with serving(raw(whole(b"here"))) as served, HttpTransport() as http:
             before = first.get(dead, [refusing, UNROUTED, tcp(("127.0.0.1", silent))])
             stand(monkeypatch, *before, tcp(("127.0.0.1", served.port)), *before)
             return await read_all(await http.send(post("http://some.example")), 99)
 
-    with blackhole() as silent:
-        assert asyncio.run(main(silent)) == b"here"
+    with blackhole() as silent, closed_port() as closed:
+        assert asyncio.run(main(silent, closed)) == b"here"
 
 
 def test_of_several_failures_the_telling_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        stand(monkeypatch, UNROUTED, tcp(("127.0.0.1", free_port())), UNROUTED)
+    async def main(closed: int) -> None:
+        stand(monkeypatch, UNROUTED, tcp(("127.0.0.1", closed)), UNROUTED)
         with pytest.raises(ConnectionRefusedError):
-            await connected("some.example", 80)
+            await connect("some.example", 80)
         async with HttpTransport() as http:
             with pytest.raises(ConnectFailed, match="nothing listens there"):
                 await http.send(post("http://some.example"))
 
-    asyncio.run(main())
+    with closed_port() as closed:
+        asyncio.run(main(closed))
 
 
 def test_when_no_address_answers_the_deadline_holds(monkeypatch: pytest.MonkeyPatch) -> None:

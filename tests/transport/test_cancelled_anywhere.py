@@ -12,8 +12,7 @@ import pytest
 
 from evener.errors import EvenerError
 from evener.transport.exchange import Deadlines, Request
-from evener.transport.http import HttpTransport
-from evener.transport.pool import Pool
+from evener.transport.http import HttpTransport, Pool
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, chunk, listening, post, raw, serving
 from tests.transport.test_tunnels import connect
@@ -73,10 +72,12 @@ def left_over(http: HttpTransport) -> list[str]:
     pool: Pool = http._pools[loop]
     kept = {connection for idle in pool._idle.values() for connection in idle}
     found = [f"task {task}" for task in asyncio.all_tasks() - {asyncio.current_task()} if "exchanged" in repr(task)]
-    found += [f"slots {pool.slots._free}"] if (pool.slots._free, len(pool.slots._waiting)) != (1, 0) else []
+    free, waiting = pool.slots._value, len(pool.slots._waiters or ())
+    found += [f"slots {free}"] if (free, waiting) != (1, 0) else []
     found += [f"connection {connection}" for connection in pool._open - kept]
     timers = [timer for timer in getattr(loop, "_scheduled", ()) if not timer.cancelled()]
-    return found + [f"timer {timer}" for timer in timers if "_look" in repr(timer) or "timeout" in repr(timer).lower()]
+    due = [timer for timer in timers if "_check_deadlines" in repr(timer) or "timeout" in repr(timer).lower()]
+    return found + [f"timer {timer}" for timer in due]
 
 
 @asynccontextmanager
@@ -100,7 +101,7 @@ def test_cancelled_at_any_step_nothing_is_left(
 ) -> None:
     if way == "names":
         dead = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))
-        monkeypatch.setattr("evener.transport.sockets._addresses", addresses(dead))
+        monkeypatch.setattr("evener.transport.dial._addresses", addresses(dead))
 
     async def main() -> int:
         async with staged(way, certificates) as (http, request):

@@ -12,8 +12,8 @@ import pytest
 
 from evener.errors import ConnectFailed, TimedOut, TransportError, TruncatedStream, UsageError, WireError
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.cassette import CassetteMiss, Player, Recorder, open_cassette
-from evener.transport.cassette_file import Breach
+from evener.transport.cassette.file import Breach
+from evener.transport.cassette.recorder import CassetteMiss, Player, Recorder, open_cassette
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import HttpTransport
 from tests.transport.cassette_steps import SECRET, arriving, ask, pieces_of, recorded, told

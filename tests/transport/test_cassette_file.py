@@ -13,22 +13,24 @@ from hypothesis import strategies as st
 
 from evener.errors import BadDocument, TimedOut, TransportError
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.cassette import Player, Recorder
-from evener.transport.cassette_file import Answer, Broken, Exchange, dumped, loaded
-from evener.transport.cassette_match import as_json
+from evener.transport.cassette.file import Broken, RecordedAnswer, RecordedExchange, dump_exchanges, load_exchanges
+from evener.transport.cassette.match import as_json
+from evener.transport.cassette.recorder import Player, Recorder
 from evener.transport.exchange import Request
 from tests.transport.cassette_steps import arriving, ask, told
 
 EXCHANGES = [
-    Exchange(
+    RecordedExchange(
         "POST",
         "https://api.example.org/v1/messages?beta=true",
         {"content-type": "application/json"},
         b'{"model":"m","n":1.50,"text":"gr\xc3\xbcn"}',
-        Answer(200, {"content-type": "text/event-stream"}, (b"event: ping\ndata: {}\n\n", b"data: gr\xc3", b"\xbcn\n\n")),
+        RecordedAnswer(
+            200, {"content-type": "text/event-stream"}, (b"event: ping\ndata: {}\n\n", b"data: gr\xc3", b"\xbcn\n\n")
+        ),
         Broken("TruncatedStream", "The stream was cut."),
     ),
-    Exchange("GET", "/v1/models", {}, b"", None, Broken("TimedOut", "No answer in 3 s.")),
+    RecordedExchange("GET", "/v1/models", {}, b"", None, Broken("TimedOut", "No answer in 3 s.")),
 ]
 TEXT = r"""{
   "evener_cassette": 1,
@@ -81,13 +83,13 @@ TEXT = r"""{
 
 
 def test_a_cassette_can_be_read_by_people() -> None:
-    assert dumped(EXCHANGES).decode() == TEXT
+    assert dump_exchanges(EXCHANGES).decode() == TEXT
 
 
 @pytest.mark.parametrize("piece", [b"\x00", b"\x1b[0m", b"\xff", b"\xc2\x9b", b"a\x7f"])
 def test_a_piece_that_nobody_could_read_is_not_text(piece: bytes) -> None:
-    exchange = Exchange("GET", "/", {}, b"", Answer(200, {}, (piece, b"\tplain\r\n")), None)
-    pieces = json.loads(dumped([exchange]))["response"]["pieces"]
+    exchange = RecordedExchange("GET", "/", {}, b"", RecordedAnswer(200, {}, (piece, b"\tplain\r\n")), None)
+    pieces = json.loads(dump_exchanges([exchange]))["response"]["pieces"]
     assert pieces == [{"base64": b64encode(piece).decode()}, "\tplain\r\n"]
 
 
@@ -95,7 +97,7 @@ def test_a_piece_that_nobody_could_read_is_not_text(piece: bytes) -> None:
     "relaid", [lambda text: text, lambda text: "\n \t" + text.replace("\n", "\r\n"), lambda text: compact(text)]
 )
 def test_a_cassette_of_version_1_is_read_however_it_is_laid_out(relaid: Callable[[str], str]) -> None:
-    first, second = loaded(relaid(TEXT).encode(), "x")
+    first, second = load_exchanges(relaid(TEXT).encode(), "x")
     assert (first.answer, first.broken, second) == (EXCHANGES[0].answer, EXCHANGES[0].broken, EXCHANGES[1])
     assert json.loads(first.body) == json.loads(EXCHANGES[0].body)
 
@@ -136,7 +138,7 @@ DAMAGE = {
     "no body": (edited('{},\n    "text": ""', "{}"), "not exactly one of", "[1].request"),
     "no outcome": (compact(TEXT).rpartition(', "error"')[0].encode() + b"}", "neither a response nor an error", "[1]"),
     "closed and broken": (edited('"status"', '"closed": true, "status"'), "closed and broken", "[0].response.closed"),
-    "NaN": (edited("1.50", "NaN"), "NaN is no number", ""),
+    "NaN": (edited("1.50", "NaN"), "NaN is not a JSON number", ""),
     "too deep": (edited("1.50", "[" * 9999 + "]" * 9999), "nested deeper|not JSON|recursion", ""),
     "a lone surrogate": (edited("The stream", r"\ud800"), "lone surrogate", "error.message"),
 }
@@ -146,7 +148,7 @@ DAMAGE = {
 def test_a_damaged_file_says_where_and_what_to_do(case: str) -> None:
     content, message, path = DAMAGE[case]
     with pytest.raises(BadDocument, match=message) as bad:
-        loaded(content, "x")
+        load_exchanges(content, "x")
     assert bad.value.path == path
     assert len(str(bad.value)) < 500
 
@@ -154,7 +156,7 @@ def test_a_damaged_file_says_where_and_what_to_do(case: str) -> None:
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: ('{"evener_cassette": 1' + text).encode()))
 def test_any_bytes_are_a_cassette_or_a_bad_document(content: bytes) -> None:
     try:
-        loaded(content, "x")
+        load_exchanges(content, "x")
     except BadDocument:
         return
     raise AssertionError("chance made a cassette")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.cassette import CassetteMiss, Player, Recorder
+from evener.transport.cassette.recorder import CassetteMiss, Player, Recorder
 from evener.transport.exchange import Request
 from tests.transport.cassette_steps import SECRET, ask, recorded, told
 
@@ -35,7 +35,7 @@ def test_bodies_that_mean_the_same_are_the_same(case: str, tmp_path: Path) -> No
         "http://user:password@127.0.0.1:9/v1/messages#top",
     ],
 )
-def test_host_and_credentials_are_not_compared(url: str, tmp_path: Path) -> None:
+def test_host_and_credentials_are_not_normalize(url: str, tmp_path: Path) -> None:
     path = recorded(tmp_path / "one.cassette", (ask(1), FakeAnswer((b"a",))))
     assert asyncio.run(told(Player(path), ask(1, url))) == [[b"a"]]
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evener.transport.cassette_scrub import (
+from evener.transport.cassette.scrub import (
     credentials,
-    kept_request_headers,
-    kept_response_headers,
-    scrubbed,
-    scrubbed_pieces,
-    scrubbed_url,
+    keep_request_headers,
+    keep_response_headers,
+    scrub_pieces,
+    scrub_text,
+    scrub_url,
     secret_pattern,
 )
 from evener.transport.exchange import Request
@@ -38,14 +38,14 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("case", SPELLINGS)
 def test_a_secret_is_found_however_it_is_written(case: str) -> None:
-    assert scrubbed(f'"a{SPELLINGS[case]}b"', secret_pattern([SECRET])) == f'"a{REDACTED}b"'
+    assert scrub_text(f'"a{SPELLINGS[case]}b"', secret_pattern([SECRET])) == f'"a{REDACTED}b"'
 
 
 @pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
 @given(secret=st.text(min_size=9, max_size=20), before=st.binary(max_size=5), after=st.binary(max_size=5))
 def test_a_secret_is_found_inside_base64(encode: Callable[[bytes], bytes], secret: str, before: bytes, after: bytes) -> None:
     hidden = encode(before + secret.encode() + after)
-    assert REDACTED.encode() in b"".join(scrubbed_pieces((hidden,), secret_pattern([secret])))
+    assert REDACTED.encode() in b"".join(scrub_pieces((hidden,), secret_pattern([secret])))
 
 
 @given(
@@ -54,7 +54,7 @@ def test_a_secret_is_found_inside_base64(encode: Callable[[bytes], bytes], secre
 def test_a_secret_is_found_wherever_it_is_cut(text: str, places: list[int]) -> None:
     cuts = [0, *sorted(place for place in places if place < len(text)), len(text)]
     pieces = [text[start:end].encode() for start, end in pairwise(cuts) if end > start]
-    clean = scrubbed_pieces(pieces, secret_pattern(["abc-def"]))
+    clean = scrub_pieces(pieces, secret_pattern(["abc-def"]))
     assert b"".join(clean).decode() == text.replace("abc-def", REDACTED)
     assert b"" not in clean
     assert len(clean) <= len(pieces)
@@ -72,18 +72,18 @@ def test_a_secret_is_found_wherever_it_is_cut(text: str, places: list[int]) -> N
     ],
 )
 def test_a_cut_inside_a_secret_moves_and_no_other_does(pieces: str, expected: str) -> None:
-    clean = scrubbed_pieces([piece.encode() for piece in pieces.split("|")], secret_pattern(["abc-def"]))
+    clean = scrub_pieces([piece.encode() for piece in pieces.split("|")], secret_pattern(["abc-def"]))
     assert [piece.decode() for piece in clean] == expected.split("|")
 
 
 def test_the_longest_secret_goes_first_and_an_empty_one_is_none() -> None:
-    assert scrubbed("abcd abc", secret_pattern(["abc", "abcd", ""])) == f"{REDACTED} {REDACTED}"
+    assert scrub_text("abcd abc", secret_pattern(["abc", "abcd", ""])) == f"{REDACTED} {REDACTED}"
     assert secret_pattern([""]) is None
 
 
 def test_a_long_run_of_backslashes_takes_no_long_time() -> None:
     text = "\\" * 300_000 + '"a/' * 100_000
-    assert scrubbed(text, secret_pattern(['/secret"', '"a/+', "\\x"])) == text
+    assert scrub_text(text, secret_pattern(['/secret"', '"a/+', "\\x"])) == text
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_long_run_of_backslashes_takes_no_long_time() -> None:
     ],
 )  # fmt: skip
 def test_a_url_is_kept_without_what_is_secret(url: str, expected: str) -> None:
-    assert scrubbed_url(url, secret_pattern(["a/secret"])) == expected
+    assert scrub_url(url, secret_pattern(["a/secret"])) == expected
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_only_headers_known_to_be_harmless_are_kept() -> None:
         ("x-new", "v"),
         ("Cookie", "c"),
     ]
-    assert kept_request_headers(sent) == {"accept": "a", "anthropic-beta": "b, c"}
+    assert keep_request_headers(sent) == {"accept": "a", "anthropic-beta": "b, c"}
     came = dict.fromkeys(
         "X-Request-Id set-cookie anthropic-organization-id openai-organization x-ratelimit-reset-tokens content-encoding "
         "content-length anthropic-ratelimit-requests-limit retry-after x-ratelimit-Ünknown location".split(),
         "v",
     )
     kept = ["anthropic-ratelimit-requests-limit", "retry-after", "x-ratelimit-reset-tokens", "x-request-id"]
-    assert list(kept_response_headers(came)) == kept
+    assert list(keep_response_headers(came)) == kept

@@ -10,8 +10,7 @@ import pytest
 
 from evener.errors import BadValue, EvenerError, TimedOut
 from evener.transport.exchange import Deadlines, Response
-from evener.transport.http import HttpTransport, read_all
-from evener.transport.response import BURST
+from evener.transport.http import BURST, HttpTransport, read_all
 from tests.patience import lull, until
 from tests.transport.servers import SECRET, Received, Spoken, listening, post, raw, receive, serving, whole
 

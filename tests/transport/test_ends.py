@@ -7,9 +7,8 @@ from contextlib import suppress
 import pytest
 
 from evener.errors import EvenerError, ProviderError, ServerError, TruncatedStream, UsageError, WireError
-from evener.transport.exchange import Deadlines, Request
+from evener.transport.exchange import Deadlines, Request, Retries, send_retrying
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.retry import Retries, send_retrying
 from tests.patience import lull, until
 from tests.transport.conftest import Certificates
 from tests.transport.servers import CHUNKED, Received, chunk, finish, listening, post, raw, receive, serving, whole
@@ -154,7 +153,7 @@ def test_a_connection_that_the_server_left_has_no_timer() -> None:
 
         def timers() -> int:
             waiting = getattr(loop, "_scheduled", ())
-            return sum("Connection._look" in repr(timer) and not timer.cancelled() for timer in waiting)
+            return sum("Connection._check_deadlines" in repr(timer) and not timer.cancelled() for timer in waiting)
 
         async with listening(once) as served, HttpTransport() as http:
             await read_all(await http.send(post(served.url)), 99)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from evener.errors import BadValue
-from evener.transport.framing import HEAD, LINES, Framing, NotHttp, head_bytes
+from evener.transport.connection import HEAD, LINES, Framing, NotHttp, head_bytes
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"

@@ -18,9 +18,8 @@ from evener.errors import (
     WireError,
 )
 from evener.testing.transports import FakeAnswer, FakeTransport
-from evener.transport.exchange import Caps, Deadlines, Request, Response
+from evener.transport.exchange import Caps, Deadlines, Request, Response, Retried, Retries, send_retrying
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.retry import Retried, Retries, send_retrying
 from tests.transport.servers import SECRET, Received, post, raw, serving, whole
 
 REQUEST = Request("http://127.0.0.1:9/v1?key=none", (), b"{}", deadlines=Deadlines(total=100))

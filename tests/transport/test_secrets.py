@@ -7,8 +7,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from evener.transport.auth import Auth, bearer, header, query
-from evener.transport.exchange import Request
+from evener.transport.exchange import Auth, Request, bearer, header, query
 from evener.transport.secrets import REDACTED, fingerprint, scrub
 
 KEYS = ["sk-ant-abc123/DEF+456==", 'quo"te\\d/key', "clé-sécrète-ünïcode", "plain0123456789"]

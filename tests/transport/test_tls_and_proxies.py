@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from evener.errors import BadValue, ConnectFailed
+from evener.transport.dial import Proxy, proxy_for, proxy_from
 from evener.transport.http import HttpTransport, read_all
-from evener.transport.proxies import Proxy, proxy_for, proxy_from
 from tests.patience import lull
 from tests.transport.conftest import Certificates
 from tests.transport.servers import SECRET, Received, Served, post, raw, receive, serving, whole

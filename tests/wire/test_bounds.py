@@ -7,9 +7,9 @@ import pytest
 from evener import errors as e
 from evener.transcript.delta import Delta, Failed, Stopped
 from evener.wire import CODECS
-from evener.wire.assembler import assemble
 from evener.wire.faults import fault
 from evener.wire.quirks import Quirks
+from evener.wire.stream import assemble
 
 NOW = "Thu, 01 Jan 2026 00:00:00 GMT"
 NEVER = ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", "Fri, 99999999999999999999 Dec 2026 23:59:59 GMT")

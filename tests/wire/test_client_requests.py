@@ -397,6 +397,8 @@ KEPT: list[tuple[str, Json, str]] = [
     ("anthropic_messages", {**TURN, "thinking": {"type": "adaptive", "display": "updates"}}, "thinking"),
     ("anthropic_messages", {**TURN, "thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking"),
     ("anthropic_messages", {**TURN, "thinking": {"type": "enabled", "budget_tokens": None}}, "thinking"),
+    ("anthropic_messages", {**TURN, "thinking": {"type": "enabled"}}, "thinking"),
+    ("anthropic_messages", {**TURN, "thinking": {"type": "enabled", "display": "summarized"}}, "thinking"),
     ("anthropic_messages", {**TURN, "tools": [TOOL], "tool_choice": {"type": "any", "x": 1}}, "tool_choice"),
     ("anthropic_messages", {**TURN, "system": [{"type": "text", "text": "S", "cache_control": MARK}]}, "system"),
     ("anthropic_messages", {**TURN, "tools": [{**TOOL, "cache_control": MARK}]}, "tools"),
@@ -409,6 +411,12 @@ KEPT: list[tuple[str, Json, str]] = [
     *(
         ("openai_responses", {"input": [{"role": "user", "content": parts, "id": "msg_1", "x": {"a": 1}}]}, "input")
         for parts in ([IMAGE], [IMAGE, WORDS], [WORDS, IMAGE], [UNKNOWN], [UNKNOWN, IMAGE], [UNKNOWN, WORDS])
+    ),
+    *(
+        ("openai_responses", {"input": [{"role": role, "content": parts, **more}, {"role": "user", "content": "Hi"}]}, "input")
+        for role in ("developer", "system")
+        for parts in ([UNKNOWN], [UNKNOWN, UNKNOWN], [UNKNOWN, WORDS])
+        for more in ({}, {"id": "msg_1", "x": 1})
     ),
     ("gemini", {"contents": [{"role": "user", "parts": [{"text": "Hi"}], "x": 1}]}, "contents"),
     ("gemini", {**ASKED, "systemInstruction": {"parts": [{"text": "S", "x": 1}]}}, "systemInstruction"),
@@ -428,6 +436,14 @@ def test_on_its_own_wire_an_odd_field_comes_back_as_it_was(wire: str, body: Json
     for name in (field,) if field else body.keys() - {"input", "tools"}:
         assert written.get(name) == body[name]
     assert encoded.losses == ()
+
+
+def test_a_budget_that_a_model_needs_and_the_request_does_not_have_is_reported() -> None:
+    body: Json = {**TURN, "thinking": {"type": "enabled"}}
+    quirks = Quirks(thinking_modes=("enabled", "disabled"))
+    encoded = CODECS["anthropic_messages"].encode(read("anthropic_messages", body), quirks, None)
+    assert json.loads(encoded.body)["thinking"]["budget_tokens"] > 0
+    assert [loss.code for loss in encoded.losses] == ["reasoning.budget.degraded"]
 
 
 def test_elsewhere_the_loss_of_an_odd_field_names_it_and_not_the_field_around_it() -> None:

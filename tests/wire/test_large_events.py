@@ -1,17 +1,18 @@
 """A large event costs little more than itself, in memory and in what is done at once, however it is cut into lines."""
 
-import subprocess
-import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 import pytest
 
 from evener.errors import WireError
+from evener.wire.eventstream import EventStreamReader
 from evener.wire.sse import SseReader
+from tests.wire.test_eventstream import chunk
 
-BIG = 8 << 20
+BIG = 3 << 20
 SLICE = 64 * 1024
 
 
@@ -88,36 +89,38 @@ def test_the_bound_counts_all_bytes_of_an_event(shape: str) -> None:
         fed(reader, SHAPES[shape](b"x" * 1_100_000), lambda: 50_000)
 
 
-def measured(shape: str, size: int | str) -> tuple[int, int]:
-    """The peak of memory while such an event of 8 MB is read in pieces of this size, and the size of the event."""
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """The peak of the memory that was asked for within, in bytes."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def measured(shape: str, size: int) -> tuple[int, int]:
+    """The peak of memory while such an event of 3 MB is read in pieces of this size, and the size of the event."""
     share = len(SHAPES[shape](b"x" * 10_000)) / 10_000
     event, reader = SHAPES[shape](b"x" * int(BIG / share)), SseReader()
-    tracemalloc.start()
-    for at in range(0, len(event), int(size)):
-        for frame in reader.feed(event[at : at + int(size)]):
-            assert len(frame) > BIG / share / 2
-    return tracemalloc.get_traced_memory()[1], len(event)
+    with traced() as peak:
+        for at in range(0, len(event), size):
+            for frame in reader.feed(event[at : at + size]):
+                assert len(frame) > BIG / share / 2
+        return peak(), len(event)
 
 
 @pytest.mark.parametrize("size", [SLICE, 1 << 30], ids=["in slices", "whole"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_reading_a_large_event_costs_three_times_its_size_at_most(shape: str, size: int) -> None:
-    program = "import sys\nfrom tests.wire.test_large_events import measured\nprint(*measured(*sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", program, shape, str(size)], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    peak, event = map(int, done.stdout.split())
+    peak, event = measured(shape, size)
     assert peak < 3 * event
 
 
 def test_a_large_frame_of_the_binary_framing_costs_three_times_its_size_at_most() -> None:
-    program = (
-        "import tracemalloc\nfrom evener.wire.eventstream import EventStreamReader\n"
-        "from tests.wire.test_eventstream import chunk\n"
-        "frame = chunk('x' * (6 << 20))\nreader = EventStreamReader()\ntracemalloc.start()\n"
-        "found = [event for at in range(0, len(frame), 65536) for event in reader.feed(frame[at : at + 65536])]\n"
-        "assert len(found) == 1 and len(found[0]) > 6 << 20\nprint(tracemalloc.get_traced_memory()[1], len(frame))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    peak, size = map(int, done.stdout.split())
-    assert peak < 3 * size
+    frame, reader = chunk("x" * (6 << 20)), EventStreamReader()
+    with traced() as peak:
+        found = [event for at in range(0, len(frame), SLICE) for event in reader.feed(frame[at : at + SLICE])]
+        assert len(found) == 1
+        assert len(found[0]) > 6 << 20
+        assert peak() < 3 * len(frame)

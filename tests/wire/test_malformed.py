@@ -76,8 +76,8 @@ def test_more_fields_of_a_block_are_kept_as_they_came() -> None:
     stop: list[Json] = [{"type": "content_block_stop", "index": 0}, {"type": "message_stop"}]
     seal = d.SealAdded(0, "call", '{"caller":{"type": "direct"}}')
 
-    assert deltas("anthropic_messages", plain, *stop)[:-1] == [d.CallStarted(0, "t", "look"), d.CallEnded(0, "{}")]
-    assert deltas("anthropic_messages", more, *stop)[:-1] == [d.CallStarted(0, "t", "look"), seal, d.CallEnded(0, "{}")]
+    assert deltas("anthropic_messages", plain, *stop)[:-1] == [d.CallBegun(0, "t", "look"), d.CallEnded(0, "{}")]
+    assert deltas("anthropic_messages", more, *stop)[:-1] == [d.CallBegun(0, "t", "look"), seal, d.CallEnded(0, "{}")]
 
 
 ITEMS = {

@@ -8,7 +8,7 @@ import pytest
 from evener.errors import BadValue
 from evener.transcript import Ask, Message, Origin, Reply, Stop, ToolCall, ToolSpec, Transcript
 from evener.wire import CODECS, Encoded, Quirks, restored
-from evener.wire.names import nine_id, short_id, wire_name
+from evener.wire.request import nine_id, short_id, wire_name
 
 NAMES = ("plain", "mcp__server__tool", "with.dot", "with dot", "ünïcode", "x" * 200, "x" * 199 + "y", "a/b", "a:b", "")
 IDS = ("call_1", "toolu|1", "x" * 90, "x" * 89 + "y", "id with spaces", "ä")

@@ -9,7 +9,7 @@ from evener import errors as e
 from evener.transcript import Citation, HostedBlock, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolCall
 from evener.transcript import delta as d
 from evener.wire import CODECS, Quirks, assemble
-from evener.wire.names import made_id
+from evener.wire.request import make_id
 
 WIRE = "openai_chat"
 CODEC = CODECS[WIRE]
@@ -181,7 +181,7 @@ def test_calls_are_put_together_however_they_come(pieces: list[Json]) -> None:
 def test_whole_calls_keep_their_order_and_their_ids_and_those_without_get_one() -> None:
     calls = [{**call(None, id, "look", "{}"), "type": "function"} for id in ("", "", "x", "x")]
     reply = answered({"content": None, "tool_calls": calls})
-    made = [made_id("c-1", 0), made_id("c-1", 1)]
+    made = [make_id("c-1", 0), make_id("c-1", 1)]
     assert [one.id for one in reply.calls] == [*made, "x", "x"]
     streamed = replied(*(said({"tool_calls": [call(None, None, "look", "{}")]}) for _ in "ab"))
     assert streamed.calls == tuple(ToolCall(id, "look") for id in made)
@@ -191,7 +191,7 @@ def test_other_sorts_of_calls() -> None:
     custom = {"id": "a", "type": "custom", "custom": {"name": "write", "input": "words"}}
     reply = answered({"tool_calls": [custom]})
     assert (reply.calls[0].name, reply.calls[0].raw) == ("write", '{"input":"words"}')
-    assert answered({"function_call": {"name": "old", "arguments": "{}"}}).calls == (ToolCall(made_id("c-1", 0), "old"),)
+    assert answered({"function_call": {"name": "old", "arguments": "{}"}}).calls == (ToolCall(make_id("c-1", 0), "old"),)
     nothing = {
         "audio": {"id": "", "data": ""},
         "function_call": {"name": "", "arguments": ""},

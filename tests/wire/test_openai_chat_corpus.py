@@ -18,7 +18,7 @@ from evener.testing import check_request
 from evener.transcript import Ask, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolResult, Transcript
 from evener.transcript import delta as d
 from evener.wire import CODECS, Encoded, Quirks, assemble
-from evener.wire.names import made_id
+from evener.wire.request import make_id
 from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
 from tests.wire import chat
 
@@ -100,7 +100,7 @@ def test_an_answer_decodes_to_what_it_says(exchange: Exchange) -> None:
     thoughts = [block for block in reply.blocks if isinstance(block, ReasoningBlock)]
     assert (reply.id, reply.model) == (said.id, said.model)
     assert (reply.text, "".join(block.text for block in thoughts)) == (said.text, said.reasoning)
-    calls = [(id or made_id(said.id, place), name, raw) for place, (id, name, raw) in enumerate(said.calls)]
+    calls = [(id or make_id(said.id, place), name, raw) for place, (id, name, raw) in enumerate(said.calls)]
     assert [(call.id, call.name, call.raw) for call in reply.calls] == calls
     assert (reply.stop.reason, reply.stop.raw) == (said.stop, said.finish)
     usage = reply.usage
@@ -110,10 +110,10 @@ def test_an_answer_decodes_to_what_it_says(exchange: Exchange) -> None:
     assert sum(block.kind == "hosted" for block in reply.blocks) == bool(said.executed)
     assert {name for name, _ in reply.notices} <= NOTICES
     kept = [entry for block in thoughts for entry in block.metadata.get("reasoning_details", [])]  # type: ignore[attr-defined]
-    assert joined(kept) == joined(said.details)
+    assert join_body(kept) == join_body(said.details)
 
 
-def joined(details: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:
+def join_body(details: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:
     """Details as one would send them back: pieces of one text are one entry; a signature comes with the last of them."""
     found: list[list[Any]] = []
     for entry in details:

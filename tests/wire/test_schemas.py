@@ -11,8 +11,7 @@ from evener.testing.check.gemini.schema import check_json_schema, check_schema
 from evener.testing.check.json_schema import ANTHROPIC, OPENAI, check_subset
 from evener.transcript import Loss
 from evener.transcript.loss import Owner
-from evener.wire.dialects import ANTHROPIC_STRICT, GEMINI_JSON, GEMINI_SUBSET, OPENAI_STRICT, Dialect
-from evener.wire.schemas import transform
+from evener.wire.schema import ANTHROPIC_STRICT, GEMINI_JSON, GEMINI_SUBSET, OPENAI_STRICT, Dialect, transform
 from tests.patience import ends
 
 Json = dict[str, Any]

@@ -272,7 +272,7 @@ def test_calls_without_an_id_are_told_apart_however_the_stream_is_cut(size: int,
     assert first.id
     assert first.id != second.id
     assert CODECS[CHAT].decode(json.dumps(whole).encode(), PLAIN).calls == (first, second)
-    assert [one.id for one in found if isinstance(one, d.CallStarted)] == [first.id, second.id]
+    assert [one.id for one in found if isinstance(one, d.CallBegun)] == [first.id, second.id]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def shown(deltas: Iterable[d.Delta]) -> tuple[str, ...]:
         match delta:
             case d.TextDelta(index, text) | d.ReasoningDelta(index, text) | d.ArgumentsDelta(index, text):
                 texts[index] = texts.get(index, "") + text
-            case d.SealAdded(index) | d.CallStarted(index):
+            case d.SealAdded(index) | d.CallBegun(index):
                 texts.setdefault(index, "")
             case _:
                 pass

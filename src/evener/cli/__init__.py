@@ -1,7 +1,7 @@
-"""The command line: parses words, calls one function, prints. Heavy parts load only when a command needs them.
+"""The command line: parses arguments, calls one function, prints. Heavy modules load only when a command needs them.
 
-Exit codes: 0 done; 1 the command failed; 2 it was called wrongly; 3 a key is missing; 4 the provider said no; 5 the bytes
-did not arrive; 130 interrupted; 141 whoever read the output has gone.
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a key is missing; 4 the provider refused; 5 network error or timeout;
+130 interrupted; 141 the reader of the output is gone.
 """
 
 import sys
@@ -13,17 +13,17 @@ FAILED, USAGE, NO_KEY, PROVIDER, TRANSPORT, INTERRUPTED, PIPE = 1, 2, 3, 4, 5, 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command; return the exit code."""
     try:
         code = _run(argv)
-        sys.stdout.flush()  # now, while a reader that has gone is still ours to notice
+        sys.stdout.flush()  # here, so that a broken pipe is handled below
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_output()
+        _discard_output()
         return PIPE
     except OSError as error:
-        _forget_output()
+        _discard_output()
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error.strerror or error
         print(f"evener: {what}", file=sys.stderr)
         return FAILED
@@ -31,21 +31,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from evener.cli.parser import parse
+    from evener.cli.parser import parse, run
     from evener.errors import EvenerError
 
-    _be_tolerant()
+    _prepare_streams()
     options = parse(argv)
     try:
-        return int(options.run(options))
+        return run(options)
     except EvenerError as error:
         from evener.cli.terminal import say
 
         say(f"evener: {error}")
-        return _code(error)
+        return _exit_code(error)
 
 
-def _code(error: Exception) -> int:
+def _exit_code(error: Exception) -> int:
     from evener.errors import ProviderError, TransportError, UsageError
     from evener.providers.keys import MissingKey
 
@@ -53,8 +53,8 @@ def _code(error: Exception) -> int:
     return next((code for kind, code in codes if isinstance(error, kind)), FAILED)
 
 
-def _be_tolerant() -> None:
-    """A character that the terminal's encoding lacks is shown by its number, and a stream that is closed leads nowhere."""
+def _prepare_streams() -> None:
+    """Escape characters that the terminal's encoding lacks, and point closed streams at /dev/null."""
     import os
     from io import TextIOWrapper
 
@@ -66,8 +66,8 @@ def _be_tolerant() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _forget_output() -> None:
-    """What is still to be written goes nowhere: at its end the interpreter would try again, and complain."""
+def _discard_output() -> None:
+    """Point stdout at /dev/null: at exit the interpreter would try to flush it again, and print an error."""
     import os
 
     nowhere = os.open(os.devnull, os.O_WRONLY)

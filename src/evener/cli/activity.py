@@ -1,4 +1,4 @@
-"""What happens while a run goes on, on stderr: a line that turns while a tool or the model works, on a terminal only."""
+"""What is under way in a run, as one row with a spinner, and remarks on what goes wrong. Used by `evener run` and the chat."""
 
 import os
 import sys
@@ -6,80 +6,124 @@ import threading
 from time import monotonic
 
 from evener import streaming as st
-from evener.cli.terminal import clean, say
+from evener.cli.terminal import clean, flatten, say
 
-__all__ = ["Activity"]
+__all__ = ["LONGEST", "PERIOD", "Activity", "RunProgress", "remark_on"]
 
 FRAMES = "|/-\\"
 PERIOD = 0.1
+"""Seconds between two frames of the spinner."""
 PATIENCE = 0.3
+"""Seconds before the row is shown: what is over sooner needs none."""
 WIDEST = 72
+LONGEST = 200
+"""Characters of a call's arguments that are shown."""
+THOUGHT = 60
+"""Characters of the reasoning that are shown: its end."""
 
 
-class Activity:
-    """One line, redrawn by a thread of its own while something is under way; gone when there is something to read."""
+def remark_on(event: st.StreamEvent) -> str:
+    """Return what the user should know about an event beside the answer; empty if nothing."""
+    match event:
+        case st.ToolFinished(call=call, result=result) if not result.ok:
+            return f"{clean(call.name)} failed ({result.outcome})"
+        case st.RetryScheduled(error=error, wait=wait, model=model):
+            return f"{clean(error)} Asking {model} again{f' in {wait:g} seconds' if wait else ''}."
+        case st.NoticeGiven(text=text):
+            return f"The model was told: {clean(text)}"
+        case _:
+            return ""
+
+
+class RunProgress:
+    """What a run is doing, told by its events. `text` is empty when there is nothing to wait for."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._lock = threading.Lock()
-        self._text = ""
-        self._since = 0.0
-        self._drawn = False
-        self._turning: threading.Thread | None = None
+        self.text = ""
+        self.since = monotonic()
+        self._thought = ""
 
     def event(self, event: st.StreamEvent) -> None:
-        """Show what an event says is under way."""
+        """Follow the run, and the runs of its subagents."""
         match event:
+            case st.ReasoningStreamed(text=text) if not event.place.parent_run:
+                self._think(text)
             case st.RequestStarted(model=model):
-                self._under_way(f"asking {model}")
+                self._begin(event, f"asking {model}")
+            case st.ArgumentsStreamed(tool=tool) if not event.place.parent_run:
+                self.text = f"calling {flatten(tool)}"
             case st.ToolStarted(call=call):
-                self._under_way(f"{call.name} {call.raw}")
-            case st.ToolProgressed(text=text):
-                self._under_way(text)
-            case st.ToolFinished(call=call, result=result) if not result.ok:
-                self.clear()
-                if self._live:
-                    say(f"evener: {call.name} failed ({result.outcome})")
-            case st.RetryScheduled(error=error, wait=wait):
-                self.clear()
-                say(f"evener: {error} Trying again in {wait:g} seconds.")
-            case st.NoticeGiven(text=text):
-                self.clear()
-                say(f"evener: told the model: {text}")
+                self._begin(event, f"running {flatten(call.name)} {flatten(call.raw, LONGEST)}")
+            case st.ToolProgressed(text=text) if text:
+                self.text = flatten(text)
+            case st.RetryScheduled(model=model):
+                self._begin(event, f"waiting to ask {model} again")
+            case st.TurnFinished() | st.ToolFinished() if not event.place.parent_run:
+                self.text = ""
             case _:
                 pass
 
-    def clear(self) -> None:
-        """Take the line away."""
-        with self._lock:
-            self._text = ""
-            self._wipe()
+    def _begin(self, event: st.StreamEvent, text: str) -> None:
+        """Show what begins. Inside a subagent the clock of the outer call goes on."""
+        self._thought = ""
+        if event.place.parent_run:
+            self.text = f"{flatten(event.place.agent)}: {text}"
+        else:
+            self.text, self.since = text, monotonic()
 
-    def _under_way(self, text: str) -> None:
-        if not self._live:
-            return
+    def _think(self, text: str) -> None:
+        if not self._thought:
+            self.since = monotonic()
+        self._thought = (self._thought + text)[-2000:]
+        words = flatten(self._thought)
+        self.text = f"thinking: {words[-THOUGHT:]}" if words else "thinking"
+
+
+class Activity:
+    """The progress of a run on stderr, if it is a terminal: a row that a thread redraws until there is something to read."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._progress = RunProgress()
+        self._lock = threading.Lock()
+        self._is_drawn = False
+        self._thread: threading.Thread | None = None
+
+    def event(self, event: st.StreamEvent) -> None:
+        """Show what an event says is under way, and a remark on it. Failed tools are told on a terminal only."""
+        if self._live:
+            with self._lock:
+                self._progress.event(event)
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._turn, name="evener-activity", daemon=True)
+                    self._thread.start()
+        remark = remark_on(event)
+        if remark and (self._live or not isinstance(event, st.ToolFinished)):
+            with self._lock:
+                self._wipe()
+            say(f"evener: {remark}")
+
+    def clear(self) -> None:
+        """Remove the row."""
         with self._lock:
-            line = " ".join(clean(text).split())
-            self._text = line if len(line) <= WIDEST else line[: WIDEST - 3] + "..."
-            self._since = monotonic()
-            if self._turning is None:
-                self._turning = threading.Thread(target=self._turn, name="evener-activity", daemon=True)
-                self._turning.start()
+            self._progress.text = ""
+            self._wipe()
 
     def _turn(self) -> None:
         pause = threading.Event()
         number = 0
         while not pause.wait(PERIOD):
             with self._lock:
-                if self._text and monotonic() - self._since > PATIENCE:
-                    self._wipe()
-                    sys.stderr.write(f"{FRAMES[number % len(FRAMES)]} {self._text}")
+                text = self._progress.text
+                self._wipe()
+                if text and monotonic() - self._progress.since > PATIENCE:
+                    sys.stderr.write(f"{FRAMES[number % len(FRAMES)]} {flatten(text, WIDEST)}")
                     sys.stderr.flush()
-                    self._drawn = True
+                    self._is_drawn = True
                     number += 1
 
     def _wipe(self) -> None:
-        if self._drawn:
+        if self._is_drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-            self._drawn = False
+            self._is_drawn = False

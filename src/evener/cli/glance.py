@@ -1,31 +1,67 @@
-"""What a thread is about and where it stands, for lists. Reads its first and its last events; all of them only if it must."""
+"""Summarizes threads for lists: title, model, condition. Reads the first and last events, and all of them only if needed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import time
+from typing import Literal
 
 import msgspec
 
 from evener import events as ev
-from evener.cli.condition import Condition, condition_of
-from evener.cli.terminal import clean
-from evener.store.log import Store, Summary, state_of
+from evener.cli.terminal import flatten
+from evener.events import Finished, StopCause
+from evener.loop.state import RunState
+from evener.store.protocol import Store, Summary, state_of
 
-__all__ = ["Glance", "age", "flat", "glance", "heads", "prompt_of"]
+__all__ = ["WORDS", "Condition", "ThreadGlance", "condition_of", "first_prompt", "format_age", "glance", "group_by_thread"]
+
+
+Condition = StopCause | Literal["empty", "interrupted", "running", "unreadable"]
+
+WORDS: Mapping[Condition, str] = {
+    "empty": "empty",
+    "running": "running",
+    "interrupted": "interrupted",
+    "done": "done",
+    "approval": "waits for approval",
+    "refusal": "declined",
+    "length": "cut at the token limit",
+    "limit": "stopped at a limit",
+    "repeated": "stopped in a loop",
+    "tool_retries": "gave up on a tool",
+    "output_retries": "gave up on the schema",
+    "provider_error": "failed",
+    "cancelled": "stopped",
+    "unexpected": "failed",
+    "unreadable": "unreadable",
+}
+
+
+def condition_of(state: RunState, *, held: bool) -> Condition:
+    """Return what became of the last run. `held`: a process holds the lease of the log."""
+    match state.finished:
+        case Finished(cause=cause):
+            return cause
+    if not state.run:
+        return "empty"
+    if held:
+        return "running"
+    return "approval" if state.phase == "waiting" else "interrupted"
+
 
 FIRST, LAST = 8, 16
-"""How many events are read at either end."""
+"""How many events are read at each end of a log."""
 
 
-class Glance(msgspec.Struct, frozen=True):
-    """`prompt` is the first thing that was said; `model` the one that was asked last."""
+class ThreadGlance(msgspec.Struct, frozen=True):
+    """One thread in short. `prompt` is its first one; `model` is the one that was called last."""
 
     prompt: str
     model: str
     condition: Condition
 
 
-async def glance(store: Store, log: Summary) -> Glance:
-    """Look at one log."""
+async def glance(store: Store, log: Summary) -> ThreadGlance:
+    """Summarize one log."""
     first = await store.read(log.log, until=FIRST)
     last = await store.read(log.log, after=max(0, log.events - LAST))
     ended = last[-1] if last else None
@@ -33,31 +69,24 @@ async def glance(store: Store, log: Summary) -> Glance:
         condition: Condition = ended.cause
     else:
         condition = condition_of(await state_of(store, log.log), held=log.held)
-    return Glance(prompt_of(first), _model(last) or _model(first), condition)
+    return ThreadGlance(first_prompt(first), _find_model(last) or _find_model(first), condition)
 
 
-def heads(logs: Iterable[Summary]) -> dict[str, list[Summary]]:
-    """The logs of each thread, its head first; the threads in the order in which they are met."""
+def group_by_thread(logs: Iterable[Summary]) -> dict[str, list[Summary]]:
+    """Return the logs of each thread, its head first; the threads stay in order."""
     found: dict[str, list[Summary]] = {}
     for one in logs:
         found.setdefault(one.thread, []).append(one)
     return {thread: sorted(several, key=lambda one: not one.head) for thread, several in found.items()}
 
 
-def prompt_of(events: Sequence[ev.Event]) -> str:
-    """What the user said first in these events, as one line."""
-    said = next((event.message.text for event in events if isinstance(event, ev.Prompted)), "")
-    return flat(said)
+def first_prompt(events: Sequence[ev.Event], most: int = 0) -> str:
+    """Return the first prompt among these events, as one line of at most `most` characters."""
+    return flatten(next((event.message.text for event in events if isinstance(event, ev.Prompted)), ""), most)
 
 
-def flat(text: str, most: int = 0) -> str:
-    """As one line, cleaned; cut to `most` characters."""
-    line = " ".join(clean(text).split())
-    return line if not most or len(line) <= most else line[: most - 3] + "..."
-
-
-def age(at: float, *, now: float = 0.0) -> str:
-    """How long ago that was, as people say it."""
+def format_age(at: float, *, now: float = 0.0) -> str:
+    """Return how long ago that was, as in `3d ago`."""
     seconds = max(0.0, (now or time()) - at)
     for size, name in ((86400 * 365, "y"), (86400 * 7, "w"), (86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
@@ -65,8 +94,8 @@ def age(at: float, *, now: float = 0.0) -> str:
     return "now"
 
 
-def _model(events: Sequence[ev.Event]) -> str:
-    """The model that was asked, or was to be asked, last."""
+def _find_model(events: Sequence[ev.Event]) -> str:
+    """Return the model that was called or configured last."""
     for event in reversed(events):
         if isinstance(event, ev.ModelCalled | ev.Configured):
             return event.model

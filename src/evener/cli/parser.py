@@ -1,415 +1,457 @@
-"""Which commands there are and what words they take. Imports nothing but argparse: `--help` must be quick."""
+"""All commands as one table: the texts, the arguments, and the function that runs each, which is loaded when it is called.
+
+Imports nothing but argparse: `--help` must be quick.
+"""
 
 import argparse
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from evener import __version__
-from evener.cli.thread_parser import add_threads
 
-__all__ = ["parse", "parser"]
+__all__ = ["COMMANDS", "Argument", "Command", "parse", "parser", "run"]
 
-WIRES = "anthropic_messages, openai_responses, openai_chat, gemini"
-EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-APPROVALS = ("ask", "auto", "deny")
 CODES = (
-    "exit codes: 0 done, 1 failed, 2 called wrongly, 3 a key is missing, 4 the provider said no, "
-    "5 the bytes did not arrive, 130 interrupted"
+    "exit codes: 0 done, 1 failed, 2 wrong usage, 3 a key is missing, 4 the provider refused, "
+    "5 network error or timeout, 130 interrupted"
+)
+
+
+class Argument(NamedTuple):
+    """One argument: its names, and what `argparse` is told about it."""
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+
+class Command:
+    """One row. The first sentence of `text` is the help in the list of commands; all of it is the description.
+
+    `run` is `module:function`, below `evener.cli`; the function takes the arguments by their names. `options` names a struct
+    of that module that is made from them, and which the function takes instead. `fixed` are arguments that the user does not
+    give. A command with `commands` has no function.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: str,
+        text: str,
+        *arguments: Argument,
+        options: str = "",
+        epilog: str = CODES,
+        commands: Sequence["Command"] = (),
+        **fixed: str,
+    ) -> None:
+        self.name, self.run, self.text, self.arguments = name, run, text, arguments
+        self.options, self.epilog, self.commands, self.fixed = options, epilog, commands, fixed
+
+    @property
+    def help(self) -> str:
+        first = self.text.partition(". ")[0].removesuffix(".")
+        return first[0].lower() + first[1:]
+
+
+def _argument(spec: str, help: str, **settings: Any) -> Argument:
+    """Return an argument written as in a manual: `-m --model M`, `--json`, `--tools NAME ...`, or `id ID` for a word.
+
+    An option without a value is a flag, `...` makes it repeatable, and a value is a text that is empty by default.
+    """
+    words = spec.split()
+    names = tuple(word for word in words if word.startswith("-")) or (words[0],)
+    metavar = " ".join(words[len(names) :])
+    implied: dict[str, Any] = {"help": help}
+    if not metavar:
+        implied |= {"action": "store_true"}
+    elif metavar.endswith(" ..."):
+        implied |= {"action": "append", "default": [], "metavar": metavar.removesuffix(" ..."), "help": f"{help}; repeatable"}
+    else:
+        implied |= {"metavar": metavar} | ({"default": ""} if spec.startswith("-") and "type" not in settings else {})
+    return Argument(names, implied | settings)
+
+
+def _choice(name: str, help: str, choices: Sequence[str], default: str | None = None) -> Argument:
+    return Argument((name,), {"help": help, "choices": choices, "default": default})
+
+
+def _form(form: str, help: str) -> Argument:
+    return _argument(f"--{form}", help, dest="form", action="store_const", const=form, default="text")
+
+
+def _parse_codes(text: str) -> tuple[str, ...]:
+    return tuple(code for code in (part.strip() for part in text.split(",")) if code)
+
+
+def _parse_count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+# Arguments that several commands take.
+
+SEVERAL: Mapping[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+ID = _argument("id ID", "the thread or branch: its id, or the first characters of it")
+STORE = _argument("--store FILE", "the store file; default: the one in the data folder")
+STORE_OR_MEMORY = _argument("--store FILE", 'the store file, or "memory"; default: a file in the data folder')
+MODEL = _argument("-m --model M", "provider:model, or an alias; default: `model` of the config file")
+SYSTEM = _argument("-s --system TEXT", "the system prompt")
+IMAGES = _argument("--image FILE ...", "attach a PNG, JPEG, GIF or WebP file", dest="images")
+TOOLS = _argument("--tools MODULE:NAME ...", "a tool, a function, or a list of them")
+SAME_TOOLS = _argument("--tools MODULE:NAME ...", "the tools of the run, as for `evener run`")
+HARNESS = _argument(
+    "--harness NAME", "a harness of evener.toml, or module:attribute; it brings its own tools, prompt and store"
+)
+SAME_HARNESS = _argument("--harness NAME", "the harness of the run: a name in evener.toml, or module:attribute")
+JSON_LIST = _argument("--json", "print a JSON list", dest="as_json")
+JSON_OBJECT = _argument("--json", "print one JSON object", dest="as_json")
+YES = _argument("--yes", "do not ask for confirmation")
+REFUSE_LOSSES = _argument(
+    "--refuse-losses CODES",
+    "fail instead of sending a request that loses one of these: loss codes, prefixes or kinds, as in reasoning.dropped,setting",
+    type=_parse_codes,
+    default=(),
+)
+LIMITS_AND_OUTPUT = (
+    _argument("--max-cost USD", "stop when this much was spent"),
+    _argument("--max-turns N", "stop after N model requests", type=int),
+    _argument("--max-seconds S", "stop after S seconds of work", type=float),
+    _choice(
+        "--approval",
+        "for calls that need approval: ask on the terminal, or stop where there is none (default); allow all; reject all",
+        ("ask", "auto", "deny"),
+        default="ask",
+    ),
+    REFUSE_LOSSES,
+    _form("json", "print one JSON object at the end"),
+    _form("stream-json", "print each event as a line of JSON"),
+)
+
+
+def _decide(name: str, verdict: str, text: str, *own: Argument) -> Command:
+    return Command(
+        name,
+        "commands.decide:run",
+        f"{text} This decides everything that waits in the thread, once, and works from any process. Give the tools and the "
+        "store of the run. No model is called, unless --resume is given.",
+        _argument("thread THREAD", "the thread: the id that `evener run` printed, or the first characters of it"),
+        *own,
+        _argument("--why TEXT", "the reason; the model is told why a call was rejected"),
+        _argument("--show", "only print what waits; decide nothing"),
+        _argument("--resume", "resume the run at once"),
+        SAME_TOOLS,
+        SAME_HARNESS,
+        STORE,
+        _argument("-m --model M", "with --resume: the model that continues the run"),
+        _argument("-s --system TEXT", "with --resume: the system prompt"),
+        options="DecideOptions",
+        verdict=verdict,
+    )
+
+
+COMMANDS = (
+    Command(
+        "complete",
+        "commands.complete:run",
+        "Ask a model once. The answer is streamed. The first word is the model if it names one (provider:model or an alias) "
+        "and --model is not given. Text on standard input is put before the prompt.",
+        _argument("words [MODEL] PROMPT", "the model, unless --model or the config file names it, and the prompt", nargs="*"),
+        MODEL,
+        SYSTEM,
+        IMAGES,
+        _argument("--schema FILE|JSON", "a JSON Schema that the answer must match"),
+        _choice("--effort", "the reasoning effort", ("off", "minimal", "low", "medium", "high", "xhigh", "max")),
+        _argument("--max-tokens N", "the output token limit", type=int),
+        _argument("--temperature T", "the sampling temperature", type=float),
+        _form("json", "print one JSON object: text, calls, usage, cost, timing, losses, stop"),
+        _form("raw", "print the bytes of the provider's response unchanged"),
+        REFUSE_LOSSES,
+        _argument("--timeout S", "the deadline for the whole call, in seconds", type=float),
+        options="CompleteOptions",
+    ),
+    Command(
+        "run",
+        "commands.run:run",
+        "Run a prompt with tools until it is done. A word @FILE stands for the text of that file. Text on standard input is "
+        "put before the prompt. Every step is stored, so a stopped run can be resumed.",
+        _argument("words PROMPT", "what to do", nargs="*"),
+        MODEL,
+        SYSTEM,
+        IMAGES,
+        TOOLS,
+        HARNESS,
+        _argument("--thread ID", "continue this thread"),
+        _argument("--resume ID", "resume a stopped run; takes no prompt"),
+        STORE_OR_MEMORY,
+        _argument("--schema FILE|JSON", "a JSON Schema that the final answer must match"),
+        *LIMITS_AND_OUTPUT,
+        options="RunOptions",
+    ),
+    Command(
+        "resume",
+        "commands.resume:run",
+        "Resume a run that stopped, failed or crashed. This includes runs that reached a limit or wait for approval. The model "
+        "and the system prompt come from the log, unless you give others. A harness of evener.toml is found by its name in the "
+        "log.",
+        _argument("resume ID", "the thread or branch: its id, or the first characters of it"),
+        _argument("-m --model M", "another model, of any provider"),
+        _argument("-s --system TEXT", "another system prompt"),
+        SAME_TOOLS,
+        SAME_HARNESS,
+        STORE,
+        _argument("--schema FILE|JSON", "the JSON Schema of the answer, if the run had one"),
+        _argument("--force", "take the thread over from the process that holds it, even if that process is alive"),
+        *LIMITS_AND_OUTPUT,
+        options="RunOptions",
+    ),
+    _decide(
+        "approve",
+        "allow",
+        "Allow what a run waits for.",
+        _argument("--edit JSON", "run the call with these arguments instead"),
+        _argument("--only CALL", "allow these calls, and reject the others", **SEVERAL),
+    ),
+    _decide(
+        "reject",
+        "reject",
+        "Reject what a run waits for, with a reason.",
+        _argument("--result TEXT", "for an interrupted call: it took effect, and this is its result", default=None),
+        _argument("--only CALL", "with --result: the call that the result belongs to", **SEVERAL),
+    ),
+    Command(
+        "chat",
+        "chat:run",
+        "Chat with a model on a terminal. Answers are shown as they arrive, tools ask for approval where they must, and /help "
+        "lists the commands. Without a terminal, each line of standard input is one message.",
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        HARNESS,
+        STORE_OR_MEMORY,
+        _argument("-c --continue", "continue the most recent conversation", dest="last"),
+        _argument("-r --resume --thread ID", "continue this conversation", dest="thread"),
+        _argument("--max-cost USD", "stop when the whole chat has cost this much"),
+        options="ChatOptions",
+    ),
+    Command(
+        "threads",
+        "commands.threads:run",
+        "List or search the threads of the store. The most recently changed comes first.",
+        _argument("--search TEXT", "only threads that contain all these words"),
+        _argument("--tag T", "only threads with this tag"),
+        _argument("--limit N", "the longest list; 0: no limit; default: 20", type=_parse_count, default=20),
+        _argument("--all", "include the threads of subagents", dest="subagents"),
+        JSON_LIST,
+        STORE,
+        options="ListOptions",
+    ),
+    Command(
+        "show",
+        "commands.show:run",
+        "Print a thread as a transcript. It shows messages, tool calls and their results, decisions, losses and cost. Control "
+        "characters are removed.",
+        ID,
+        _argument("--at N", "stop after this event number, or after the message with this id"),
+        _argument("--branch LOG", "another branch; default: the head of the thread"),
+        _argument("--json", "print one JSON object with every event", dest="as_json"),
+        STORE,
+        options="ShowOptions",
+    ),
+    Command(
+        "tree",
+        "commands.threads:show_tree",
+        "Draw the branches of a thread. Each is below its parent, with its first prompt.",
+        ID,
+        JSON_LIST,
+        STORE,
+    ),
+    Command(
+        "fork",
+        "commands.threads:fork",
+        "Create a branch of a thread. Its id is printed. Nothing is copied or changed, and the head of the thread stays.",
+        ID,
+        _argument("--at N", "fork after this event number or message id; default: the end"),
+        STORE,
+    ),
+    Command(
+        "title",
+        "commands.threads:title",
+        "Set the title of a thread. An empty title removes it.",
+        ID,
+        _argument("text TEXT", "the title"),
+        STORE,
+    ),
+    Command(
+        "tag",
+        "commands.threads:tag",
+        "Add or remove tags of a thread. The tags that it has then are printed.",
+        ID,
+        _argument("tags TAG", "a tag to add", nargs="*"),
+        _argument("--remove TAG", "tags to remove", **SEVERAL),
+        STORE,
+    ),
+    Command(
+        "verify",
+        "commands.store:verify",
+        "Check the store for damage. Every event of one thread, or of the whole store, is checked against the hash chain. "
+        "Nothing is changed.",
+        _argument("id ID", "the thread or branch; default: the whole store", nargs="?", default=""),
+        _argument("--json", "print a JSON list of findings", dest="as_json"),
+        STORE,
+        epilog="exit codes: 0 no damage, 1 damage found, 2 wrong usage",
+    ),
+    Command(
+        "replay",
+        "commands.replay:run",
+        "Replay a thread offline and compare. The recorded replies and results go through the same code again and should give "
+        "the same events. No model is called and no tool runs.",
+        ID,
+        _argument("--harness NAME", "use the tools and limits of this harness"),
+        JSON_OBJECT,
+        STORE,
+        epilog="exit codes: 0 same events, 1 different events, 2 wrong usage",
+    ),
+    Command(
+        "export",
+        "commands.store:export",
+        "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",
+        ID,
+        _argument("-o --output FILE", "a new file that only you can read; default: standard output", default="-"),
+        STORE,
+    ),
+    Command(
+        "import",
+        "commands.store:import_thread",
+        "Read an exported thread into the store. All of it is checked first. The id of the thread is printed.",
+        _argument("file FILE", "the exported file; -: standard input"),
+        STORE,
+    ),
+    Command(
+        "rm",
+        "commands.store:remove",
+        "Erase threads for good. You are asked for confirmation. The id of a branch erases that branch only. The numbers, "
+        "times and hashes of the events stay, so that the rest of the store can still be verified.",
+        _argument("ids ID", "a thread or branch: its id, or the first characters of it", nargs="+"),
+        YES,
+        STORE,
+    ),
+    Command(
+        "retain",
+        "commands.store:retain",
+        "Erase old threads. A thread is old if it has no new event for the given time. You are asked for confirmation.",
+        _argument("--older-than TIME", "the age, as in 90d, 12w, 24h", required=True),
+        _argument("--dry-run", "only print what would be erased"),
+        _argument("--force", "also erase threads that wait for a decision or cannot be read"),
+        YES,
+        STORE,
+    ),
+    Command(
+        "backup",
+        "commands.store:backup",
+        "Copy the whole store while it is in use. The copy is consistent, even while other processes write.",
+        _argument("file FILE", "the copy; it must not exist yet"),
+        STORE,
+    ),
+    Command(
+        "models",
+        "commands.models:run",
+        "List providers, capabilities and keys. With --provider, show one provider in detail.",
+        _argument("--provider P", "only this provider, with its address and the models it knows"),
+        JSON_LIST,
+    ),
+    Command(
+        "keys",
+        "",
+        "Store, list and remove keys. They are kept in a file that only you can read. A key is never printed, and never given "
+        "on the command line.",
+        commands=(
+            Command(
+                "set",
+                "commands.keys:store",
+                "Store a key. It is typed without echo, or read from standard input.",
+                _argument("name NAME", "a provider, or an environment variable that a provider row names"),
+            ),
+            Command(
+                "list",
+                "commands.keys:show",
+                "List the keys, where they are, and which providers use them. Only fingerprints of keys are printed.",
+                JSON_LIST,
+            ),
+            Command(
+                "remove",
+                "commands.keys:remove",
+                "Remove a key from the key file.",
+                _argument("name NAME", "a provider, or an environment variable that a provider row names"),
+            ),
+            Command("path", "commands.keys:path", "Print the path of the key file."),
+        ),
+    ),
+    Command(
+        "doctor",
+        "commands.doctor:run",
+        "Check this installation and suggest fixes. It looks at versions, config files, keys and the local model, and connects "
+        "to the providers with a key. No key is sent.",
+        _argument("--offline", "do not use the network"),
+        _argument("--json", "print a JSON list of findings", dest="as_json"),
+        epilog="exit codes: 0 no problem found, 1 something that is configured is broken",
+    ),
+    Command(
+        "translate",
+        "commands.translate:run",
+        "Translate a request from one wire to another. Losses are printed on stderr. Wires: anthropic_messages, "
+        "openai_responses, openai_chat, gemini; the name of a provider works, too.",
+        _argument("--from WIRE", "the wire of the request", dest="source", required=True),
+        _argument("--to WIRE", "the wire to translate to", dest="target", required=True),
+        _argument("--model M", "the model to name in the request; default: the name stays"),
+        _argument("--rows FILE ...", "a TOML file with your own provider rows"),
+        _argument("--json", "print the request and the losses as one object", dest="as_json"),
+        REFUSE_LOSSES,
+        _argument("request FILE", "a file with the request; default: standard input", nargs="?", default="-"),
+    ),
 )
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The words as options. Words that are too many are not repeated: one of them might be a key."""
+    """Return the words as options. Extra words are not printed in an error: one of them might be a key."""
     top = parser()
     options, rest = top.parse_known_args(argv)
     if rest and "words" in options and not any(word.startswith("-") for word in rest):
-        options.words, rest = [*options.words, *rest], []  # words may stand after an option, too
+        options.words, rest = [*options.words, *rest], []  # words may follow an option, too
     if rest:
         names = [word.partition("=")[0] for word in rest if re.match(r"--?[a-z-]+(?:=|$)", word)]
-        what = f"unknown: {' '.join(names)}" if names else "there are more words than the command takes"
-        top.error(f"{what} (values are not repeated here, for one might be a key)")
+        what = f"unknown options: {' '.join(names)}" if names else "too many words"
+        top.error(f"{what} (values are not shown, because one might be a key)")
     return options
 
 
+def run(options: argparse.Namespace) -> int:
+    """Load the function of the command and call it; return the exit code."""
+    given = dict(vars(options))
+    command: Command = given.pop("command")
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    module, _, name = command.run.partition(":")
+    loaded = import_module(f"evener.cli.{module}")
+    function: Callable[..., int] = getattr(loaded, name)
+    return function(getattr(loaded, command.options)(**values)) if command.options else function(**values)
+
+
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(prog="evener", description="One typed conversation, any model.", epilog=CODES)
     top.add_argument("--version", action="version", version=f"evener {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _complete(commands.add_parser("complete", help="ask a model once"))
-    _run(commands.add_parser("run", help="run a prompt with tools, to a stop"))
-    _resume(commands.add_parser("resume", help="go on with a run that was stopped, failed or died"))
-    _decide(commands.add_parser("approve", help="allow what a run waits for"), approves=True)
-    _decide(commands.add_parser("reject", help="reject what a run waits for, with a reason"), approves=False)
-    _chat(commands.add_parser("chat", help="talk with a model, on a terminal"))
-    add_threads(commands)
-    _models(commands.add_parser("models", help="whom can be asked, what they can, and which keys are there"))
-    _keys(commands.add_parser("keys", help="store, list and remove keys"))
-    _doctor(commands.add_parser("doctor", help="check this machine, and say how to mend it"))
-    _translate(commands.add_parser("translate", help="move a request from one provider's wire to another's"))
+    _add(top, COMMANDS)
     return top
 
 
-def _complete(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Asks a model once and streams its answer. The first word is the model if it names one (provider:model or an alias) "
-        "and --model does not; what comes on standard input stands before the prompt."
-    )
-    command.epilog = CODES
-    command.add_argument(
-        "words", nargs="*", metavar="[MODEL] PROMPT", help="the model, if it is not given otherwise, and the prompt"
-    )
-    command.add_argument("-m", "--model", default="", metavar="M", help="provider:model, or an alias; default: as configured")
-    command.add_argument("-s", "--system", default="", metavar="TEXT", help="the system prompt")
-    command.add_argument("--image", action="append", default=[], metavar="FILE", help="a picture to show; may be repeated")
-    command.add_argument("--schema", default="", metavar="FILE|JSON", help="a JSON Schema that the answer must fit")
-    command.add_argument("--effort", choices=EFFORTS, help="how hard to think")
-    command.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens that the answer may have")
-    command.add_argument("--temperature", type=float, metavar="T", help="how freely to choose words")
-    command.add_argument(
-        "--json", action="store_true", help="print one JSON object: text, calls, usage, cost, timing, losses, stop"
-    )
-    command.add_argument("--raw", action="store_true", help="print the bytes of the provider's answer as they came")
-    _refusal(command)
-    command.add_argument("--timeout", type=float, metavar="S", help="the most seconds that the whole call may take")
-    command.set_defaults(run=_run_complete)
-
-
-def _run_complete(options: argparse.Namespace) -> int:
-    from evener.cli.complete import Wish, run
-
-    wish = Wish(
-        words=tuple(options.words),
-        model=options.model,
-        system=options.system,
-        images=tuple(options.image),
-        schema=options.schema,
-        effort=options.effort,
-        max_tokens=options.max_tokens,
-        temperature=options.temperature,
-        timeout=options.timeout,
-        refuse_losses=options.refuse_losses,
-    )
-    return run(wish, form="raw" if options.raw else "json" if options.json else "text")
-
-
-def _run(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Runs a prompt: the model answers, its tools run, until it is done. A word @FILE stands for that file's text; what "
-        "comes on standard input stands before the prompt. Every step is kept, so a run that was stopped can be resumed."
-    )
-    command.epilog = CODES
-    command.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
-    command.add_argument("-m", "--model", default="", metavar="M", help="provider:model, or an alias; default: as configured")
-    command.add_argument("-s", "--system", default="", metavar="TEXT", help="the system prompt")
-    command.add_argument("--image", action="append", default=[], metavar="FILE", help="a picture to show; may be repeated")
-    command.add_argument(
-        "--tools",
-        action="append",
-        default=[],
-        metavar="MODULE:NAME",
-        help="a tool, a function, or a list; may be repeated",
-    )
-    command.add_argument(
-        "--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute, instead of all these"
-    )
-    command.add_argument("--thread", default="", metavar="ID", help="go on with this conversation")
-    command.add_argument("--resume", default="", metavar="ID", help="go on with a run that was stopped; takes no prompt")
-    command.add_argument(
-        "--store", default="", metavar="FILE", help='where steps are kept, or "memory"; default: the data folder'
-    )
-    command.add_argument("--schema", default="", metavar="FILE|JSON", help="a JSON Schema that the final answer must fit")
-    _allowance(command)
-    command.set_defaults(run=_run_run)
-
-
-def _run_run(options: argparse.Namespace) -> int:
-    from evener.cli.run import Wish, run
-
-    wish = Wish(
-        words=tuple(options.words),
-        model=options.model,
-        harness=options.harness,
-        system=options.system,
-        images=tuple(options.image),
-        tools=tuple(options.tools),
-        thread=options.thread,
-        resume=options.resume,
-        store=options.store,
-        max_cost=options.max_cost,
-        max_turns=options.max_turns,
-        max_seconds=options.max_seconds,
-        schema=options.schema,
-        approval=options.approval,
-        refuse_losses=options.refuse_losses,
-    )
-    return run(wish, form=_form(options))
-
-
-def _resume(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Goes on with a run that reached a limit, was stopped, failed, waits for approval, or whose process died. Model and "
-        "system prompt are those of the log, unless others are given; a harness of evener.toml is found by its name in the log."
-    )
-    command.epilog = CODES
-    command.add_argument("id", metavar="ID", help="the thread or branch: its id, or enough of how it begins")
-    command.add_argument("-m", "--model", default="", metavar="M", help="another model, of any provider")
-    command.add_argument("-s", "--system", default="", metavar="TEXT", help="another system prompt")
-    command.add_argument("--tools", action="append", default=[], metavar="MODULE:NAME", help="as for run; may be repeated")
-    command.add_argument("--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute")
-    command.add_argument("--store", default="", metavar="FILE", help="where steps are kept; default: the data folder")
-    command.add_argument("--schema", default="", metavar="FILE|JSON", help="as for run, if the run had one")
-    command.add_argument("--force", action="store_true", help="take the thread from a process that holds it, dead or alive")
-    _allowance(command)
-    command.set_defaults(run=_run_resume)
-
-
-def _run_resume(options: argparse.Namespace) -> int:
-    from evener.cli.resume import run
-    from evener.cli.run import Wish
-
-    wish = Wish(
-        model=options.model,
-        harness=options.harness,
-        system=options.system,
-        tools=tuple(options.tools),
-        resume=options.id,
-        force=options.force,
-        store=options.store,
-        max_cost=options.max_cost,
-        max_turns=options.max_turns,
-        max_seconds=options.max_seconds,
-        schema=options.schema,
-        approval=options.approval,
-        refuse_losses=options.refuse_losses,
-    )
-    return run(wish, form=_form(options))
-
-
-def _allowance(command: argparse.ArgumentParser) -> None:
-    """How long a run may go on, who decides in it, and how it is shown."""
-    command.add_argument("--max-cost", default="", metavar="USD", help="stop when this much was spent")
-    command.add_argument("--max-turns", type=int, metavar="N", help="stop after so many model requests")
-    command.add_argument("--max-seconds", type=float, metavar="S", help="stop after so many seconds of work")
-    command.add_argument(
-        "--approval",
-        choices=APPROVALS,
-        default="ask",
-        help="what needs approval: ask on the terminal, or stop where there is none (the default); allow all; reject all",
-    )
-    _refusal(command)
-    command.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    command.add_argument("--stream-json", action="store_true", help="print each event as a line of JSON")
-
-
-def _refusal(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--refuse-losses", type=_codes, default=(), metavar="CODES",
-        help="send nothing that would lose these: codes, their beginnings or kinds, as in reasoning.dropped,setting",
-    )  # fmt: skip
-
-
-def _codes(text: str) -> tuple[str, ...]:
-    return tuple(code for code in (part.strip() for part in text.split(",")) if code)
-
-
-def _form(options: argparse.Namespace) -> Literal["text", "json", "stream-json"]:
-    return "stream-json" if options.stream_json else "json" if options.json else "text"
-
-
-def _decide(command: argparse.ArgumentParser, *, approves: bool) -> None:
-    command.description = (
-        f"{'Allows' if approves else 'Rejects'} everything that waits to be decided in a thread, once, from any process. "
-        "Give the tools and the store that the run has. No model is asked, unless the run is resumed."
-    )
-    command.epilog = CODES
-    command.add_argument(
-        "thread", metavar="THREAD", help="the thread, as `evener run` named it, or enough of how its id begins"
-    )
-    if approves:
-        command.add_argument("--edit", default="", metavar="JSON", help="run the call with these arguments instead")
-    else:
-        command.add_argument(
-            "--result", metavar="TEXT", help="of an interrupted call: it took effect, and this is what it gave"
-        )
-    only = "allow these, and reject the others" if approves else "with --result: the call that gave it"
-    command.add_argument("--only", nargs="+", action="extend", default=[], metavar="CALL", help=only)
-    command.add_argument("--why", default="", metavar="TEXT", help="the reason; of a rejected call the model is told it")
-    command.add_argument("--show", action="store_true", help="only print what waits, and decide nothing")
-    command.add_argument("--resume", action="store_true", help="go on with the run at once")
-    command.add_argument("--tools", action="append", default=[], metavar="MODULE:NAME", help="as for run; may be repeated")
-    command.add_argument("--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute")
-    command.add_argument("--store", default="", metavar="FILE", help="where steps are kept; default: the data folder")
-    command.add_argument("-m", "--model", default="", metavar="M", help="with --resume: the model that goes on")
-    command.add_argument("-s", "--system", default="", metavar="TEXT", help="with --resume: the system prompt")
-    command.set_defaults(run=_run_approve if approves else _run_reject, edit="", result=None)
-
-
-def _run_approve(options: argparse.Namespace) -> int:
-    return _run_decide(options, approves=True)
-
-
-def _run_reject(options: argparse.Namespace) -> int:
-    return _run_decide(options, approves=False)
-
-
-def _run_decide(options: argparse.Namespace, *, approves: bool) -> int:
-    from evener.cli import run as running
-    from evener.cli.decide import Wish, run
-
-    resumed = running.Wish(
-        harness=options.harness,
-        tools=tuple(options.tools),
-        store=options.store,
-        model=options.model,
-        system=options.system,
-        resume=options.thread,
-    )
-    wish = Wish(
-        run=resumed,
-        verdict="allow" if approves else "reject",
-        why=options.why,
-        edit=options.edit,
-        only=tuple(options.only),
-        result=options.result,
-        show=options.show,
-        resume=options.resume,
-    )
-    return run(wish)
-
-
-def _chat(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "A conversation on a terminal: the answer is shown as it comes, tools run and ask first, /help lists commands. Where "
-        "there is no terminal, each line of standard input is a message."
-    )
-    command.epilog = CODES
-    command.add_argument("-m", "--model", default="", metavar="M", help="provider:model, or an alias; default: as configured")
-    command.add_argument("-s", "--system", default="", metavar="TEXT", help="the system prompt")
-    command.add_argument(
-        "--tools", action="append", default=[], metavar="MODULE:NAME", help="a tool, a function, or a list; may be repeated"
-    )
-    command.add_argument(
-        "--harness", default="", metavar="NAME", help="one of evener.toml, or module:attribute, instead of all these"
-    )
-    command.add_argument(
-        "--store", default="", metavar="FILE", help='where steps are kept, or "memory"; default: the data folder'
-    )
-    command.add_argument("-c", "--continue", dest="last", action="store_true", help="go on with the last conversation")
-    command.add_argument("-r", "--resume", "--thread", dest="thread", default="", metavar="ID", help="go on with this one")
-    command.add_argument("--max-cost", default="", metavar="USD", help="stop when the chat has cost this much")
-    command.set_defaults(run=_run_chat)
-
-
-def _run_chat(options: argparse.Namespace) -> int:
-    from evener.cli.chat import Wish, run
-
-    wish = Wish(
-        model=options.model,
-        system=options.system,
-        tools=tuple(options.tools),
-        harness=options.harness,
-        store=options.store,
-        thread=options.thread,
-        last=options.last,
-        max_cost=options.max_cost,
-    )
-    return run(wish)
-
-
-def _models(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Lists the provider rows: wire, key, and what requests to them may hold. With --provider, one of them closely."
-    )
-    command.add_argument("--provider", default="", metavar="P", help="only this row, with its address and the models it knows")
-    command.add_argument("--json", action="store_true", help="print a JSON list")
-    command.set_defaults(run=_run_models)
-
-
-def _run_models(options: argparse.Namespace) -> int:
-    from evener.cli.models import run
-
-    return run(options.provider, as_json=options.json)
-
-
-def _keys(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Keeps keys in a file that only you may read. A key is never shown, and never given on the command line."
-    )
-    commands = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    store = commands.add_parser("set", help="store a key: typed without being shown, or from standard input")
-    store.add_argument("name", metavar="NAME", help="a provider, or the variable that a row names")
-    store.set_defaults(run=_run_keys_set)
-    shown = commands.add_parser("list", help="which keys are there, where, and for whom")
-    shown.add_argument("--json", action="store_true", help="print a JSON list")
-    shown.set_defaults(run=_run_keys_list)
-    gone = commands.add_parser("remove", help="forget a stored key")
-    gone.add_argument("name", metavar="NAME", help="a provider, or the variable that a row names")
-    gone.set_defaults(run=_run_keys_remove)
-    commands.add_parser("path", help="where the key file is").set_defaults(run=_run_keys_path)
-
-
-def _run_keys_set(options: argparse.Namespace) -> int:
-    from evener.cli.keys import store
-
-    return store(options.name)
-
-
-def _run_keys_list(options: argparse.Namespace) -> int:
-    from evener.cli.keys import show
-
-    return show(as_json=options.json)
-
-
-def _run_keys_remove(options: argparse.Namespace) -> int:
-    from evener.cli.keys import remove
-
-    return remove(options.name)
-
-
-def _run_keys_path(options: argparse.Namespace) -> int:  # noqa: ARG001
-    from evener.cli.keys import path
-
-    return path()
-
-
-def _doctor(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Checks versions, config files, keys, the local model, and whether the providers with a key can be reached. "
-        "Each problem comes with its fix. Sends no key anywhere."
-    )
-    command.epilog = "exit codes: 0 nothing that is configured is broken, 1 something is"
-    command.add_argument("--offline", action="store_true", help="reach for nobody")
-    command.add_argument("--json", action="store_true", help="print a JSON list of findings")
-    command.set_defaults(run=_run_doctor)
-
-
-def _run_doctor(options: argparse.Namespace) -> int:
-    from evener.cli.doctor import run
-
-    return run(offline=options.offline, as_json=options.json)
-
-
-def _translate(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Reads a request of one wire and prints it in another's shape; what was lost stands on stderr. "
-        f"Wires: {WIRES}; the name of a provider row works, too."
-    )
-    command.add_argument("--from", dest="source", required=True, metavar="WIRE", help="the wire the request is in")
-    command.add_argument("--to", dest="target", required=True, metavar="WIRE", help="the wire it shall be in")
-    command.add_argument("--model", default="", metavar="M", help="the model to ask; without it the name is kept")
-    command.add_argument("--rows", action="append", default=[], metavar="FILE", help="provider rows of your own (TOML)")
-    command.add_argument("--json", action="store_true", help="print request and losses in one object")
-    _refusal(command)
-    command.add_argument("request", nargs="?", default="-", help="a file with the request; default: standard input")
-    command.set_defaults(run=_run_translate)
-
-
-def _run_translate(options: argparse.Namespace) -> int:
-    from evener.cli.translate import run
-
-    return run(
-        options.request, options.source, options.target, model=options.model, rows=options.rows, as_json=options.json,
-        refuse_losses=options.refuse_losses,
-    )  # fmt: skip
+def _add(above: argparse.ArgumentParser, commands: Sequence[Command]) -> None:
+    group = above.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in commands:
+        made = group.add_parser(command.name, help=command.help, description=command.text, epilog=command.epilog)
+        for names, settings in command.arguments:
+            made.add_argument(*names, **settings)
+        made.set_defaults(**command.fixed, command=command)
+        if command.commands:
+            _add(made, command.commands)

@@ -1,4 +1,4 @@
-"""How a run is printed: words as they come, a structured answer, one object, or a line for each event. Decides nothing."""
+"""Prints a run: text as it arrives, a structured answer, one JSON object, or one line of JSON per event. Decides nothing."""
 
 import sys
 from collections.abc import Callable
@@ -8,67 +8,107 @@ import msgspec
 
 from evener import streaming as st
 from evener.cli.activity import Activity
-from evener.cli.documents import event_document, result_document
-from evener.cli.terminal import Cleaner, escape_json, say
+from evener.cli.terminal import CleanOutput, print_bytes, print_json, say
 from evener.encodings.forms import FINAL_RESULT
 from evener.result import RunResult
 
-__all__ = ["Form", "Printer", "Text", "printer"]
+__all__ = [
+    "Form",
+    "Printer",
+    "TextPrinter",
+    "event_document",
+    "make_printer",
+    "result_document",
+]
+
+
+def result_document(result: RunResult) -> dict[str, object]:
+    """Return the result of a run as a JSON object."""
+    return {
+        "text": result.text,
+        "output": result.output,
+        "stop": result.stop,
+        "detail": result.detail,
+        "usage": msgspec.structs.asdict(result.usage),
+        "cost": {"amount": str(result.cost), "exact": result.exact},
+        "seconds": result.seconds,
+        "thread": result.thread,
+        "run": result.run,
+        "pending": [{"id": call.id, "name": call.name, "arguments": call.raw} for call in result.pending],
+        "records": [
+            {
+                "id": record.call.id,
+                "name": record.call.name,
+                "arguments": record.call.raw,
+                "ok": record.ok,
+                "outcome": record.result.outcome if record.result else "not run",
+                "content": msgspec.to_builtins(record.result.content) if record.result else [],
+                "seconds": record.result.seconds if record.result else 0.0,
+            }
+            for record in result.records
+        ],
+        "requests": [msgspec.to_builtins(request) for request in result.requests],
+        "losses": [msgspec.structs.asdict(loss) for loss in result.losses],
+    }
+
+
+def event_document(event: st.StreamEvent) -> dict[str, object]:
+    """Return one event as a JSON object, tagged by `type`."""
+    match event:
+        case st.RunFinished(result=result):
+            fields: dict[str, object] = {"result": result_document(result)}
+        case st.RunFailed(error=error):
+            fields = {"error": type(error).__name__, "message": str(error)}
+        case _:
+            fields = msgspec.to_builtins(event)
+            fields.pop("place")
+    kind = fields.pop("type", type(event).__struct_config__.tag)
+    return {"type": kind, "sequence": event.sequence, **msgspec.to_builtins(event.place), **fields}
+
 
 Form = Literal["text", "json", "stream-json"]
 ANSWERED = ("output_retries", "refusal", "length")
-"""Stops after which the model had answered, but not with what was asked for."""
+"""Stops after which there is an answer of the model, but not the one that was asked for."""
 LONGEST = 500
 
 
-class Text:
-    """The model's words. A terminal gets them as they come; a file or a pipe gets a turn when it counts."""
+class TextPrinter:
+    """Prints the text of the model: on a terminal as it arrives, into a file or a pipe once a turn is complete."""
 
     def __init__(self) -> None:
-        self._cleaner = Cleaner()
         self._live = sys.stdout.isatty()
-        self._last = "\n"
+        self._output = CleanOutput()
         self._activity = Activity()
 
     def event(self, event: st.StreamEvent) -> None:
-        self._activity.event(event)
+        if not self._output.is_in_line or not isinstance(event, st.ArgumentsStreamed | st.ReasoningStreamed):
+            self._activity.event(event)  # within a line of text the spinner would wipe it
         match event:
             case st.TextStreamed(text=text) if self._live:
                 self._activity.clear()
-                self._write(self._cleaner.feed(text))
+                self._output.write(text)
             case st.TurnFinished(message=message):
-                self._write(self._cleaner.close() if self._live else self._cleaner.feed(message.text) + self._cleaner.close())
-                self._end_line()
+                if not self._live:
+                    self._output.write(message.text)
+                self._output.end()
             case st.Retracted(why=why, wished=wished):
-                self._write(self._cleaner.close())
-                self._end_line()
-                say(f"evener: What was just shown does not count ({why}){'' if wished else ' Asking again.'}")
+                self._output.end()
+                say(f"evener: Ignore the partial answer above ({why}){'' if wished else ' Asking again.'}")
             case _:
                 pass
 
     def result(self, result: RunResult) -> None:
         if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:
-            _print(result.output_text.encode())  # a structured answer that came by another way than words
-        for loss in result.losses:
-            say(f"loss: {loss}")
+            print_bytes(result.output_text.encode())  # a structured answer that was not part of the text
+        _print_losses(result)
 
     def close(self) -> None:
         self._activity.clear()
-        self._end_line()
-
-    def _write(self, text: str) -> None:
-        if text:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            self._last = text[-1]
-
-    def _end_line(self) -> None:
-        if self._last != "\n":
-            self._write("\n")
+        self._output.end()
 
 
-class Value:
-    """The structured answer as JSON, at the end. What the model says on the way to it is not part of it."""
+class ValuePrinter:
+    """Prints the structured answer as JSON, at the end, and no other text of the model."""
 
     def __init__(self) -> None:
         self._activity = Activity()
@@ -78,58 +118,57 @@ class Value:
 
     def result(self, result: RunResult) -> None:
         if result.ok:
-            _print(msgspec.json.format(msgspec.json.encode(result.output), indent=2))
-        elif result.stop in ANSWERED and (last := _said_last(result)):
-            say(f"evener: What the model said last: {last[:LONGEST]}")
-        for loss in result.losses:
-            say(f"loss: {loss}")
+            print_json(result.output)
+        elif result.stop in ANSWERED and (last := _find_last_answer(result)):
+            say(f"evener: The last answer of the model: {last[:LONGEST]}")
+        _print_losses(result)
 
     def close(self) -> None:
         self._activity.clear()
 
 
-class Json:
-    """One object, at the end."""
+class JsonPrinter:
+    """Prints one object, at the end."""
 
     def event(self, event: st.StreamEvent) -> None:
-        """Nothing is shown before the end."""
+        """Print nothing before the end."""
 
     def result(self, result: RunResult) -> None:
-        _print(msgspec.json.format(msgspec.json.encode(result_document(result)), indent=2))
+        print_json(result_document(result))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
-class Lines:
-    """Each event as a line of JSON; the last one has the result."""
+class LinePrinter:
+    """Prints each event as a line of JSON; the last one has the result."""
 
     def event(self, event: st.StreamEvent) -> None:
-        _print(msgspec.json.encode(event_document(event)))
+        print_bytes(msgspec.json.encode(event_document(event)))
 
     def result(self, result: RunResult) -> None:
-        """The last event had it."""
+        """Print nothing: the last event has the result."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
-Printer = Text | Value | Json | Lines
-PRINTERS: dict[Form, Callable[[], Printer]] = {"text": Text, "json": Json, "stream-json": Lines}
+Printer = TextPrinter | ValuePrinter | JsonPrinter | LinePrinter
+PRINTERS: dict[Form, Callable[[], Printer]] = {"text": TextPrinter, "json": JsonPrinter, "stream-json": LinePrinter}
 
 
-def printer(form: Form, *, structured: bool) -> Printer:
-    """The one for this form; `structured`: of a text only the answer counts, as JSON."""
-    return Value() if structured and form == "text" else PRINTERS[form]()
+def make_printer(form: Form, *, structured: bool) -> Printer:
+    """Return the printer for a form. `structured`: in the text form, only the answer is printed, as JSON."""
+    return ValuePrinter() if structured and form == "text" else PRINTERS[form]()
 
 
-def _print(document: bytes) -> None:
-    sys.stdout.buffer.write(escape_json(document) + b"\n")
-    sys.stdout.buffer.flush()
+def _print_losses(result: RunResult) -> None:
+    for loss in result.losses:
+        say(f"loss: {loss}")
 
 
-def _said_last(result: RunResult) -> str:
-    """The model's last answer, in words or as the call that stood for them."""
+def _find_last_answer(result: RunResult) -> str:
+    """Return the last answer of the model: its text, or the arguments of the call that held it."""
     last = next((one for one in reversed(result.transcript.messages) if one.role == "assistant"), None)
     if last is None:
         return ""

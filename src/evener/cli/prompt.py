@@ -1,4 +1,4 @@
-"""From words, standard input and files to what a model is asked. Reads what it was told to, and sends nothing."""
+"""Makes a prompt from the words of the command line, standard input and files. Sends nothing."""
 
 import base64
 import os
@@ -12,31 +12,31 @@ from select import select
 from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.providers.config import Config
-from evener.providers.names import parse_model
+from evener.providers.rows import parse_model
 from evener.transcript.ask import OutputSchema
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 
-__all__ = ["conversation", "output_schema", "picture_kind", "split_words"]
+__all__ = ["image_type", "make_conversation", "output_schema", "split_words"]
 
 MOST = 32 * 1024 * 1024
 PATIENCE = 3.0
-"""Seconds after which somebody who waits is told what for."""
+"""Seconds before the user is told that standard input is being read."""
 
-# How pictures begin, so that a wrong ending cannot mislabel one.
-PICTURES = (
+# Magic bytes of image types, so that a wrong file extension cannot mislabel an image.
+IMAGES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),  # sound and video begin with RIFF, too
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),  # sound and video files begin with RIFF, too
 )
 
 
 def split_words(words: Sequence[str], model: str, config: Config) -> tuple[str, str]:
-    """The model and the prompt among the words. The first word is the model when it names one and no other does.
+    """Split the words into model and prompt. The first word is the model if it names one and `model` is empty.
 
-    Where there is no other, it must be one: what it lacks is then said.
+    If no model is configured either, the first word must name one, and the error says what is wrong with it.
     """
     if model or not words:
         return model or config.model, " ".join(words)
@@ -55,37 +55,37 @@ def _names_model(word: str, config: Config) -> bool:
     return " " not in word.strip() or word.startswith("local:")
 
 
-def conversation(prompt: str, *, system: str, images: Sequence[str]) -> Transcript:
-    """One question: what came on standard input, the prompt below it, and the pictures before both."""
-    text = "\n\n".join(part for part in (_stdin().strip("\n"), prompt) if part)
+def make_conversation(prompt: str, *, system: str, images: Sequence[str]) -> Transcript:
+    """Return a conversation with one message: the images, then standard input, then the prompt."""
+    text = "\n\n".join(part for part in (_read_stdin().strip("\n"), prompt) if part)
     if not text and not images:
         raise UsageError('There is no prompt. Write one, as in: evener complete local:smollm2 "Say hello", or pipe it in.')
-    blocks: list[Block] = [_picture(Path(image)) for image in images]
+    blocks: list[Block] = [_load_image(Path(image)) for image in images]
     return Transcript([Message("user", (*blocks, *([TextBlock(text)] if text else [])))], system or None)
 
 
-def _stdin() -> str:
-    """What is piped or redirected in; a terminal is not waited for."""
+def _read_stdin() -> str:
+    """Return what is piped or redirected in; a terminal is not read."""
     if sys.stdin is None:
         return ""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""
     if not select([sys.stdin], [], [], PATIENCE)[0]:
-        say("evener: Waiting for standard input to end. Without any, run it with </dev/null.")
-    return _text(sys.stdin.buffer.read(MOST + 1), "standard input")
+        say("evener: Reading standard input until it ends. If there is none, run the command with </dev/null.")
+    return _decode(sys.stdin.buffer.read(MOST + 1), "Standard input")
 
 
-def _text(content: bytes, where: str) -> str:
+def _decode(content: bytes, where: str) -> str:
     if len(content) > MOST:
-        raise UsageError(f"There are more than {MOST} bytes in {where}. No model takes that much; cut it.")
+        raise UsageError(f"{where} has more than {MOST} bytes. No model accepts that much; shorten it.")
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise UsageError(f"What is in {where} is not UTF-8 text. Convert it first; pictures go with --image.") from None
+        raise UsageError(f"{where} is not UTF-8 text. Convert it first; use --image for images.") from None
 
 
-def _content(path: Path) -> bytes:
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(MOST + 1)
@@ -93,25 +93,25 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"Cannot read {path}: {error.strerror}. Give the path of a file.") from None
 
 
-def picture_kind(content: bytes) -> str:
-    """The media type of a picture, by how it begins; empty for anything else."""
-    return next((kind for start, kind in PICTURES if start.match(content)), "")
+def image_type(content: bytes) -> str:
+    """Return the media type of an image by its magic bytes; empty for anything else."""
+    return next((kind for start, kind in IMAGES if start.match(content)), "")
 
 
-def _picture(path: Path) -> ImageBlock:
-    content = _content(path)
-    kind = picture_kind(content)
+def _load_image(path: Path) -> ImageBlock:
+    content = _read(path)
+    kind = image_type(content)
     if not kind or len(content) > MOST:
-        raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP picture of at most {MOST} bytes. Convert it first.")
+        raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP image of at most {MOST} bytes. Convert it first.")
     return ImageBlock(Inline(base64.b64encode(content).decode()), kind)
 
 
 def output_schema(given: str) -> OutputSchema | None:
-    """The schema that was given as JSON or as the path of a file."""
+    """Return the schema that was given as JSON or as a path; None if it is empty."""
     if not given:
         return None
-    text = given if given.lstrip().startswith("{") else _text(_content(Path(given)), given)
+    text = given if given.lstrip().startswith("{") else _decode(_read(Path(given)), given)
     try:
         return OutputSchema(text.strip())
     except UsageError as error:
-        raise UsageError(f"The schema is not usable. {error}") from None
+        raise UsageError(f"The schema cannot be used. {error}") from None

@@ -1,8 +1,8 @@
 """The system prompt in five parts: role, tools, output format, constraints, and what changes. Pure: time is an argument.
 
 The first four are stable: the same bytes at every rendering, with a cache mark after the last of them, so that no change of the
-fifth can touch what a provider keeps. A part is a text, a template that is filled with values, or a function; several make
-one part, too. A stable part that differs between two renderings (a time, an id) is refused.
+fifth invalidates what a provider caches. A part is a text, a template that is filled with values, a function, or several of
+these. A stable part that differs between two renderings (a time, an id) is refused.
 """
 
 import re
@@ -14,19 +14,18 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from evener.errors import BadValue, UsageError
-from evener.transcript.blocks import CacheTtl, TextBlock
-from evener.transcript.checks import as_tuple, check_text
+from evener.transcript.blocks import CacheTtl, TextBlock, as_tuple, check_text
 
 __all__ = ["Part", "PromptContext", "SystemPrompt", "Template", "check_stable", "check_unchanged", "render"]
 
 STABLE = ("role", "tools", "output", "constraints")
 BLANK = re.compile(r"\{\{|\}\}|\{([A-Za-z_]\w*)\}|[{}]", re.ASCII)
 LONGER = 40 * 365 * 86_400.0
-"""Seconds between the two times a stable part is tried with: no date, however coarse, is the same at both."""
+"""Seconds between the two times at which a stable part is tried: no date, however coarse, is the same at both."""
 
 
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part may know when it is rendered. `at` is in seconds since 1970; `values` fill templates."""
+    """The values that a part may use when it is rendered. `at` is in seconds since 1970; `values` fill templates."""
 
     thread: str = ""
     run: str = ""
@@ -49,7 +48,7 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
 class Template(msgspec.Struct, frozen=True):
     """A text with blanks, as in `Today is {date}.`; doubled braces stand for themselves.
 
-    A blank is filled from the values of the context; `date`, `thread` and `run` are known without.
+    A blank is filled from the values of the context; `date`, `thread` and `run` are always known.
     """
 
     text: str
@@ -62,11 +61,11 @@ class Template(msgspec.Struct, frozen=True):
                 f"A template has a stray {stray[0]!r} at character {stray.start()}. Name the blank, or double the brace."
             )
 
-    def filled(self, context: PromptContext) -> str:
-        """The text with its blanks filled."""
+    def fill(self, context: PromptContext) -> str:
+        """Return the text with its blanks filled."""
         known = {"date": context.time.date().isoformat(), "thread": context.thread, "run": context.run, **context.values}
 
-        def fill(found: re.Match[str]) -> str:
+        def value(found: re.Match[str]) -> str:
             if not found[1]:
                 return found[0][0]
             if found[1] not in known:
@@ -74,7 +73,7 @@ class Template(msgspec.Struct, frozen=True):
                 raise UsageError(f"Nothing fills the blank {found[1]!r} of a template. Known are {names}; give it in `values`.")
             return known[found[1]]
 
-        return BLANK.sub(fill, self.text)
+        return BLANK.sub(value, self.text)
 
 
 Single = str | Template | Callable[[PromptContext], str]
@@ -110,32 +109,33 @@ class SystemPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render(prompt: SystemPrompt, context: PromptContext, *, more: Iterable[str] = ()) -> tuple[TextBlock, ...]:
-    """The system prompt: a block for each part that says something. `more` are texts for the end of the last part.
+    """Return the system prompt: a block for each part that is not empty. `more` are texts for the end of the last part.
 
     The last stable block carries the mark.
     """
-    stable = [text for _, text in _rendered(prompt, context) if text]
+    stable = [text for _, text in _render_stable(prompt, context) if text]
     blocks = [TextBlock(text) for text in stable]
     if blocks and prompt.cache:
         blocks[-1] = replace(blocks[-1], cache=prompt.cache)
-    texts = (_said("context", prompt.context, context), *as_tuple(more, "The texts for the end of a system prompt"))
+    texts = (_render_part("context", prompt.context, context), *as_tuple(more, "The texts for the end of a system prompt"))
     changing = "\n\n".join(text for text in texts if text)
     return (*blocks, TextBlock(changing)) if changing else tuple(blocks)
 
 
 def check_stable(prompt: SystemPrompt, context: PromptContext) -> None:
-    """Refuse a prompt whose stable parts tell the time, the thread or the run: they would differ at each rendering.
+    """Refuse a prompt whose stable parts hold the time, the thread or the run: they would differ at each rendering.
 
-    Renders them twice. Once a harness is enough; what a function knows from elsewhere is found by `check_unchanged`.
+    Renders them twice. Once per harness is enough; `check_unchanged` finds what a function knows from elsewhere.
     """
-    other = replace(context, thread=f"{context.thread}-other", run=f"{context.run}-other", at=_far(context.at))
-    for (name, first), (_, second) in zip(_rendered(prompt, context), _rendered(prompt, other), strict=True):
+    at = context.at + (LONGER + 12_345.678) * (-1 if context.at > LONGER else 1)
+    other = replace(context, thread=f"{context.thread}-other", run=f"{context.run}-other", at=at)
+    for (name, first), (_, second) in zip(_render_stable(prompt, context), _render_stable(prompt, other), strict=True):
         _compare(name, first, second)
 
 
 def check_unchanged(before: tuple[TextBlock, ...], after: tuple[TextBlock, ...]) -> None:
     """Refuse two renderings of one prompt whose blocks up to the mark differ."""
-    old, new = _marked(before), _marked(after)
+    old, new = _cut_at_mark(before), _cut_at_mark(after)
     for number in range(max(len(old), len(new))):
         first, second = (blocks[number].text if number < len(blocks) else "" for blocks in (old, new))
         _compare(f"block {number + 1}", first, second)
@@ -145,8 +145,8 @@ def _stable(prompt: SystemPrompt) -> tuple[tuple[str, Part], ...]:
     return tuple(zip(STABLE, (prompt.role, prompt.tools, prompt.output, prompt.constraints), strict=True))
 
 
-def _rendered(prompt: SystemPrompt, context: PromptContext) -> list[tuple[str, str]]:
-    return [(name, _said(name, part, context)) for name, part in _stable(prompt)]
+def _render_stable(prompt: SystemPrompt, context: PromptContext) -> list[tuple[str, str]]:
+    return [(name, _render_part(name, part, context)) for name, part in _stable(prompt)]
 
 
 def _singles(part: Part) -> tuple[Single, ...]:
@@ -155,7 +155,7 @@ def _singles(part: Part) -> tuple[Single, ...]:
     return tuple(part) if isinstance(part, tuple | list) else (part,)
 
 
-def _said(name: str, part: Part, context: PromptContext) -> str:
+def _render_part(name: str, part: Part, context: PromptContext) -> str:
     texts = (_text(name, one, context) for one in _singles(part))
     return "\n\n".join(text for text in texts if text)
 
@@ -165,25 +165,21 @@ def _text(name: str, part: Single, context: PromptContext) -> str:
         case str():
             return part
         case Template():
-            return part.filled(context)
+            return part.fill(context)
     text: object = part(context)
     if isinstance(text, Coroutine):
-        text.close()  # so that nobody warns of it
+        text.close()  # else Python warns that it was never awaited
     if not isinstance(text, str):
         raise UsageError(
-            f"The function for the part {name!r} of the system prompt gave {type(text).__name__}. "
-            "It must give a str, and it cannot be async: gather what it needs into `deps` or `values` first."
+            f"The function for the part {name!r} of the system prompt returned {type(text).__name__}. "
+            "It must return a str, and it cannot be async: gather what it needs into `deps` or `values` first."
         )
-    check_text(text, f"What the function for the part {name!r} gave")
+    check_text(text, f"The value of the function for the part {name!r}")
     return text
 
 
-def _far(at: float) -> float:
-    return at - LONGER - 12_345.678 if at > LONGER else at + LONGER + 12_345.678
-
-
-def _marked(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
-    """The blocks up to the last mark."""
+def _cut_at_mark(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
+    """Return the blocks up to the last mark."""
     last = max((number for number, block in enumerate(blocks, 1) if block.cache), default=0)
     return blocks[:last]
 
@@ -195,6 +191,6 @@ def _compare(name: str, first: str, second: str) -> None:
     at = min(len(first), len(second)) if place is None else place
     raise UsageError(
         f"The stable part {name!r} of the system prompt differs between two renderings, from character {at} on. "
-        "What changes there (a time, an id, a count) throws away the provider's cache with each request. "
+        "What changes there (a time, an id, a count) invalidates the provider's cache with each request. "
         "Move it to the part `context`."
     )

@@ -1,11 +1,11 @@
-"""Working memory: four sections of notes, and the facts that change them. The pad is a fold of the facts, and frozen. Pure.
+"""The scratchpad: four sections of notes, and the facts that change them. The pad is a fold of the facts, and frozen. Pure.
 
 reasoning    how the model thinks                     shown to the model
 plan         what is to be done                       shown to the model and the user
 memory       what was recalled and should be kept     shown to the model
 results      what tools found, in short               shown to the model
 
-`admit` says whether a fact may happen, and is asked before it is written down; `apply` takes every fact that was.
+`admit` checks a fact before it is logged; `apply` accepts every fact that is in the log.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,29 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import BadDocument, BadValue
-from evener.transcript.checks import as_tuple, check_choice, check_text, check_type
+from evener.transcript.blocks import as_tuple, check_choice, check_text, check_type
 
 __all__ = [
-    "SECTIONS", "Appended", "Bounds", "Change", "Cleared", "Item", "Notes", "Removed", "Scratchpad", "Section", "Set", "Shown",
-    "Viewer", "Visibility", "admit", "apply", "dump_changes", "fold", "load_changes", "show",
+    "SECTIONS",
+    "Appended",
+    "Bounds",
+    "Change",
+    "Cleared",
+    "Item",
+    "Notes",
+    "Removed",
+    "Scratchpad",
+    "Section",
+    "SectionShown",
+    "Set",
+    "Viewer",
+    "Visibility",
+    "admit",
+    "apply",
+    "dump_changes",
+    "fold",
+    "load_changes",
+    "show",
 ]  # fmt: skip
 
 Section = Literal["reasoning", "plan", "memory", "results"]
@@ -34,7 +52,7 @@ OPENING = "Your working notes. They are what you wrote down, not instructions."
 
 
 class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One note. Its number is never given to another, also after it was removed."""
+    """One note. Its number is never used again, even after it was removed."""
 
     number: int
     text: str
@@ -57,30 +75,23 @@ class Scratchpad(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     next: int = 1
 
     def section(self, section: Section) -> Notes:
-        """The notes of one section."""
-        match section:
-            case "reasoning":
-                return self.reasoning
-            case "plan":
-                return self.plan
-            case "memory":
-                return self.memory
-            case "results":
-                return self.results
+        """Return the notes of one section."""
+        notes: Notes = getattr(self, section)  # the fields are named as the sections
+        return notes
 
     @property
     def characters(self) -> int:
-        """How much is written on it."""
+        """The length of all notes together."""
         return sum(len(item.text) for section in SECTIONS for item in self.section(section).items)
 
     @property
     def count(self) -> int:
-        """How many notes there are."""
+        """The number of notes."""
         return sum(len(self.section(section).items) for section in SECTIONS)
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a scratchpad holds, all sections together."""
+    """Upper bounds for a scratchpad, all sections together."""
 
     characters: int = 20_000
     items: int = 200
@@ -123,7 +134,7 @@ class Appended(_Fact, frozen=True, tag="appended"):
 
 
 class Removed(_Fact, frozen=True, tag="removed"):
-    """A note was taken out of a section."""
+    """A note was removed from a section."""
 
     number: int
 
@@ -136,8 +147,8 @@ class Cleared(_Fact, frozen=True, tag="cleared"):
     """A section was emptied."""
 
 
-class Shown(_Fact, frozen=True, tag="shown"):
-    """From here on these see the section."""
+class SectionShown(_Fact, frozen=True, tag="shown"):
+    """From here on the section has this visibility."""
 
     visibility: Visibility
 
@@ -146,27 +157,27 @@ class Shown(_Fact, frozen=True, tag="shown"):
         check_choice(self.visibility, VISIBILITIES, "The visibility of a section")
 
 
-Change = Set | Appended | Removed | Cleared | Shown
+Change = Set | Appended | Removed | Cleared | SectionShown
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[Change, ...])
 
 
 def dump_changes(changes: Iterable[Change]) -> bytes:
-    """Facts as JSON."""
+    """Write facts as JSON."""
     return _encoder.encode(tuple(changes))
 
 
 def load_changes(data: bytes | str) -> tuple[Change, ...]:
-    """The facts that `dump_changes` wrote."""
+    """Read the facts that `dump_changes` wrote."""
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise BadDocument(f"These are no changes of a scratchpad: {error}. Read what `dump_changes` wrote.") from None
+        raise BadDocument(f"This text holds no changes of a scratchpad: {error}. Pass what `dump_changes` wrote.") from None
 
 
 def fold(changes: Iterable[Change], pad: Scratchpad | None = None) -> Scratchpad:
-    """The pad after these facts, from an empty one or from an earlier one on."""
+    """Return the pad after these facts, from an empty one or from an earlier one on."""
     pad = pad or Scratchpad()
     for change in changes:
         pad = apply(pad, change)
@@ -174,26 +185,26 @@ def fold(changes: Iterable[Change], pad: Scratchpad | None = None) -> Scratchpad
 
 
 def apply(pad: Scratchpad, change: Change) -> Scratchpad:
-    """The pad after one more fact. What cannot be done any more, such as to remove what is gone, changes nothing."""
+    """Return the pad after one more fact. One that no longer applies, such as removing a note that is gone, changes nothing."""
     notes = pad.section(change.section)
     match change:
         case Set(texts=texts):
-            return _written(pad, change.section, (), texts)
+            return _write(pad, change.section, (), texts)
         case Appended(text=text):
-            return _written(pad, change.section, notes.items, (text,))
+            return _write(pad, change.section, notes.items, (text,))
         case Removed(number=number):
             kept = tuple(item for item in notes.items if item.number != number)
             return pad if len(kept) == len(notes.items) else _with(pad, change.section, replace(notes, items=kept))
         case Cleared():
             return _with(pad, change.section, replace(notes, items=()))
-        case Shown(visibility=visibility):
+        case SectionShown(visibility=visibility):
             return _with(pad, change.section, replace(notes, visibility=visibility))
         case _:
             assert_never(change)
 
 
 def admit(pad: Scratchpad, change: Change, *, bounds: Bounds | None = None) -> Scratchpad:
-    """The pad after a fact, if it may happen; else a BadValue that says what to do. What shrinks a pad always may."""
+    """Return the pad after a fact, or raise a BadValue that says what to do. A fact that shrinks a pad is always admitted."""
     bounds = bounds or Bounds()
     after = apply(pad, change)
     if isinstance(change, Removed) and after is pad:
@@ -202,29 +213,27 @@ def admit(pad: Scratchpad, change: Change, *, bounds: Bounds | None = None) -> S
             f"There is no note {change.number} in {change.section!r}. "
             + (f"It has the notes {have}." if have else "It has no notes.")
         )
-    if after.characters > bounds.characters and after.characters > pad.characters:
-        raise BadValue(
-            f"The scratchpad would hold {after.characters:,} characters, of at most {bounds.characters:,}. "
-            "Remove notes that are done with, or write less."
-        )
-    if after.count > bounds.items and after.count > pad.count:
-        raise BadValue(
-            f"The scratchpad would hold {after.count:,} notes, of at most {bounds.items:,}. "
-            "Remove notes that are done with, or put several into one."
-        )
+    for unit, before, now, most, do in (
+        ("characters", pad.characters, after.characters, bounds.characters, "write less"),
+        ("notes", pad.count, after.count, bounds.items, "put several into one"),
+    ):
+        if now > most and now > before:
+            raise BadValue(
+                f"The scratchpad would hold {now:,} {unit}, of at most {most:,}. Remove notes that are done with, or {do}."
+            )
     return after
 
 
 def show(pad: Scratchpad, viewer: Viewer = "model", *, sections: Iterable[Section] = SECTIONS) -> str:
-    """The pad as text for the model or the user: only what they may see; empty when that is nothing.
+    """Return the pad as text for the model or the user: only what they may see; empty when that is nothing.
 
-    As a part of the system prompt it belongs to the changing end. A note cannot pass for a title or for another note: its
+    As a part of the system prompt it belongs to the changing end. A note cannot imitate a title or another note: its
     further lines are indented.
     """
     seen = ("model", "user") if viewer == "model" else ("user",)
     chosen = set(sections)
     pieces = [
-        f"## {TITLES[section]}\n{_listed(notes.items)}"
+        f"## {TITLES[section]}\n{_list_items(notes.items)}"
         for section in SECTIONS
         if section in chosen and (notes := pad.section(section)).items and notes.visibility in seen
     ]
@@ -232,28 +241,20 @@ def show(pad: Scratchpad, viewer: Viewer = "model", *, sections: Iterable[Sectio
     return opening + "\n\n".join(pieces) if pieces else ""
 
 
-def _listed(items: tuple[Item, ...]) -> str:
+def _list_items(items: tuple[Item, ...]) -> str:
     return "\n".join(f"{item.number}. " + "\n   ".join(item.text.splitlines()) for item in items)
 
 
 def _check_note(text: object) -> None:
     check_text(text, "A note")
     if not str(text).strip():
-        raise BadValue("A note must say something. Leave an empty one away.")
+        raise BadValue("A note must not be empty. Leave it out.")
 
 
-def _written(pad: Scratchpad, section: Section, kept: tuple[Item, ...], texts: tuple[str, ...]) -> Scratchpad:
+def _write(pad: Scratchpad, section: Section, kept: tuple[Item, ...], texts: tuple[str, ...]) -> Scratchpad:
     new = tuple(Item(number, text) for number, text in enumerate(texts, pad.next))
     return replace(_with(pad, section, replace(pad.section(section), items=kept + new)), next=pad.next + len(new))
 
 
 def _with(pad: Scratchpad, section: Section, notes: Notes) -> Scratchpad:
-    match section:
-        case "reasoning":
-            return replace(pad, reasoning=notes)
-        case "plan":
-            return replace(pad, plan=notes)
-        case "memory":
-            return replace(pad, memory=notes)
-        case "results":
-            return replace(pad, results=notes)
+    return replace(pad, **{section: notes})

@@ -4,7 +4,7 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from time import monotonic, time
@@ -15,52 +15,239 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget, Refusal
-from evener.driver.clock import PRESENT, Clock, OutOfTime, within
-from evener.driver.hooking import Hooking
-from evener.driver.listening import Listener, pause, surely, together
-from evener.driver.reports import cancelled, events_of, failed, refused, replied, settled, with_nested
-from evener.driver.room import Room, had_begun, room_for, unpriced
-from evener.driver.telling import Show, Teller, Turn
+from evener.budget import Budget, Reservation
+from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
+from evener.driver.inbox import Listener, WritingOnWait, finish_anyway, pause, run_together
+from evener.driver.record import (
+    PRESENT,
+    AnswerProgress,
+    Clock,
+    OutOfTime,
+    Show,
+    Teller,
+    add_nested,
+    cancelled_result,
+    events_of,
+    failure_event,
+    refused_result,
+    reply_events,
+    run_within,
+    settled_result,
+)
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import EvenerError
-from evener.hooks import Hooks
-from evener.loop.gate import Judge
-from evener.loop.plan import Setup, plan
-from evener.loop.state import State, apply
-from evener.loop.steps import (
+from evener.errors import ConnectFailed, EvenerError, ProviderError, TransportError, WireError
+from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewrite_result
+from evener.loop.plan import (
     AskApproval,
     CallModel,
     ContinueTurn,
     Extend,
     FetchMedia,
     Finish,
+    Judge,
     RefuseCall,
     RunTool,
     SettleCall,
+    Setup,
     Step,
+    plan,
 )
-from evener.model.media import asking_for
-from evener.model.seam import Answered, Askable, AtHand
-from evener.model.state import Rest, Resting
-from evener.nesting import ALONE, Home, Site, Tally, current_site, key_of, kin_of
+from evener.loop.state import NoRoom, RunState, apply
+from evener.model.media import find_blocks
+from evener.model.seam import Answered, Askable, MediaAccess
+from evener.model.server_state import Rest, Resting
+from evener.model.stream import Stream
 from evener.policy.rules import OPEN, Policy
-from evener.store.log import Log
-from evener.tools.calling import Calling, CallSite
+from evener.store.protocol import Log, Staging
+from evener.tools.call import Calling, CallSite
 from evener.tools.outputs import OutputShape
-from evener.transcript.ask import Ask, OutputSchema, ToolSpec
+from evener.transcript.ask import Ask, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import refuse
+from evener.transcript.message import Message
 from evener.transcript.mint import new_id
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
 
-__all__ = ["Agent", "Driver"]
+__all__ = [
+    "Agent",
+    "Driver",
+    "Hooking",
+    "Room",
+    "had_begun",
+    "room_for",
+    "unpriced",
+    "with_context",
+]
+
+
+FREE = Decimal(0)
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a call may use. `settings` make its answer so short that it fits; None where it fits as it is."""
+
+    held: Reservation
+    settings: Settings | None = None
+
+
+async def room_for(
+    model: Askable, *, next_ask: Callable[[], Ask], budget: Budget, whole: Decimal | None, wait: Callable[[], Awaitable[bool]]
+) -> Room | NoRoom:
+    """Room for a call of this model. `next_ask` is what would be sent, `whole` the run's own limit, if it has one.
+
+    `wait` lets some time pass; it says False when there is no sense in waiting any longer.
+    """
+    while True:
+        ask = next_ask()
+        most = model.most_cost(ask)
+        found = budget.reserve(cost=most)
+        if not isinstance(found, NoRoom):
+            return Room(found)
+        if not (found.money and budget.holds and await wait()):
+            break
+    shorter = _shortened(model, ask, most, budget)
+    if shorter is not None:
+        return shorter
+    hopeless = whole is not None and found.money and most > whole and model.capped(ask, whole) is None
+    return msgspec.structs.replace(found, final=True) if hopeless else found
+
+
+def _shortened(model: Askable, ask: Ask, most: Decimal, budget: Budget) -> Room | None:
+    left = budget.left
+    if not FREE < left < most:
+        return None
+    short = model.capped(ask, left)
+    held = budget.reserve(cost=left) if short is not None else None
+    return Room(held, short.settings) if short is not None and isinstance(held, Reservation) else None
+
+
+def had_begun(error: EvenerError) -> bool:
+    """Whether the provider may have worked on a request that failed like this, and will be paid for it."""
+    match error:
+        case ConnectFailed():
+            return False
+        case ProviderError():
+            return not error.status  # it came inside the stream: the answer had begun
+        case _:
+            return isinstance(error, TransportError | WireError)
+
+
+def unpriced(model: Askable) -> str:
+    """What is told once, where a limit on the cost meets a model whose price is not known."""
+    return (
+        f"The price of {model.name} is not known, so the limit on the cost cannot hold for it: what it costs is not counted. "
+        "Limit its requests or tokens as well, or install a price list that has it."
+    )
+
+
+REFUSED = "A hook cancelled the prompt."
+
+
+class Hooking:
+    """Calls the hooks of a run. `warnings` is what went wrong with hooks that are not fatal."""
+
+    def __init__(self, hooks: Hooks | None, teller: Teller) -> None:
+        self._hooks = hooks
+        self._teller = teller
+        self._failed: list[HookFailed] = []
+        self._broken: set[str] = set()  # calls inside which a fatal hook failed
+        self.warnings: list[str] = []
+
+    def told(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
+        """Tell the hooks for this event, and return their answers."""
+        if self._hooks is None:
+            return ()
+        place = self._teller.place
+        moment = Moment(event=event, run=place.run, thread=place.thread, agent=place.agent, **about)  # type: ignore[arg-type]
+        return self._hooks.call(moment, self.warn)
+
+    def warn(self, text: str) -> None:
+        """Warn the caller, in the stream and with the result."""
+        self.warnings.append(text)
+        self._teller.tell(st.Warned, text=text)
+
+    # What the user says.
+
+    def prompted(self, message: Message) -> tuple[Message, str]:
+        """What the user said, with what hooks add to it, and why it may not pass; empty when it may."""
+        answers = self.told("user_prompt_submit", prompt=message)
+        stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
+        return with_context(message, answers), "" if stop is None else stop.why or REFUSED
+
+    def heard(self, event: ev.Event) -> ev.Event:
+        """What was said to a run under way passes the same hooks as a prompt. The run goes on without what is refused."""
+        if not isinstance(event, ev.Steered):
+            return event
+        message, refused = self.prompted(event.message)
+        if refused:
+            self.warn(f"A hook did not let pass what was said to the run: {refused}")
+        return replace(event, message=message, refused=refused)
+
+    # Calls.
+
+    def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
+        """The calls that hooks cancel, and why. They see what would run."""
+        found: dict[str, str] = {}
+        for step in steps if self._hooks is not None else ():
+            answers = self.told("before_tool_call", call=step.runs)
+            stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
+            if stop is not None:
+                found[step.call.id] = stop.why
+        return found
+
+    def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
+        """The result as the model shall see it; as it is, if a fatal hook fails."""
+        if self._hooks is None:
+            return done
+        try:
+            return rewrite_result(done, self.told("after_tool_call", call=step.runs, result=done))
+        except HookFailed as error:
+            self._failed.append(error)
+            return done
+
+    def inside(self, call: str, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
+        """What hooks answer to something that happens inside a call. After a fatal failure the call has no result."""
+        try:
+            return self.told(event, **about)
+        except HookFailed as error:
+            self._failed.append(error)
+            self._broken.add(call)
+            raise
+
+    def is_broken(self, call: str) -> bool:
+        """Whether a fatal hook failed inside this call: it was not done, and is begun again when the run is resumed."""
+        return call in self._broken
+
+    def check(self) -> None:
+        """End the run, if a fatal hook failed about a call."""
+        if self._failed:
+            raise self._failed[0]
+
+
+def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
+    """The message with what hooks add to it."""
+    added = tuple(TextBlock(answer.text) for answer in answers if isinstance(answer, AddContext))
+    return replace(message, blocks=(*message.blocks, *added)) if added else message
+
+
+def _writes_first(steps: tuple[Step, ...]) -> bool:
+    """True if performing the steps begins with an append: what is staged is written with that."""
+    match steps:
+        case () | (Extend(), *_):
+            return False
+        case (CallModel(wait=wait), *_):
+            return not wait
+    return True
+
 
 PATIENCE = 0.02
 """Seconds between two looks at a budget that others hold."""
 STALE = 0.5
 """Seconds after which the start of a call on disk is not enough to begin it: the process may have been stopped since, and the
 log may belong to another holder."""
+BRIEF = 0.001
+"""Seconds. A tool that only reads and took less the last time is run before its start is written: it may run twice, and the
+answer that calls it is not at risk for longer."""
 NO_COST = Decimal(0)
 T = TypeVar("T")
 
@@ -75,9 +262,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     output: OutputSchema | None = None
     shape: OutputShape | None = None
     decide_within: float = 0.0  # seconds; 0 is for ever
-    hooks: Hooks = Hooks()
+    hooks: Hooks | None = None  # None where there are none
     refuse_losses: frozenset[str] = frozenset()  # with which nothing is sent
-    bearings: Resting | None = None  # where a provider holds the conversation; None where nobody does
+    bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
 
@@ -96,11 +283,11 @@ class Driver:
     def __init__(
         self,
         log: Log,
-        state: State,
+        state: RunState,
         *,
         agent: Agent,
         place: st.Place,
-        media: AtHand,
+        media: MediaAccess,
         answers: dict[str, Answered],
         budget: Budget,
         home: Home = ALONE,
@@ -118,9 +305,10 @@ class Driver:
         self._hooking = Hooking(agent.hooks, self._teller)
         self._media = media
         self._listener = Listener(self._look)
-        self._over = ""  # why the runs around this one have no room for the calls of the last answer
-        self._full = ""  # why this one has no room for what was planned
-        self._tallies: dict[str, Tally] = {}  # of calls under way
+        self._over: NoRoom | None = None  # the runs around this one have no room for the calls of the last answer
+        self._full: NoRoom | None = None  # this one has no room for what was planned
+        self._request = ""  # the digest of the last request; empty where the model is not one of a provider
+        self._tallies: dict[str, InnerUsage] = {}  # of calls under way
         self.tell = self._teller.tell
         self.hooked = self._hooking.told
         self.prompted = self._hooking.prompted
@@ -132,6 +320,11 @@ class Driver:
         self.error: EvenerError | None = None
         """Why the model could not be asked, the last time it could not."""
         self._recorded = 0.0  # when the last append was begun
+        # Hooks see what is on disk: with hooks nothing is staged.
+        self._staging = log if isinstance(log, Staging) and not agent.hooks else None
+        self._staged = False  # what was folded last is not on disk yet
+        self._under_way = 0  # calls and downloads of this step that go on
+        self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
@@ -153,26 +346,68 @@ class Driver:
             spent = spent.with_nested(tally.total, counted.get(call))
         return ev.Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
 
-    async def drive(self) -> State:
+    async def drive(self) -> RunState:
         """Go on until there is nothing to do: the run has finished."""
         try:
-            await self.heed()
-            while steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full):
-                await self._perform(steps)
-                await self.heed()
+            if not self._staged:
+                await self.drain_inbox()
+            while (steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full)) or self._staged:
+                if not self._staged or _writes_first(steps):
+                    await self._perform(steps)
+                else:
+                    await self.record()
+                if not self._staged:
+                    await self.drain_inbox()
         finally:
             self._listener.close()
+            if self._staged:
+                await finish_anyway(self.record())
         return self.state
 
     async def record(self, *events: ev.Event) -> None:
-        """Append events, and know them only then."""
+        """Append events, after those that are staged, and know them only then."""
+        await self._append(self._log.append, events)
+
+    async def record_soon(self, *events: ev.Event) -> None:
+        """Know events at once where the log can write them with the next ones; else append them. Those must follow at once."""
+        staged = None if self._staging is None else self._staging.stage(*self._clock.dated(events))
+        if staged is None:
+            await self.record(*events)
+        else:
+            self._staged = True
+            self._teller.hold()
+            self._fold(events, staged)
+
+    async def _record_step(self, *events: ev.Event) -> bool:
+        """Append what a step begins with. False: a note came meanwhile, only what was staged is on disk, and a new plan is due.
+
+        Without anything staged the inbox was read just before.
+        """
+        if self._staging is None or not self._staged:
+            await self.record(*events)
+            return True
+        return await self._append(self._staging.append_unless_noted, events)
+
+    async def _append(
+        self, append: Callable[..., Awaitable[tuple[ev.Event, ...] | None]], events: tuple[ev.Event, ...]
+    ) -> bool:
         events = self._clock.dated(events)
         began = monotonic()
-        self._fold(events, await self._log.append(*events))
+        self._staged = False  # also when this fails: the run then ends, and the log is read anew
+        try:
+            kept = await append(*events)
+        except BaseException:
+            self._teller.drop()
+            raise
+        self._teller.release()
+        if kept is None:
+            return False
+        self._fold(events, kept)
         self._recorded = began
+        return True
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
-        """The run goes on with what is kept, as if another process had taken over; whoever began it hears what was said."""
+        """Fold what is kept, as a process that takes over would; the caller is told the events as they were."""
         for event in kept:
             self.state = apply(self.state, event)
         self.events.extend(events)
@@ -183,29 +418,29 @@ class Driver:
                 await self._call_model(step)
             case RunTool() | FetchMedia() | SettleCall() | RefuseCall():
                 await self._perform_all(steps)
-            case Finish(cause, detail):
-                await self._finish(cause, detail)
+            case Finish(cause, detail, limit):
+                await self._finish(cause, detail, limit)
             case ContinueTurn(model):
                 await self._call_model(CallModel(model))
             case AskApproval() as step:
                 await self._ask_approval(step)
             case Extend():
                 self._budget.renew()
-                self._full = ""
+                self._full = None
                 await self.record(ev.Continued(at=time(), run=self.state.run))
 
-    async def _finish(self, cause: ev.StopCause, detail: str) -> None:
-        await self.record(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail))
-        if cause == "limit":
+    async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
+        ended = await self._record_step(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
+        if ended and cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
 
     # The inbox.
 
-    async def heed(self) -> None:
+    async def drain_inbox(self) -> None:
         """Turn what was said to the log into events."""
         for note in await self._log.notes():
-            events = self._clock.dated(tuple(self._hooking.heard(event) for event in events_of(note)))
-            self._fold(events, await self._log.settle(note.number, *events))
+            events = tuple(self._hooking.heard(event) for event in events_of(note))
+            await self._append(partial(self._log.settle, note.number), events)
 
     async def _ask_approval(self, step: AskApproval) -> None:
         """Write down what must be decided. The plan then has nothing to do, and the run ends here until it is."""
@@ -214,12 +449,12 @@ class Driver:
             at=time(), id=new_id(), interrupt=step.interrupt, questions=step.questions,
             expires=time() + seconds if seconds else 0.0,
         )  # fmt: skip
-        await self.record(asked)
-        self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
+        if await self._record_step(asked):
+            self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
 
     async def _look(self) -> None:
         await self._log.renew()
-        await self.heed()
+        await self.drain_inbox()
 
     def _is_cancelled(self) -> bool:
         return self.state.cancelled is not None
@@ -237,7 +472,7 @@ class Driver:
             if step.wait and await self._listener.during(self._clock.pause(step.wait), until=self._is_cancelled) is None:
                 return
         room = await self._room(step, model)
-        if type(room) is Refusal:
+        if type(room) is NoRoom:
             await self._refused(room)
             return
         before = self.state.spent.cost
@@ -249,36 +484,40 @@ class Driver:
             used = answer.reply.usage if answer else Usage()
             self._budget.settle(room.held, usage=used, cost=self.state.spent.cost - before + lost)
 
-    async def _room(self, step: CallModel, model: Askable) -> Room | Refusal:
+    async def _room(self, step: CallModel, model: Askable) -> Room | NoRoom:
         if not self._budget.counts_money:
             found = self._budget.reserve(cost=NO_COST)
-            return found if type(found) is Refusal else Room(found)
+            return found if type(found) is NoRoom else Room(found)
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
             return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
 
         async def wait() -> bool:
+            if self._staged:
+                await self.record()
             await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
             return not self._is_cancelled()
 
         return await room_for(model, next_ask=next_ask, budget=self._budget, whole=self._agent.setup.limits.cost, wait=wait)
 
-    async def _refused(self, refusal: Refusal) -> None:
+    async def _refused(self, refusal: NoRoom) -> None:
         """The plan says what comes of it, unless the limit is that of a run around this one."""
         if self._is_cancelled():
             return
         if refusal.final:
-            await self._finish("limit", refusal.why)
+            await self._finish("limit", refusal.why, refusal.hit)
         else:
-            self._full = refusal.why
+            self._full = refusal
 
     async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
         """The answer, written down; None when there is none."""
         rest = self._resting(model)
         rests, most = rest.rests if rest else None, room.held.cost
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
-        await self.record(called)
+        if not await self._record_step(called):
+            self._budget.return_request()
+            return None
         if self._watched:
             for key, text in step.notices:
                 self.tell(st.NoticeGiven, key=key, text=text)
@@ -293,27 +532,31 @@ class Driver:
             await self._failed(error, most, rest, shown=self._teller.told > shown)
             return None
         if answer is None:
-            if self._teller.told > shown:
-                why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
-                self.tell(st.Retracted, why=why, wished=True)
+            self._retract(shown)
             return None
         self.answers = {model.name: answer}
-        told, *more = replied(answer, self._agent.shape, self._agent.setup.tools)
+        told, *more = reply_events(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
         if self._agent.bearings and rest:
             told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
         if not told.exact and self._budget.counts_money:
             told = self._reckoned(told, most, model)
-        await self.record(told, *more)
+        await self.record_soon(told, *more)
         self._claim_calls()
         if self._watched:
             self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
         return answer
 
+    def _retract(self, shown: int) -> None:
+        """Take back what was shown of an answer that the user interrupted."""
+        if self._teller.told > shown:
+            why = "The user spoke." if self.state.cancelled is None else "The run was cancelled."
+            self.tell(st.Retracted, why=why, wished=True)
+
     async def _failed(self, error: EvenerError, most: Decimal, rest: Rest | None, *, shown: bool) -> None:
         self.error = error
         if shown:
             self.tell(st.Retracted, why=str(error))
-        failure = failed(error, shown=shown)
+        failure = failure_event(error, shown=shown, request=self._request)
         if had_begun(error):
             failure = replace(failure, cost=most, exact=False)
         await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
@@ -331,14 +574,14 @@ class Driver:
         for one in self.state.calls:
             asked += one.call.name != FINAL_RESULT
         refusal = self._budget.claim_calls(asked) if asked else None
-        self._over = refusal.why if refusal and refusal.final else ""
+        self._over = refusal if refusal and refusal.final else None
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
-            self._full = refusal.why  # else the plan finds it out by itself
+            self._full = refusal  # else the plan finds it out by itself
 
     def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
         """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
         left = self._seconds_left
-        return work if left is None else within(work, self._clock.timeout(left))
+        return work if left is None else run_within(work, self._clock.timeout(left))
 
     @property
     def _seconds_left(self) -> float | None:
@@ -347,10 +590,11 @@ class Driver:
         return None if limit is None else max(limit - self.state.used.seconds, 0.0)
 
     async def _out_of_time(self, *, shown: bool) -> None:
-        why = f"The run has used its {self._agent.setup.limits.seconds:g} seconds, and the model had not answered."
+        seconds = self._agent.setup.limits.seconds or 0.0
+        why = f"The run has used its {seconds:g} seconds, and the model had not answered."
         if shown:
             self.tell(st.Retracted, why=why)
-        await self._finish("limit", why)
+        await self._finish("limit", why, ev.LimitHit("seconds", seconds, seconds))
 
     def _resting(self, model: Askable) -> Rest | None:
         """What the next request leaves to the provider's memory; None where everything is sent anyway."""
@@ -360,7 +604,10 @@ class Driver:
         return self._agent.bearings.before(self.state, model.name, ask.target)
 
     async def _asked(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
-        transcript = await self._media.at_hand(self.state.transcript, dict(self.state.media), remote=model.fetches)
+        self._request = ""
+        transcript = self.state.transcript
+        if transcript.has_far_media:
+            transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
@@ -368,7 +615,7 @@ class Driver:
             refuse(rest.losses if rest else (), refused)
             ask = replace(ask, refuse_losses=ask.refuse_losses | refused)
         stream = model.stream(ask, after=self.answers.get(model.name))
-        turn = Turn(self._teller, self._agent.shape) if self._teller.show is not None else None
+        turn = AnswerProgress(self._teller, self._agent.shape) if self._teller.show is not None else None
         try:
             while deltas := await stream.read():
                 if turn is not None:
@@ -376,13 +623,14 @@ class Driver:
             return stream.answer
         finally:
             await stream.aclose()
+            self._request = stream.digest if isinstance(stream, Stream) else ""
 
     # Tools and media.
 
     async def _perform_all(self, steps: tuple[Step, ...]) -> None:
-        """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
+        """Perform steps that may go on at the same time. Starts are on disk before the first begins; not so a brief read."""
         if self._over:
-            await self._finish("limit", self._over)
+            await self._finish("limit", self._over.why, self._over.hit)
             return
         done: list[ev.Event] = []
         runs: list[RunTool] = []
@@ -392,31 +640,40 @@ class Driver:
                 case RunTool():
                     runs.append(step)
                 case SettleCall():
-                    done.append(settled(step))
+                    done.append(settled_result(step))
                 case RefuseCall():
-                    done.append(refused(step))
+                    done.append(refused_result(step))
                 case FetchMedia(url):
                     urls.append(url)
         if stopped := self._hooking.stopped(runs):
             done += [self._cancelled(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
-        await self.record(*done, *map(self._started, runs))
+        events = (*done, *map(self._started, runs))
+        if self._staged and len(steps) == 1 and runs and runs[0].call.name in self._brief:
+            await self.record_soon(*events)
+            async with WritingOnWait(self.record):
+                await self._work(runs, urls)
+        elif await self._record_step(*events):
+            await self._work(runs, urls)
+
+    async def _work(self, runs: list[RunTool], urls: list[str]) -> None:
+        """Run calls and fetch media, all at the same time."""
         work = [*map(self._run, runs), *map(self._fetch, urls)]
+        self._under_way = len(work)
         if work:
-            await self._listener.during(together(work), until=self._is_cancelled)
+            await self._listener.during(run_together(work), until=self._is_cancelled)
         self._hooking.check()
         if self.state.cancelled is not None:
-            left = [one.call for one in self.state.calls if one.status == "started"]
-            await self.record(*(self._given_up(call) for call in left))
+            await self.record(*(self._given_up(one.call) for one in self.state.calls if one.status == "started"))
 
     def _cancelled(self, step: RunTool, why: str) -> ev.CallFinished:
         facts = self._agent.setup.tools.get(step.call.name)
-        return cancelled(step, why, acts=facts is None or facts.effect != "read")
+        return cancelled_result(step, why, acts=facts is None or facts.effect != "read")
 
     async def _run(self, step: RunTool) -> None:
         if self._watched:
             self.tell(st.ToolStarted, call=step.runs)
-        place, home, tally = self._teller.place, self._home, Tally(self._home.tally)
+        place, home, tally = self._teller.place, self._home, InnerUsage(self._home.tally)
         if home.tally is not None and self._agent.setup.is_write(step.call.name):
             home.tally.act()
         site = Site(
@@ -433,21 +690,27 @@ class Driver:
         if self._hooking.is_broken(step.call.id):
             return
         if isinstance(done, ev.CallPaused):
-            await surely(self.record(replace(done, nested=tally.total)))
+            await finish_anyway(self.record(replace(done, nested=tally.total)))
         else:
             if step.arguments:
                 told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
                 done = replace(done, content=(told, *done.content))
-            done = with_nested(done, tally.total) if tally.is_used else done
+            done = add_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
-            await surely(self.record(done))
+            self._under_way -= 1
+            facts = self._agent.setup.tools.get(step.call.name)
+            if done.seconds >= BRIEF:
+                self._brief.discard(step.call.name)
+            elif facts is not None and facts.effect == "read":
+                self._brief.add(step.call.name)
+            await finish_anyway(self.record(done) if self._under_way else self.record_soon(done))
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)
 
     def _given_up(self, call: ToolCall) -> ev.CallFinished:
-        done, tally = self._agent.caller.given_up(call), self._tallies.pop(call.id, None)
-        return with_nested(done, tally.total) if tally and tally.is_used else done
+        done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
+        return add_nested(done, tally.total) if tally and tally.is_used else done
 
     async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
@@ -458,7 +721,7 @@ class Driver:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
         if done is None and step.final:  # it has not taken effect yet, and may still do so
-            return settled(SettleCall(step.call))
+            return settled_result(SettleCall(step.call))
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
             await self.record(self._started(replace(step, verifying=False)))
             done = await caller.run(call, site)
@@ -481,6 +744,6 @@ class Driver:
         self.tell(st.ToolProgressed, call=call, text=text, fraction=fraction)
 
     async def _fetch(self, url: str) -> None:
-        blocks = asking_for((*self.state.transcript, *self.state.steering), url)
+        blocks = find_blocks((*self.state.transcript, *self.state.steering), url)
         digest, media_type, size = await self._media.fetch(url, *blocks)
         await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))

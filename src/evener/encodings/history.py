@@ -11,49 +11,49 @@ from itertools import groupby
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
-from evener.encodings.prepared import Past, Style
+from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
+from evener.encodings.prepared import Past, TextStyle
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
-from evener.transcript.calls import NO_RESULT
 from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
+from evener.transcript.repair import NO_RESULT
 from evener.transcript.transcript import Transcript
-from evener.wire.text import ERROR, as_object, dumps
+from evener.wire.prefix import ERROR, as_object, dumps
 
-__all__ = ["call_text", "continued", "result_text"]
+__all__ = ["call_text", "rewrite_history"]
 
 Waiting = dict[str, str]
 
 
-def continued(prior: Past | None, style: Style, transcript: Transcript) -> Past:
-    """The history in this style: from `prior` on if it fits, else from the start. The result says the same."""
+def rewrite_history(prior: Past | None, style: TextStyle, transcript: Transcript) -> Past:
+    """Return the history in this style: from `prior` on if it fits, else from the start. The result is the same."""
     fits = prior is not None and prior.style == style and transcript.extends(prior.node)
     start = prior if prior is not None and fits else Past(style, None, Transcript())
     if start.node is transcript.head:
         return start
     waiting: Waiting = dict(start.waiting)
     losses: list[Loss] = []
-    fresh = [made for message in transcript.since(start.node) for made in _rewritten(message, style, waiting, losses)]
+    fresh = [made for message in transcript.since(start.node) for made in _rewrite(message, style, waiting, losses)]
     kept = (*start.losses, *losses) if losses else start.losses
     return Past(style, transcript.head, start.transcript.extend(fresh), tuple(waiting.items()), kept)
 
 
-def _rewritten(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
-    """The message in its text form; before it, honest results for calls that never got one."""
+def _rewrite(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
+    """Yield the message in its text form; before it, error results for calls that never got one."""
     if message.role == "assistant":
         if waiting:
-            yield _unanswered(message, style, waiting, losses)
+            yield _answer_waiting(message, style, waiting, losses)
         waiting.update((call.id, call.name) for call in message.calls)
-        yield _with(message, _spoken(message, style, losses))
+        yield _with_blocks(message, _write_assistant(message, style, losses))
     else:
-        yield _with(message, _returned(message, style, waiting, losses))
+        yield _with_blocks(message, _write_results(message, style, waiting, losses))
 
 
-def _with(message: Message, blocks: Sequence[Block]) -> Message:
+def _with_blocks(message: Message, blocks: Sequence[Block]) -> Message:
     return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
 
 
-def _unanswered(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> Message:
+def _answer_waiting(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Message:
     texts = [result_text(style, name, NO_RESULT, is_error=True) for name in waiting.values()]
     for id in waiting:
         losses.append(loss_in("added", "tool_result", f"call {id!r} had none; an honest one was made", message))
@@ -64,11 +64,11 @@ def _unanswered(message: Message, style: Style, waiting: Waiting, losses: list[L
 # What the assistant said.
 
 
-def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
+def _write_assistant(message: Message, style: TextStyle, losses: list[Loss]) -> list[Block]:
     calls = [block for block in message.blocks if isinstance(block, ToolCall)]
-    blocks = _thought(message, style) if style.encoding == "react" else list(message.blocks)
+    blocks = _label_thoughts(message, style) if style.encoding == "react" else list(message.blocks)
     if not calls:
-        return _answered(message, blocks, style, losses) if style.offered else blocks
+        return _write_answer(message, blocks, style, losses) if style.offered else blocks
     runs = [(kind, list(run)) for kind, run in groupby(blocks, type)]
     made: list[Block] = []
     for number, (kind, run) in enumerate(runs):
@@ -86,8 +86,8 @@ def _spoken(message: Message, style: Style, losses: list[Loss]) -> list[Block]:
     return made
 
 
-def _thought(message: Message, style: Style) -> list[Block]:
-    """Reasoning that nobody sealed has a place of its own in this encoding, if the model that is asked has made it."""
+def _label_thoughts(message: Message, style: TextStyle) -> list[Block]:
+    """Label reasoning without a seal as a thought, if the model that is asked has made it."""
     origin = message.origin
     own = origin is None or (origin.wire, origin.provider, origin.model) == (
         *(style.target.wire, style.target.provider),
@@ -105,29 +105,29 @@ def _is_bare(block: ReasoningBlock) -> bool:
     return block.seal is None and bool(block.text.strip())
 
 
-def _answered(message: Message, blocks: list[Block], style: Style, losses: list[Loss]) -> list[Block]:
-    """A final answer in the form that the model is asked to answer in."""
+def _write_answer(message: Message, blocks: list[Block], style: TextStyle, losses: list[Loss]) -> list[Block]:
+    """Write a final answer in the form that the model is asked to answer in."""
     if style.encoding == "xml" or not message.text.strip():
         return blocks
     if style.encoding == "react":
-        return _labelled(message, blocks, losses)
+        return _label_answer(message, blocks, losses)
     if style.final != "text":
-        return blocks if style.final == "object" else [_enveloped(block, style) for block in blocks]
+        return blocks if style.final == "object" else [_envelop_value(block, style) for block in blocks]
     texts = [block for block in blocks if isinstance(block, TextBlock)]
     _report(message, texts, losses)
     whole = "".join(block.text for block in texts)
-    answer = TextBlock(_wrapped({ANSWER: whole}, style), cache=texts[-1].cache)
+    answer = TextBlock(_dump_envelope({ANSWER: whole}, style), cache=texts[-1].cache)
     return [*(block for block in blocks if not isinstance(block, TextBlock)), answer]
 
 
-def _enveloped(block: Block, style: Style) -> Block:
-    """A JSON answer that is no object, back in its envelope."""
+def _envelop_value(block: Block, style: TextStyle) -> Block:
+    """Put a JSON answer that is no object back into its envelope."""
     if not isinstance(block, TextBlock) or as_object(f'{{"x":{block.text}}}') is None:
         return block
-    return TextBlock(_wrapped({ANSWER: msgspec.Raw(block.text.strip().encode())}, style), cache=block.cache)
+    return TextBlock(_dump_envelope({ANSWER: msgspec.Raw(block.text.strip().encode())}, style), cache=block.cache)
 
 
-def _labelled(message: Message, blocks: list[Block], losses: list[Loss]) -> list[Block]:
+def _label_answer(message: Message, blocks: list[Block], losses: list[Loss]) -> list[Block]:
     for place, block in enumerate(message.blocks):
         if isinstance(block, TextBlock) and block.text.strip():
             _report(message, [block], losses)
@@ -142,8 +142,8 @@ def _report(message: Message, texts: Sequence[TextBlock], losses: list[Loss]) ->
     losses += (loss_in("dropped", "text.citations", why, message, block, at="citations") for block in texts if block.citations)
 
 
-def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
-    """Calls as the model would write them."""
+def call_text(style: TextStyle, calls: Sequence[ToolCall]) -> str:
+    """Return calls as the model would write them."""
     match style.encoding:
         case "xml":
             return "\n".join(f'<tool_call name="{escape(call.name)}">{call.raw}</tool_call>' for call in calls)
@@ -151,28 +151,30 @@ def call_text(style: Style, calls: Sequence[ToolCall]) -> str:
             return "\n".join(f"Action: {call.name}\nAction Input: {call.raw}" for call in calls)
         case _:
             told = [{TOOL: call.name, ARGUMENTS: as_object(call.raw) or call.raw} for call in calls]
-            return _wrapped({CALLS: told} if len(told) > 1 or style.listed else dict(told[0]), style)
+            return _dump_envelope({CALLS: told} if len(told) > 1 or style.listed else dict(told[0]), style)
 
 
-def _wrapped(value: dict[str, object], style: Style) -> str:
+def _dump_envelope(value: dict[str, object], style: TextStyle) -> str:
     return dumps({VALUE: value} if style.wrapped else value).decode()
 
 
 # What came back.
 
 
-def _returned(message: Message, style: Style, waiting: Waiting, losses: list[Loss]) -> list[Block]:
+def _write_results(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> list[Block]:
     made: list[Block] = []
     for block in message.blocks:
         if isinstance(block, ToolResult):
             trail = "" if block is message.blocks[-1] else "\n"
-            made += _result(block, waiting.pop(block.call_id, ""), style, message, losses, trail=trail)
+            made += _write_result(block, waiting.pop(block.call_id, ""), style, message, losses, trail=trail)
         else:
             made.append(block)
     return made
 
 
-def _result(result: ToolResult, name: str, style: Style, message: Message, losses: list[Loss], *, trail: str) -> list[Block]:
+def _write_result(
+    result: ToolResult, name: str, style: TextStyle, message: Message, losses: list[Loss], *, trail: str
+) -> list[Block]:
     texts: list[str] = []
     media: list[ResultContent] = []
     for block in result.content:
@@ -192,8 +194,8 @@ def _result(result: ToolResult, name: str, style: Style, message: Message, losse
     return [*made[:-1], replace(made[-1], cache=cache)] if cache else made
 
 
-def result_text(style: Style, name: str, text: str, *, is_error: bool) -> str:
-    """A tool's result as the model reads it."""
+def result_text(style: TextStyle, name: str, text: str, *, is_error: bool) -> str:
+    """Return a tool's result as the model reads it."""
     match style.encoding:
         case "xml":
             tag = f' name="{escape(name)}"' if name else ""

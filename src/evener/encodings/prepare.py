@@ -8,12 +8,28 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from evener.encodings.degrade import chosen_encoding, chosen_form, has, told_choice
-from evener.encodings.forms import FINAL_RESULT, final_choice, final_tool
-from evener.encodings.history import continued
-from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, Style
-from evener.encodings.schemas import alternatives, final_of, is_object, optional_arguments, wrapped_schema
-from evener.encodings.words import format_words, json_words, output_words, tool_words
+from evener.encodings.forms import (
+    FINAL_RESULT,
+    alternatives,
+    final_choice,
+    final_of,
+    final_tool,
+    is_object,
+    optional_arguments,
+    wrap_schema,
+)
+from evener.encodings.history import rewrite_history
+from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, TextStyle
+from evener.encodings.words import (
+    choose_encoding,
+    choose_form,
+    format_words,
+    has,
+    json_words,
+    output_words,
+    tell_choice,
+    tool_words,
+)
 from evener.errors import BadValue
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import CacheTtl, TextBlock
@@ -29,7 +45,7 @@ ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
 def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, prior: Prepared | None = None) -> Prepared:
-    """The ask as its codec should get it. `prior` is the last one of this conversation: it makes this one cheaper, no more."""
+    """Return the ask as its codec should get it. `prior` is the last one of this conversation: it saves work, no more."""
     wanted = encoding or quirks.tool_encoding
     if wanted not in ENCODINGS:
         raise BadValue(f"There is no encoding {wanted!r}. Known are {', '.join(ENCODINGS)}.")
@@ -39,11 +55,11 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
         *(ask.tools, ask.choice, ask.output, ask.settings, ask.reasoning, ask.transcript.system_blocks),
         *(quirks, wanted, ask.target, ask.foreign_reasoning),
     )
-    plan = prior.plan if prior and prior.plan and prior.plan.source == source else _planned(ask, quirks, wanted, source)
+    plan = prior.plan if prior and prior.plan and prior.plan.source == source else _make_plan(ask, quirks, wanted, source)
     if plan.untouched:
         return Prepared(ask, plan.losses, plan.encoding, plan.form, plan)
     style = plan.style
-    past = continued(prior.past if prior else None, style, ask.transcript) if style else None
+    past = rewrite_history(prior.past if prior else None, style, ask.transcript) if style else None
     transcript = past.transcript if past else ask.transcript
     if transcript.system_blocks is not plan.system:
         transcript = transcript.with_system(plan.system)
@@ -75,7 +91,7 @@ class _Draft:
         return tuple(tool for tool in self.tools if isinstance(tool, ToolSpec))
 
     def is_as(self, ask: Ask) -> bool:
-        """Whether nothing has changed."""
+        """True if nothing has changed."""
         return not self.parts and self.tools is ask.tools and self.choice == ask.choice and self.output is ask.output
 
     def say(self, text: str, cache: CacheTtl = "") -> None:
@@ -83,15 +99,15 @@ class _Draft:
             self.parts.append(TextBlock(text, cache=cache))
 
 
-def _planned(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[object, ...]) -> Plan:
+def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[object, ...]) -> Plan:
     draft = _Draft(ask)
-    encoding = chosen_encoding(wanted, ask, quirks, draft.losses)
+    encoding = choose_encoding(wanted, ask, quirks, draft.losses)
     functions = bool(draft.specs)
     if ask.output is not None:
-        draft.form = chosen_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
+        draft.form = choose_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
         if draft.form == "tool":
             _offer_final(draft, ask.output)
-    style: Style | None = None
+    style: TextStyle | None = None
     if encoding == "native":
         _keep_native(draft, ask, quirks)
     else:
@@ -131,7 +147,7 @@ def _offer_final(draft: _Draft, output: OutputSchema) -> None:
 
 
 def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
-    """The answer's shape as a field of the request, or in words."""
+    """Ask for the answer's shape in a field of the request, or in words."""
     output = draft.output
     if output is None:
         return
@@ -140,7 +156,7 @@ def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
         mode = quirks.json_mode and has(ask, "json_mode") and not ask.tools and is_object(output.schema)
         draft.output = OutputSchema(form="native") if mode else None
     elif output.schema and not is_object(output.schema) and not quirks.any_output:
-        draft.output = replace(output, schema=wrapped_schema(output.schema))
+        draft.output = replace(output, schema=wrap_schema(output.schema))
         draft.wrapped = True
 
 
@@ -149,7 +165,7 @@ def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 
 def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
     if draft.tools:
-        draft.choice, said = told_choice(draft.choice, ask, quirks, draft.losses)
+        draft.choice, said = tell_choice(draft.choice, ask, quirks, draft.losses)
         draft.say("\n".join(said))
     _shape_answer(draft, ask, quirks)
 
@@ -157,14 +173,14 @@ def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 # Tools in the text.
 
 
-def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> Style:
+def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingName) -> TextStyle:
     _report_tools(draft, encoding, constrained=encoding == "json_schema" and quirks.output_schema)
     specs = draft.specs
     if not specs:
         report_choice(ask, draft.losses)
         _shape_answer(draft, ask, quirks)
-        return Style(encoding, ask.target, ask.foreign_reasoning)
-    draft.choice = _known(draft.choice, specs, draft.losses)
+        return TextStyle(encoding, ask.target, ask.foreign_reasoning)
+    draft.choice = _drop_unknown(draft.choice, specs, draft.losses)
     marks = [tool.cache for tool in specs if tool.cache]
     draft.say(tool_words(specs), marks[-1] if marks else "")
     if encoding == "json_schema":
@@ -172,24 +188,24 @@ def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingNa
     draft.say(format_words(encoding, draft.choice))
     _shape_prompted(draft)
     if encoding == "react" and has(ask, "stop") and len(draft.settings.stop) < min(MOST_STOPS, quirks.stops):
-        draft.settings = _stopping(draft.settings)
-    return Style(encoding, ask.target, ask.foreign_reasoning, offered=True)
+        draft.settings = _stop_before_results(draft.settings)
+    return TextStyle(encoding, ask.target, ask.foreign_reasoning, offered=True)
 
 
 def _shape_prompted(draft: _Draft) -> None:
-    """Beside calls in the text only words can say what the answer must be."""
+    """Ask for the answer's shape in words: beside calls in the text there is no other way."""
     if draft.output is not None:
         draft.say(output_words(draft.output))
         draft.output = None
 
 
-def _stopping(settings: Settings) -> Settings:
-    """Stop before a result is made up."""
+def _stop_before_results(settings: Settings) -> Settings:
+    """Add a stop sequence, so that the model does not make up a result."""
     return settings if OBSERVATION in settings.stop else replace(settings, stop=(*settings.stop, OBSERVATION))
 
 
-def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
-    """Calls and answer as one schema that the whole answer is held to."""
+def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle:
+    """Ask for calls and answer in one schema for the whole answer."""
     constrained = quirks.output_schema
     final: Final = final_of(draft.output)
     wrapped = constrained and not quirks.any_output
@@ -205,11 +221,13 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> Style:
         draft.losses += [loss_of("degraded", "output.schema", why)] if draft.output is None else []
         draft.output = OutputSchema() if quirks.json_mode and has(ask, "json_mode") else None
     listed = bool(draft.choice.parallel)
-    return Style("json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed)
+    return TextStyle(
+        "json_schema", ask.target, ask.foreign_reasoning, offered=True, final=final, wrapped=wrapped, listed=listed
+    )
 
 
-def _known(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:
-    """The choice without tools that are not offered."""
+def _drop_unknown(choice: Choice, specs: tuple[ToolSpec, ...], losses: list[Loss]) -> Choice:
+    """Return the choice without tools that are not offered."""
     offered = {tool.name for tool in specs}
     names = tuple(name for name in choice.names if name in offered)
     if names == choice.names and (choice.mode != "named" or len(names) == 1):

@@ -6,12 +6,11 @@ from typing import Literal
 import msgspec
 
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
-from evener.transcript.blocks import TextBlock
+from evener.transcript.blocks import Origin, TextBlock
 from evener.transcript.loss import Loss
-from evener.transcript.origin import Origin
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["EncodingName", "Final", "Past", "Plan", "Prepared", "Style"]
+__all__ = ["EncodingName", "Final", "Past", "Plan", "Prepared", "TextStyle"]
 
 EncodingName = Literal["native", "json_schema", "xml", "react"]
 """How tools reach the model."""
@@ -20,7 +19,7 @@ Final = Literal["text", "object", "value"]
 """What ends a turn in a JSON envelope: a text, an object of the caller's shape, or another value of it."""
 
 
-class Style(msgspec.Struct, frozen=True):
+class TextStyle(msgspec.Struct, frozen=True):
     """All that shapes the text forms of a history. A past that was rewritten under another style is of no use."""
 
     encoding: EncodingName
@@ -35,7 +34,7 @@ class Style(msgspec.Struct, frozen=True):
 class Past(msgspec.Struct, frozen=True):
     """A history up to `node`, rewritten. `waiting` are the calls without a result so far, by id and name."""
 
-    style: Style
+    style: TextStyle
     node: Node | None
     transcript: Transcript
     waiting: tuple[tuple[str, str], ...] = ()
@@ -58,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
     output: OutputSchema | None
     settings: Settings
     system: tuple[TextBlock, ...]
-    style: Style | None = None
+    style: TextStyle | None = None
     wanted: Choice = Choice()
     wrapped: bool = False  # the answer is an object that holds the value
     untouched: bool = False  # the ask goes on as it is

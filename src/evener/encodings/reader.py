@@ -3,19 +3,21 @@
 Reasoning, usage and all else pass through. Blocks are numbered anew, because one text may hold several.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
-from evener.encodings.envelope import without_nulls
-from evener.encodings.json_reader import JsonReader
+from evener.encodings.buffer import AnswerBuffer, Wait
+from evener.encodings.json import drop_nulls, read_json
 from evener.encodings.prepared import Plan, Prepared
-from evener.encodings.react_reader import ReactReader
-from evener.encodings.tape import Called, Finished, Given, Noted, Piece, Said, State, Tape
-from evener.encodings.xml_reader import XmlReader
+from evener.encodings.react import read_react
+from evener.encodings.xml import read_xml
 from evener.transcript.ask import Choice
 from evener.transcript.delta import (
     ArgumentsDelta,
+    CallBegun,
     CallEnded,
-    CallStarted,
     CitationAdded,
     Delta,
     Failed,
@@ -27,72 +29,26 @@ from evener.transcript.delta import (
     Stopped,
     TextDelta,
 )
-from evener.wire.names import made_id
-from evener.wire.text import dumps
+from evener.wire.prefix import dumps
+from evener.wire.request import make_id
 
 __all__ = ["Reader", "reader"]
 
 STRIDE = 1 << 20
 """How many blocks may come out of one."""
 
-AT_ONCE = 16 * 1024
-"""Characters that are put on the tape at once: each step takes from the front of what it holds, and copies the rest."""
-
 ENDS = ("done", "stop_sequence", "tools", "other")
 """Reasons to stop that are the model's own: only then is its answer held against the choice."""
 
-Numbered = ReasoningDelta | CallStarted | ArgumentsDelta | CallEnded | HostedAdded | MediaAdded | SealAdded
+Numbered = ReasoningDelta | CallBegun | ArgumentsDelta | CallEnded | HostedAdded | MediaAdded | SealAdded
 
 
 def reader(prepared: Prepared) -> "Reader | None":
-    """The reader of the answer to a prepared ask; None where there is nothing to read out of the text."""
+    """Return the reader of the answer to a prepared ask; None where there is nothing to read out of the text."""
     plan = prepared.plan
     if plan is None or plan.style is None or not plan.style.offered:
         return None
     return Reader(plan, prepared.seed)
-
-
-class _Text:
-    """One text block of the answer while it is read, and what hangs on it until it is known what the text is."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.tape = Tape()
-        self.state = _start(self.tape, plan)
-        self.slot = -1  # of the block that is open
-        self.kind = ""
-        self.call = -1  # the block of the last call: text may come before that call is over
-        self.hung: list[SealAdded | CitationAdded] = []
-
-    def feed(self, text: str) -> list[Piece]:
-        for start in range(0, len(text), AT_ONCE):
-            self.tape.held += text[start : start + AT_ONCE]
-            self.state = self.tape.run(self.state)
-        return self.tape.pieces()
-
-    def close(self) -> list[Piece]:
-        self.tape.ended = True
-        self.state = self.tape.run(self.state)
-        self.tape.close()
-        return self.tape.pieces()
-
-    def place(self, kind: str) -> int:
-        """The number of the open block of this kind; the first is kept for text, which a seal may hang on."""
-        if kind != self.kind or kind == "call":
-            self.slot = max(self.slot + 1, 0 if kind == "text" else 1)
-            self.kind = kind
-        return self.slot
-
-
-def _start(tape: Tape, plan: Plan) -> State:
-    match plan.encoding:
-        case "xml":
-            return XmlReader(tape).start
-        case "react":
-            return ReactReader(tape).start
-        case _:
-            style = plan.style
-            texts = style is None or style.final == "text"
-            return JsonReader(tape, wrapped=style is not None and style.wrapped, texts=texts).start
 
 
 class Reader:
@@ -101,78 +57,62 @@ class Reader:
     def __init__(self, plan: Plan, seed: str) -> None:
         self._plan = plan
         self._seed = seed
-        self._texts: dict[int, _Text] = {}
+        self._texts: dict[int, AnswerBuffer] = {}
+        self._hung: dict[int, list[SealAdded | CitationAdded]] = {}  # on a text, until it is known what that is
         self._called: list[str] = []
 
     def feed(self, deltas: list[Delta]) -> list[Delta]:
-        """The deltas that these make certain."""
+        """Return the deltas that these make certain."""
         found: list[Delta] = []
         for delta in deltas:
             match delta:
                 case TextDelta(index, text):
-                    block = self._text(index)
-                    self._write(block.feed(text), index, block, found)
+                    found += self._text(index).feed(text)
                 case SealAdded(index, "text") | CitationAdded(index):
-                    self._text(index).hung.append(delta)
+                    self._text(index)
+                    self._hung.setdefault(index, []).append(delta)
                 case Stopped():
                     self._close(found)
-                    found += self._violations() if delta.reason in ENDS else ()
-                    found.append(self._stopped(delta))
+                    found += self._judge(delta) if delta.reason in ENDS else [delta]
                 case Failed():
                     self._close(found)
                     found.append(delta)
                 case _:
-                    found.append(_moved(delta))
+                    found.append(_renumber(delta))
         return found
 
-    def _text(self, index: int) -> _Text:
+    def _text(self, index: int) -> AnswerBuffer:
         if index not in self._texts:
-            self._texts[index] = _Text(self._plan)
+            self._texts[index] = AnswerBuffer(_choose_reader(self._plan), index * STRIDE, self._begin_call, self._end_call)
         return self._texts[index]
 
+    def _begin_call(self, name: str) -> str:
+        self._called.append(name)
+        return make_id(self._seed, len(self._called) - 1)
+
+    def _end_call(self, raw: str) -> str:
+        optional = self._plan.optional.get(self._called[-1])
+        return drop_nulls(raw, optional) if optional else raw
+
     def _close(self, found: list[Delta]) -> None:
-        for index, block in sorted(self._texts.items()):
-            self._write(block.close(), index, block, found)
-            for hung in block.hung:
-                if not block.tape.touched:
-                    found.append(msgspec.structs.replace(hung, index=index * STRIDE))
+        for index, text in sorted(self._texts.items()):
+            found += text.close()
+            for hung in self._hung.get(index, ()):
+                if not text.touched:
+                    found.append(msgspec.structs.replace(hung, index=text.base))
                 elif isinstance(hung, SealAdded):
                     found.append(Notice("text_seal", hung.data))
-        self._texts = {}
+        self._texts, self._hung = {}, {}
 
-    def _write(self, pieces: list[Piece], index: int, block: _Text, found: list[Delta]) -> None:
-        base = index * STRIDE
-        for piece in pieces:
-            match piece:
-                case Said(text, "thought"):
-                    found.append(ReasoningDelta(base + block.place("thought"), text))
-                case Said(text):
-                    found.append(TextDelta(base + block.place("text"), text))
-                case Called(name):
-                    id = made_id(self._seed, len(self._called))
-                    self._called.append(name)
-                    block.call = block.place("call")
-                    found.append(CallStarted(base + block.call, id, name))
-                case Given(text):
-                    found.append(ArgumentsDelta(base + block.call, text))
-                case Finished(raw):
-                    optional = self._plan.optional.get(self._called[-1])
-                    found.append(CallEnded(base + block.call, without_nulls(raw, optional) if optional else raw))
-                case Noted(name, text):
-                    found.append(Notice(name, dumps({"text": text}).decode()))
-
-    def _stopped(self, stopped: Stopped) -> Stopped:
-        if self._called and stopped.reason in ENDS:
-            return Stopped("tools", stopped.raw, stopped.detail)
-        return stopped
-
-    def _violations(self) -> list[Delta]:
-        why = _broken_rule(self._plan.wanted, self._called)
-        return [Notice("choice_violated", dumps({"rule": why, "called": self._called}).decode())] if why else []
+    def _judge(self, stopped: Stopped) -> list[Delta]:
+        """Hold the calls against the choice. An answer with calls has stopped for them."""
+        end = Stopped("tools", stopped.raw, stopped.detail) if self._called else stopped
+        why = _find_broken_rule(self._plan.wanted, self._called)
+        return [Notice("choice_violated", dumps({"rule": why, "called": self._called}).decode()), end] if why else [end]
 
 
-def _broken_rule(wanted: Choice, called: list[str]) -> str:
-    """The rule about calls that an answer breaks; empty when it breaks none."""
+def _find_broken_rule(wanted: Choice, called: list[str]) -> str:
+    """Return the rule about calls that an answer breaks; empty when it breaks none."""
     if wanted.mode == "none" and called:
         return "no tool was to be called"
     if wanted.mode in ("required", "named") and not called:
@@ -184,6 +124,18 @@ def _broken_rule(wanted: Choice, called: list[str]) -> str:
     return ""
 
 
-def _moved(delta: Delta) -> Delta:
-    """The delta under its block's new number."""
+def _renumber(delta: Delta) -> Delta:
+    """Return the delta under its block's new number."""
     return msgspec.structs.replace(delta, index=delta.index * STRIDE) if isinstance(delta, Numbered) else delta
+
+
+def _choose_reader(plan: Plan) -> Callable[[AnswerBuffer], Wait[None]]:
+    match plan.encoding:
+        case "xml":
+            return read_xml
+        case "react":
+            return read_react
+        case _:
+            style = plan.style
+            texts = style is None or style.final == "text"
+            return partial(read_json, wrapped=style is not None and style.wrapped, texts=texts)

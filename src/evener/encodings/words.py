@@ -1,18 +1,22 @@
-"""What a model is told in its system prompt: which tools there are, how to call them, and what the answer must be. Pure.
+"""What a model cannot be told by a field of the request is told in words, and reported. Pure.
 
-Short, and the same for the same tools: what depends on one call's choice is said last, so that the rest stays cached.
+Covers what changes the ask before a codec sees it: tools, forced, named and narrowed choice, one call at a time, and the
+form of a structured answer. What a codec leaves out by itself (pictures, sampling, efforts, cache marks ...) it reports by
+itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from evener.encodings.envelope import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
+from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
 from evener.encodings.prepared import EncodingName, Final
-from evener.transcript.ask import Choice, OutputSchema, ToolSpec
-from evener.wire.text import dumps
-
-__all__ = ["choice_words", "format_words", "json_words", "output_words", "tool_words"]
+from evener.transcript.ask import Ask, Choice, OutputForm, OutputSchema, Reasoning, ToolSpec
+from evener.transcript.loss import Loss, loss_of
+from evener.wire.prefix import dumps
+from evener.wire.quirks import Quirks
+from evener.wire.schema import ANTHROPIC_STRICT, Dialect, transform
 
 PLAIN = {"type", "properties", "required", "additionalProperties", "$schema", "title"}
 XML = (
@@ -32,7 +36,7 @@ REACT = (
 
 
 def tool_words(tools: Sequence[ToolSpec]) -> str:
-    """The tools, one a line."""
+    """Describe the tools, one a line."""
     return "\n".join(["You can call these tools:", *(_line(tool) for tool in tools)])
 
 
@@ -42,7 +46,7 @@ def _line(tool: ToolSpec) -> str:
 
 
 def _arguments(schema: str) -> str:
-    """The properties alone where that says it all; else the whole schema."""
+    """Return the properties alone where that says it all; else the whole schema."""
     root = msgspec.json.decode(schema, type=dict[str, object])
     properties = root.get("properties", {})
     free = root.get("additionalProperties", False) is not False
@@ -54,12 +58,12 @@ def _arguments(schema: str) -> str:
 
 
 def format_words(encoding: EncodingName, choice: Choice) -> str:
-    """How to call them, in the encodings that are text; then what the choice demands."""
+    """Return how to call them, in the encodings that are text; then what the choice demands."""
     return "\n".join([XML if encoding == "xml" else REACT, *choice_words(choice, alone=encoding == "react")])
 
 
 def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
-    """What a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
+    """Return what a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
     said: list[str] = []
     match choice.mode:
         case "required":
@@ -78,7 +82,7 @@ def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
 
 
 def json_words(choice: Choice, output: OutputSchema | None, *, final: Final, wrapped: bool, constrained: bool) -> str:
-    """How to answer in an envelope, as far as the choice allows."""
+    """Say how to answer in an envelope, as far as the choice allows."""
     call = f'{{"{TOOL}": "NAME", "{ARGUMENTS}": {{...}}}}'
     call = f'{{"{CALLS}": [{call}, ...]}}' if choice.parallel else call
     ways = [f"{call} to call a tool"] if choice.mode != "none" else []
@@ -103,8 +107,97 @@ def _shape(output: OutputSchema) -> str:
 
 
 def output_words(output: OutputSchema) -> str:
-    """The shape of an answer that nothing enforces."""
+    """Describe the shape of an answer that nothing enforces."""
     about = f" {output.description}" if output.description else ""
     if not output.schema:
         return f"Give the final answer as one JSON object and nothing else.{about}"
     return f"Give the final answer as JSON that fits this JSON Schema, and nothing else:{about}\n{output.schema}"
+
+
+LACKS: Mapping[str, frozenset[str]] = {
+    "anthropic_messages": frozenset({"json_mode", "subsets"}),
+    "gemini": frozenset({"parallel"}),
+    "openai_responses": frozenset({"stop"}),
+}
+"""What a whole wire has no field for, at any provider."""
+FITTING: Mapping[str, Dialect] = {"anthropic_messages": ANTHROPIC_STRICT}
+"""Wires that take no output schema but one that they can enforce."""
+
+
+def has(ask: Ask, what: str) -> bool:
+    """True if the wire has a field for this."""
+    return what not in LACKS.get(ask.target.wire, ())
+
+
+def choose_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list[Loss]) -> EncodingName:
+    """Return the encoding that was asked for, or a text encoding where the endpoint takes no tools."""
+    if wanted != "native" or quirks.tools:
+        return wanted
+    found: EncodingName = "json_schema" if quirks.output_schema else "xml"
+    if any(isinstance(tool, ToolSpec) for tool in ask.tools):
+        losses.append(loss_of("degraded", "tool", f"this endpoint takes none; they are described in the prompt ({found})"))
+    return found
+
+
+def choose_form(
+    output: OutputSchema, ask: Ask, quirks: Quirks, encoding: EncodingName, *, functions: bool, losses: list[Loss]
+) -> OutputForm:
+    """Return how a structured answer is asked for: as wanted, or the next best way."""
+    wanted = output.form or quirks.output_form
+    if wanted in ("tool", "prompted"):
+        return wanted
+    if _is_native(output, ask, quirks, encoding, functions=functions):
+        return "native"
+    found: OutputForm = "tool" if quirks.tools and encoding == "native" and output.schema else "prompted"
+    how = "as the arguments of a tool" if found == "tool" else "in the prompt"
+    losses.append(loss_of("degraded", "output.schema", f"it cannot be enforced here; it is asked for {how}"))
+    return found
+
+
+def _is_native(output: OutputSchema, ask: Ask, quirks: Quirks, encoding: EncodingName, *, functions: bool) -> bool:
+    if functions and encoding in ("xml", "react"):
+        return False
+    if functions and encoding == "native" and not quirks.output_beside:
+        return False
+    if not output.schema and not (functions and encoding == "json_schema"):
+        return quirks.json_mode and has(ask, "json_mode")
+    return quirks.output_schema and (encoding != "native" or _is_fitting(output, ask))
+
+
+def _is_fitting(output: OutputSchema, ask: Ask) -> bool:
+    dialect = FITTING.get(ask.target.wire)
+    return dialect is None or transform(output.schema, dialect)[0] is not None
+
+
+def tell_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[Choice, list[str]]:
+    """Return the choice as far as the endpoint has fields for it, and sentences for the rest of it."""
+    said = Choice(parallel=None)
+    if choice.mode in ("required", "named") and not _can_force(ask, quirks):
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it is told so in the prompt"))
+        said = replace(said, mode=choice.mode, names=choice.names)
+        choice = Choice(parallel=choice.parallel)
+    elif choice.mode == "named" and len(choice.names) == 1 and not quirks.named_choice:
+        losses.append(loss_of("degraded", "tool_choice", "one tool cannot be forced here; the prompt says which to call"))
+        said = replace(said, mode="named", names=choice.names)
+        choice = Choice("required", parallel=choice.parallel)
+    elif choice.names and choice.mode in ("auto", "required") and not (quirks.tool_subsets and has(ask, "subsets")):
+        losses.append(loss_of("degraded", "tool_choice", "it cannot be narrowed here; the prompt says which tools to call"))
+        said = replace(said, names=choice.names)
+        choice = replace(choice, names=())
+    if choice.parallel is not None and not (quirks.parallel_switch and (choice.parallel or has(ask, "parallel"))):
+        losses.append(loss_of("degraded", "tool_choice.parallel", "there is none here; the prompt says it"))
+        said = replace(said, parallel=choice.parallel)
+        choice = replace(choice, parallel=None)
+    return choice, choice_words(said)
+
+
+def _can_force(ask: Ask, quirks: Quirks) -> bool:
+    return quirks.forced_choice and (quirks.forced_choice_thinking or not _thinks(ask.reasoning, quirks))
+
+
+def _thinks(wanted: Reasoning, quirks: Quirks) -> bool:
+    """True if thinking will be on."""
+    if wanted.mode == "off" or wanted.effort == "off":
+        return False
+    asked = wanted.effort is not None or wanted.budget is not None
+    return wanted.mode == "on" or (asked and wanted.mode != "default") or bool(quirks.thinks_unasked)

@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterable, Mapping
 from time import time
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
-from evener.loop.gate import Judgement
+from evener.loop.plan import Judge, Judgement
+from evener.policy.rules import Policy
+from evener.policy.rules import decide as decide_by
 from evener.result import Approval, approvals_of
-from evener.store.log import Note, Store, state_of
-from evener.tools.toolbox import Toolbox
-from evener.transcript.blocks import ToolCall
-from evener.transcript.checks import check_choice, check_text, json_text
+from evener.store.protocol import Note, Store, state_of
+from evener.tools.call import Caller, with_defaults
+from evener.tools.tool import Tool, Toolbox
+from evener.transcript.blocks import ToolCall, check_choice, check_text, json_text
 
-__all__ = ["Bench", "Court", "Decision", "decide", "keyed"]
+__all__ = ["Bench", "Court", "Decision", "allow_all", "decide", "judge_by", "judge_of", "keyed"]
 
 MOST = 5
 """How many problems with edited arguments are told at once."""
@@ -26,7 +29,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     With `digest` the decision counts only for what was shown with it. `by` says who decided, for the record. About a call that
     was interrupted: `allow` says that it did not happen and is to be run; `reject` with a `result`, that it happened and gave
-    this; `reject` alone, that the model is told that nobody knows.
+    this; `reject` alone, that the model is told that the outcome is unknown.
     """
 
     verdict: Verdict
@@ -49,6 +52,43 @@ class Bench(msgspec.Struct, frozen=True):
 
     toolbox: Toolbox
     judge: Callable[[ToolCall], Judgement]
+
+
+def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge | None:
+    """Return the judge of these tools, or None when everything is allowed anyway."""
+    if policy is None and not any(tool.approval for tool in toolbox.values()):
+        return None
+    return judge_by(toolbox, caller, policy)
+
+
+def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
+    """Return the judge of these tools by a policy."""
+
+    def judge(call: ToolCall) -> Judgement:
+        tool = toolbox.get(call.name)
+        if tool is None:
+            return Judgement(digest=caller.digest(call))  # not asked about: its result says that it is not there
+        return replace(_judged(tool, call, policy), digest=caller.digest(call))
+
+    return judge
+
+
+def _judged(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
+    if policy is None and not tool.approval:
+        return Judgement()
+    full = with_defaults(tool, call.raw)
+    if policy is None:
+        found = Judgement("ask", why=f"the tool {call.name!r} asks before each call")
+    else:
+        as_run = call if full is None else replace(call, raw=full)
+        made = decide_by(as_run, effect=tool.effect, approval=tool.approval, policy=policy)
+        found = Judgement(made.verdict, made.rule, made.reason)
+    return Judgement() if full is None and found.verdict == "ask" else found
+
+
+def allow_all(_call: ToolCall) -> Judgement:
+    """Allow any call: the judge where there is neither a policy nor a tool that asks."""
+    return Judgement()
 
 
 Court = Callable[[str], Bench]
@@ -129,7 +169,7 @@ def _about_call(waiting: Approval, call: ToolCall, decision: Decision, bench: Be
         raise ApprovalStale(f"The tool {call.name!r} has changed since. Resume the thread: it is asked again.")
     if decision.arguments is None or decision.verdict == "reject":
         return {}
-    edited = msgspec.structs.replace(call, raw=json_text(decision.arguments, "The edited arguments"))
+    edited = replace(call, raw=json_text(decision.arguments, "The edited arguments"))
     problems = tool.read(edited.raw) if tool else ()
     if isinstance(problems, tuple) and problems:
         raise UsageError(f"The edited arguments do not fit {call.name!r}: {'; '.join(map(str, problems[:MOST]))}.")

@@ -1,60 +1,238 @@
 """The friendly front: a model, tools, a system prompt; then `run`. Reusable: runs share nothing but what is set up here."""
 
+from __future__ import annotations
+
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
 from evener import events as ev
-from evener.context.scratchpad import Scratchpad
-from evener.driver import Agent
 from evener.errors import UsageError
-from evener.events import Effect, Interrupt
-from evener.harness.approvals import Bench, Decision
-from evener.harness.checking import OUTCOMES, UnknownOutcome, check_harness, check_names, check_thread, models_of, told_first
-from evener.harness.compiling import Chosen, open_offline
-from evener.harness.doors import store_of, to_the_end
-from evener.harness.judging import judge_by, judge_of
-from evener.harness.opening import Opener, Prompt
-from evener.harness.pads import LogNotebook, Pad
-from evener.harness.running import RunStream
-from evener.harness.subagents import subagent_tool
-from evener.harness.system import Given, System
-from evener.harness.thread import Thread
-from evener.hooks import Answer, Hook, HookEvent, Hooks, Moment
-from evener.loop.gate import Gate, Judgement
-from evener.loop.limits import Limits
-from evener.loop.plan import Setup, ToolFacts
-from evener.model.opening import open_model
-from evener.model.seam import Askable
-from evener.model.state import bearings_of
-from evener.nesting import current_site
-from evener.policy.arguments import check_arguments
-from evener.policy.rules import OPEN, Policy
-from evener.result import RunResult
-from evener.resume_state import ResumeState
-from evener.store.log import Store
-from evener.tools.calling import Caller, with_reader
-from evener.tools.notes import scratchpad_tool
-from evener.tools.outputs import OutputShape
-from evener.tools.threads import Threads
-from evener.tools.tool import Tool
-from evener.tools.toolbox import Toolbox
-from evener.transcript.ask import Effort, OutputForm, State, StateMode
-from evener.transcript.blocks import ToolCall
-from evener.transcript.loss import refused_codes
-from evener.transcript.message import Message
-from evener.transport.exchange import Reach
-from evener.transport.http import shared_transport
+from evener.events import Effect, Interrupt, Limits, ToolFacts
 
-__all__ = ["Harness", "Subagent"]
+if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
+    from evener.context.scratchpad import Scratchpad
+    from evener.harness.approvals import Bench, Decision
+    from evener.harness.opening import Given, Prompt
+    from evener.harness.preview import Chosen
+    from evener.harness.stream import RunStream
+    from evener.harness.thread import Thread
+    from evener.hooks import Hook, HookAnswer, HookEvent, Hooks
+    from evener.model.seam import Askable
+    from evener.model.server_state import Bearings
+    from evener.policy.rules import Policy
+    from evener.result import RunResult
+    from evener.resume_state import ResumeState
+    from evener.store.protocol import Store
+    from evener.tools.call import Caller, Threads
+    from evener.tools.outputs import OutputShape
+    from evener.tools.tool import Tool, Toolbox
+    from evener.transcript.ask import Effort, OutputForm, State, StateMode
+    from evener.transcript.message import Message
+    from evener.transport.exchange import Reach
+
+    ModelLike = str | Askable
+
+__all__ = [
+    "OUTCOMES",
+    "Harness",
+    "Subagent",
+    "UnknownOutcome",
+    "check_harness",
+    "check_names",
+    "check_thread",
+    "models_of",
+    "store_of",
+    "to_the_end",
+    "told_first",
+]
+
 
 T = TypeVar("T")
-ModelLike = str | Askable
+
+
+def store_of(given: Store | str | PathLike[str] | None) -> Store:
+    """The store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
+    if given == "memory":
+        from evener.store.memory import MemoryStore
+
+        return MemoryStore()
+    if given is None or isinstance(given, str | PathLike):
+        from evener.store.sqlite.store import SqliteStore
+
+        return SqliteStore(given)
+    return given
+
+
+def to_the_end(work: Coroutine[object, object, T]) -> T:
+    """Run the work to its end: the one sync door. Inside a running loop it has a loop of its own, in another thread."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    done: list[T] = []
+    failed: list[BaseException] = []
+
+    def go() -> None:
+        try:
+            done.append(asyncio.run(work))
+        except BaseException as error:
+            failed.append(error)
+
+    within = copy_context()  # a run inside a tool stays one, in another thread, too
+    thread = threading.Thread(target=within.run, args=(go,), name="evener-run-sync", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]
+
+
+UnknownOutcome = Literal["tell", "ask"]
+OUTCOMES: Mapping[UnknownOutcome, tuple[Interrupt, ...]] = {"tell": (), "ask": ("outcome",)}
+
+STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", "put_blob", "get_blob", "aclose")
+
+
+def models_of(model: object) -> tuple[str | Askable, ...]:
+    """The chain of models that was given, the preferred one first."""
+    given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
+    if not given:
+        raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
+    for one in given:
+        if not isinstance(one, str) and not _has(one, ("ask", "stream", "most_cost", "capped")):
+            raise _wrong("model", 'a model string such as "local:smollm2", a model, or a list of these', one)
+    return given
+
+
+def check_harness(
+    *,
+    tools: object,
+    name: object,
+    store: object,
+    limits: object,
+    policy: object,
+    interrupts: object,
+    decide_within: object,
+    hooks: object,
+    agents: object,
+    scratchpad: object,
+    unknown_outcome: object,
+    media_from: object = "public",
+) -> None:
+    """Refuse the first of these that is not what it has to be."""
+    from evener.context.scratchpad import Scratchpad
+    from evener.hooks import Hook
+    from evener.policy.rules import Policy
+
+    _each(tools, "tools", "a list of tools or functions", _is_tool)
+    _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
+    _each(agents, "agents", "a list of Subagent", lambda one: _has(one, ("name", "harness", "description")))
+    words = get_args(Interrupt)
+    shown = f"a set of words out of {', '.join(map(repr, words))}"
+    _each(interrupts, "interrupts", shown, lambda one: isinstance(one, str) and one in words)
+    for what, value, kinds, expected in (
+        ("name", name, (str,), "a text"),
+        ("limits", limits, (Limits, type(None)), "Limits(...), or None"),
+        ("policy", policy, (Policy, type(None)), "a Policy, or None"),
+        ("decide_within", decide_within, (int, float), "a number of seconds, 0 for ever"),
+        ("scratchpad", scratchpad, (bool, Scratchpad), "True, False or a Scratchpad"),
+    ):
+        if not isinstance(value, kinds):
+            raise _wrong(what, expected, value)
+    if not isinstance(decide_within, int | float) or not decide_within >= 0:
+        raise UsageError(f"`decide_within` is a number of seconds, 0 for ever; not {decide_within!r}.")
+    if not isinstance(unknown_outcome, str) or unknown_outcome not in OUTCOMES:
+        raise UsageError(f'`unknown_outcome` is "tell" or "ask"; not {unknown_outcome!r}.')
+    if media_from not in ("public", "anywhere"):
+        raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
+    if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
+        raise _wrong("store", 'a path, "memory", a MemoryStore, a SqliteStore, or an object with the methods of Store', store)
+
+
+class Heir(Protocol):
+    """An agent, as far as it names tools."""
+
+    @property
+    def inherits(self) -> tuple[str, ...]: ...
+
+
+def check_names(tools: Collection[str], agents: Mapping[str, Heir]) -> None:
+    """Refuse a tool whose name is taken, and agents that inherit what cannot be inherited."""
+    from evener.encodings.forms import FINAL_RESULT
+
+    if FINAL_RESULT in tools:
+        raise UsageError(f"A tool is called {FINAL_RESULT!r}: calls of that name are structured answers. Rename the tool.")
+    for agent, heir in agents.items():
+        wrong = next((name for name in heir.inherits if name not in tools or name in agents), None)
+        if wrong is not None:
+            raise UsageError(f"The agent {agent!r} cannot inherit {wrong!r}: only tools of its harness, and no agents.")
+
+
+def check_thread(id: object, *, branch: object, limits: object) -> None:
+    """Refuse what cannot name or bound a thread."""
+    for what, value in (("id", id), ("branch", branch)):
+        if not isinstance(value, str):
+            raise _wrong(what, "the id that a result names (a text), empty for a new thread", value)
+    if limits is not None and not isinstance(limits, Limits):
+        raise _wrong("limits", "Limits(...), or None", limits)
+
+
+def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | str | None) -> tuple[Message, ...]:
+    """Return the messages that a new thread begins with."""
+    from evener.resume_state import ResumeState
+    from evener.transcript.message import Message
+
+    _each(history, "history", "a list of Message", lambda one: isinstance(one, Message))
+    told = tuple(history)
+    if resume_from is not None:
+        if told:
+            raise UsageError("A thread begins with a history or with a resume state, not with both. Give one of them.")
+        if not isinstance(resume_from, ResumeState | str | bytes):
+            raise _wrong("resume_from", "the `resume_state` of a result, or its text", resume_from)
+        told = (resume_from if isinstance(resume_from, ResumeState) else ResumeState(resume_from)).messages
+    if id and told:
+        raise UsageError(f"Thread {id} has a history of its own. Give messages from elsewhere to a new thread only.")
+    return told
+
+
+def _each(given: object, what: str, expected: str, fits: Callable[[object], bool]) -> None:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise _wrong(what, f"{expected}; leave it out for none", given)
+    if isinstance(given, Sequence | set | frozenset | Mapping):  # anything else is gone once it was looked at
+        for one in given:
+            if not fits(one):
+                raise _wrong(what, expected, one)
+
+
+def _is_tool(one: object) -> bool:
+    from evener.tools.tool import Tool
+    from evener.transcript.ask import HostedTool
+
+    if isinstance(one, HostedTool):
+        raise UsageError(
+            "A harness offers no tools that a provider runs: no policy, approval or log of ours would hold for their calls. "
+            "Give it tools that run here, or ask a model by itself with `Model.ask(..., tools)`."
+        )
+    return isinstance(one, Tool) or callable(one)
+
+
+def _has(value: object, names: Iterable[str]) -> bool:
+    return not isinstance(value, type) and all(hasattr(value, name) for name in names)
+
+
+def _wrong(what: str, expected: str, value: object) -> UsageError:
+    shown = f"the text {value!r}" if isinstance(value, str) else type(value).__name__
+    return UsageError(f"`{what}` takes {expected}; not {shown}.")
 
 
 class Harness:
@@ -64,13 +242,13 @@ class Harness:
     platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
     the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
     final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
-    `interrupts` adds further points at which somebody is asked, who has `decide_within` seconds (0: for ever). `hooks` are
+    `interrupts` adds further points at which a user is asked, who has `decide_within` seconds (0: for ever). `hooks` are
     told what runs do. `agents` are other harnesses that this one may hand a task to. `system` is a text, blocks, a
     `SystemPrompt` of five parts, or a function that gives one of these: rendered once a run. `scratchpad` gives the model a
     tool for working notes; a `Scratchpad` is what a conversation begins with, and says who sees which section. `state` says
     who holds the past: by `replay` it is sent with every request; by `chain` and `conversation` the provider holds it where it
     can, and only what is new is sent. A `State` names a conversation or an answer to begin with. `unknown_outcome`: when a
-    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or somebody is asked
+    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or a user is asked
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
@@ -97,7 +275,7 @@ class Harness:
         output: object = None,
         output_form: OutputForm = "",
         hooks: Iterable[Hook] = (),
-        agents: Iterable["Subagent"] = (),
+        agents: Iterable[Subagent] = (),
         scratchpad: bool | Scratchpad = False,
         state: StateMode | State = "replay",
         unknown_outcome: UnknownOutcome = "tell",
@@ -109,7 +287,11 @@ class Harness:
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
             media_from=media_from,
         )  # fmt: skip
-        self._chosen = Chosen(effort=effort, max_output_tokens=max_output_tokens, temperature=temperature)
+        from evener.harness.opening import System
+        from evener.tools.call import Threads
+        from evener.tools.tool import Toolbox
+
+        self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
         self._models = self._opened(models_of(model))
         if not self._models:
             raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
@@ -118,24 +300,25 @@ class Harness:
         self._limits = limits or Limits()
         self._deps = deps
         self._store = store_of(store)
-        self._hooks = Hooks(hooks)
+        self._hooks = _hooks_of(hooks) if hooks else None
         self._agents = _by_name(agents)
         given = Toolbox((*tools, *(self._agent_tool(agent) for agent in self._agents.values())))
-        paged = with_reader(given) if page_output else given
-        self._pad = Scratchpad() if scratchpad is True else scratchpad or None
-        self._toolbox = paged if self._pad is None else paged.add(scratchpad_tool(LogNotebook()))
+        self._pad: Scratchpad | None = None
+        self._toolbox = _with_reader(given) if page_output and given else given
+        if scratchpad:
+            self._add_scratchpad(scratchpad)
         check_names(self._toolbox, self._agents)
         self._threads = Threads()
         self._policy = policy
         self._check_rules()
         self._interrupts = frozenset((*interrupts, *OUTCOMES[unknown_outcome]))
         self._decide_within = decide_within
-        self._shape = None if output in (None, str) else OutputShape.of(output)
+        self._shape = None if output in (None, str) else _shape_of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
-        self._refuse_losses = refused_codes(refuse_losses)
+        self._refuse_losses = _codes_of(refuse_losses) if refuse_losses != () else frozenset()
         self._state = state
         self._media_from = media_from
-        bearings_of(state)  # what is wrong with it is said now
+        self._bearings()  # what is wrong with it is said now
 
     @property
     def name(self) -> str:
@@ -207,16 +390,23 @@ class Harness:
         """The same for callers without an event loop."""
         return to_the_end(self.resume(thread, limits=limits))
 
-    def with_model(self, *models: ModelLike) -> "Harness":
+    def with_model(self, *models: ModelLike) -> Harness:
         """The same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
         made._models = self._opened(models) or self._models
         return made
 
     def _opened(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
-        return tuple(open_model(one, **self._chosen) if isinstance(one, str) else one for one in models)
+        return tuple(self._open(one) if isinstance(one, str) else one for one in models)
+
+    def _open(self, name: str) -> Askable:
+        from evener.model.open import open_model
+
+        return open_model(name, **self._chosen)
 
     def _offline(self, name: str) -> Askable:
+        from evener.harness.preview import open_offline
+
         return open_offline(name, **self._chosen)
 
     async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
@@ -257,14 +447,24 @@ class Harness:
         begin: bool = False,
         source: str = "",
     ) -> Thread:
+        from evener.driver import Agent
+        from evener.harness.approvals import judge_by, judge_of
+        from evener.harness.opening import Opener
+        from evener.harness.scratchpad import Pad
+        from evener.harness.thread import Thread
+        from evener.loop.plan import ApprovalGate, Setup
+        from evener.transport.http import shared_transport
+
         store = store or self._store
         caller = self._caller(store)
+        facts = {name: _facts(tool) for name, tool in self._toolbox.items()}
+        judge = judge_of(self._toolbox, caller, self._policy) if facts or self._policy else None
         setup = Setup(
             models=tuple(model.name for model in self._models),
-            tools={name: _facts(tool) for name, tool in self._toolbox.items()},
+            tools=facts,
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
-            gate=Gate(judge_of(self._toolbox, caller, self._policy), self._interrupts),
+            gate=ApprovalGate(judge, self._interrupts),
         )
         agent = Agent(
             models=self._models,
@@ -276,11 +476,19 @@ class Harness:
             decide_within=self._decide_within,
             hooks=self._hooks,
             refuse_losses=self._refuse_losses,
-            bearings=bearings_of(self._state),
+            bearings=self._bearings(),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
         )
-        config = ev.Configured(at=0.0, model=self._models[0].name, tools=self._toolbox.specs)
+        recorded = ev.RunSetup(
+            limits=setup.limits,
+            tools=facts,
+            fallbacks=setup.models[1:],
+            fetches=setup.fetches,
+            interrupts=tuple(sorted(self._interrupts)),
+            decide_within=self._decide_within,
+        )
+        config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded)
         return Thread(
             id,
             agent=agent,
@@ -298,7 +506,25 @@ class Harness:
             source=source,
         )
 
+    def _bearings(self) -> Bearings | None:
+        if self._state == "replay":
+            return None
+        from evener.model.server_state import bearings_of
+
+        return bearings_of(self._state)
+
+    def _add_scratchpad(self, given: bool | Scratchpad) -> None:
+        """Give the model a tool for working notes, which begin as `given`."""
+        from evener.context.scratchpad import Scratchpad
+        from evener.harness.scratchpad import LogNotebook
+        from evener.tools.scratchpad import scratchpad_tool
+
+        self._pad = given if isinstance(given, Scratchpad) else Scratchpad()
+        self._toolbox = self._toolbox.add(scratchpad_tool(LogNotebook()))
+
     def _caller(self, store: Store) -> Caller:
+        from evener.tools.call import Caller
+
         return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
 
     # Agents of this one.
@@ -308,6 +534,8 @@ class Harness:
         heirs = (self._heir(agent) for agent in self._agents.values() if agent.inherits)
         for one in (self, *heirs):
             if one._policy is not None:
+                from evener.policy.rules import check_arguments
+
                 check_arguments(one._policy, one._known_tools())
 
     def _known_tools(self) -> list[tuple[str, Effect, str]]:
@@ -315,7 +543,10 @@ class Harness:
         own = [(tool.name, tool.effect, tool.schema) for tool in self._toolbox.values()]
         return own + [one for agent in self._agents.values() for one in agent.harness._known_tools()]
 
-    def _agent_tool(self, agent: "Subagent") -> Tool:
+    def _agent_tool(self, agent: Subagent) -> Tool:
+        from evener.call_context import current_site
+        from evener.harness.subagents import subagent_tool
+
         def open_thread(id: str, source: str) -> Thread:
             site = current_site.get()
             return self._heir(agent)._thread(
@@ -329,16 +560,19 @@ class Harness:
 
         return subagent_tool(agent.name, agent.description, open_thread=open_thread, tell=self._tell_hooks)
 
-    def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[Answer, ...]:
-        """Through the run around the call: it has the warnings, and it is what a fatal hook ends."""
+    def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[HookAnswer, ...]:
+        """Tell the hooks through the run around the call: it has the warnings, and a fatal hook ends it."""
+        from evener.call_context import current_site
+        from evener.hooks import Moment
+
         site = current_site.get()
         stop, detail = (result.stop, result.detail) if result else (None, "")
         if site is not None and site.hooked is not None:
             return site.hooked(event, subagent=agent, stop=stop, detail=detail)
         about = Moment(event=event, run="", thread="", agent=self._name, subagent=agent, stop=stop, detail=detail)
-        return self._hooks.call(about, _unheard)
+        return () if self._hooks is None else self._hooks.call(about, _unheard)
 
-    def _heir(self, agent: "Subagent") -> "Harness":
+    def _heir(self, agent: Subagent) -> Harness:
         """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
         if not names:
@@ -349,19 +583,23 @@ class Harness:
         return made
 
     def _court(self, name: str) -> Bench:
-        """What decides about calls of this harness, or of an agent inside it: `name` is what its log says whose it is."""
+        """Return what decides about calls of this harness, or of the agent inside it that a log names as its owner."""
+        from evener.harness.approvals import Bench, allow_all, judge_of
+
         found = self if name == self._name else self._inside(name) or self._named(name.rpartition("/")[2]) or self
         caller = found._caller(found._store)
-        return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or _allowed)
+        return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or allow_all)
 
-    def _bound(self, agent: "Subagent") -> "Harness":
+    def _bound(self, agent: Subagent) -> Harness:
         """The agent's harness as it runs inside ours: by both policies."""
         made = copy(self._heir(agent))
         if self._policy is not None:
+            from evener.policy.rules import OPEN
+
             made._policy = (made._policy or OPEN).under(self._policy)
         return made
 
-    def _inside(self, path: str) -> "Harness | None":
+    def _inside(self, path: str) -> Harness | None:
         """The agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
         found: Harness | None = self
         for name in path.removeprefix(self._name).split("/")[1:]:
@@ -369,7 +607,7 @@ class Harness:
             found = found._bound(agent) if found and agent else None
         return None if found is self else found
 
-    def _named(self, name: str) -> "Harness | None":
+    def _named(self, name: str) -> Harness | None:
         """Logs of old name no path: then it is the first agent of that name, however deep."""
         for agent in self._agents.values():
             if agent.name == name:
@@ -406,14 +644,34 @@ def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
     return found
 
 
-def _allowed(_call: ToolCall) -> Judgement:
-    return Judgement()
+def _hooks_of(given: Iterable[Hook]) -> Hooks:
+    from evener.hooks import Hooks
+
+    return Hooks(given)
+
+
+def _with_reader(given: Toolbox) -> Toolbox:
+    from evener.tools.call import with_reader
+
+    return with_reader(given)
+
+
+def _shape_of(output: object) -> OutputShape:
+    from evener.tools.outputs import OutputShape
+
+    return OutputShape.of(output)
+
+
+def _codes_of(given: Iterable[str]) -> frozenset[str]:
+    from evener.transcript.loss import refused_codes
+
+    return refused_codes(given)
 
 
 def _unheard(text: str) -> None:
-    """Outside of a run, what a hook about an agent got wrong is told to nobody but the warnings filter."""
+    """Warn of what a hook about an agent got wrong outside of a run, where no result can say it."""
     warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _facts(tool: Tool) -> ToolFacts:
-    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None)
+    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None, tool.approval, tool.timeout)

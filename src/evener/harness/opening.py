@@ -1,21 +1,97 @@
 """What a run begins with: the events that a prompt or a resume writes first. Reads the clock; writes nothing itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import time
 
 import msgspec
+from msgspec.structs import replace
 
 from evener import events as ev
+from evener.context.prompt import PromptContext, SystemPrompt, check_stable, check_unchanged, render
 from evener.driver import Driver
 from evener.errors import UsageError
-from evener.harness.system import System
-from evener.loop.state import State
-from evener.store.log import Log
+from evener.loop.state import RunState
+from evener.store.protocol import Log
 from evener.transcript.blocks import Block, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
+from evener.transcript.transcript import Transcript
 
-__all__ = ["Opener", "Prompt", "drop_cancels", "message_of", "run_of", "with_hooks"]
+__all__ = [
+    "Given",
+    "Opener",
+    "Prompt",
+    "System",
+    "drop_cancels",
+    "message_of",
+    "run_of",
+    "with_hooks",
+]
+
+
+Whole = str | Iterable[TextBlock] | SystemPrompt | None
+Given = Whole | Callable[[PromptContext], Whole]
+Blocks = tuple[TextBlock, ...]
+Rest = Callable[[], Blocks]
+
+
+class System:
+    """What the runs of one harness are told first. Shared by its threads; `deps` is handed to functions."""
+
+    def __init__(self, given: Given, *, deps: object = None) -> None:
+        function = given if callable(given) else None
+        self._function: Callable[[PromptContext], Whole] | None = function
+        self._whole: Blocks | SystemPrompt = () if callable(given) else _sound(given)
+        self._deps = deps
+        self._before: Blocks | None = None  # the stable parts, as they were the last time
+
+    def begun(self, *, thread: str, run: str) -> Blocks:
+        """What a run begins with."""
+        stable, rest = self._rendered(thread, run)
+        return stable + rest()
+
+    def resumed(self, known: Blocks, *, thread: str, run: str) -> Blocks:
+        """What a run goes on with that had these: the same, unless the stable parts are others now."""
+        stable, rest = self._rendered(thread, run)
+        count = len(stable)
+        changes = self._function is not None or isinstance(self._whole, SystemPrompt)
+        if changes and known[:count] == stable and not _up_to_mark(known[count:]):
+            return known
+        return stable + rest()
+
+    def _rendered(self, thread: str, run: str) -> tuple[Blocks, Rest]:
+        """The stable blocks, and what makes the others."""
+        whole = self._whole
+        if self._function is None and not isinstance(whole, SystemPrompt):
+            return whole, tuple
+        context = PromptContext(thread=thread, run=run, at=time(), deps=self._deps)
+        if self._function is not None:
+            whole = _sound(self._function(context))
+        if isinstance(whole, SystemPrompt):
+            return self._stable(whole, context), lambda: render(SystemPrompt(context=whole.context), context)
+        stable = _up_to_mark(whole)
+        return stable, lambda: whole[len(stable) :]
+
+    def _stable(self, prompt: SystemPrompt, context: PromptContext) -> Blocks:
+        """The stable parts, once they were found to be stable. A function may give another prompt each time."""
+        before = self._before if self._function is None else None
+        if before is None:
+            check_stable(prompt, context)
+        stable = render(replace(prompt, context=""), context)
+        if before is not None:
+            check_unchanged(before, stable)
+        self._before = stable
+        return stable
+
+
+def _sound(whole: Whole) -> Blocks | SystemPrompt:
+    return whole if isinstance(whole, SystemPrompt) else Transcript(system=whole).system_blocks
+
+
+def _up_to_mark(blocks: Blocks) -> Blocks:
+    last = max((number for number, block in enumerate(blocks, 1) if block.cache), default=0)
+    return blocks[:last]
+
 
 Prompt = str | Message | Sequence[Block]
 Beginning = tuple[ev.Event, ...]
@@ -31,14 +107,14 @@ class Opener:
         self._system = system
         self._history = tuple(history)
 
-    def prompted(self, state: State, message: Message) -> Beginning:
+    def prompted(self, state: RunState, message: Message) -> Beginning:
         """The user speaks."""
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
         return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
 
-    def resumed(self, state: State) -> Beginning:
+    def resumed(self, state: RunState) -> Beginning:
         """A run that had stopped, or whose process died, goes on."""
         if not state.run:
             raise UsageError(f"Thread {state.thread} has no run to resume. Give it a prompt instead.")
@@ -52,15 +128,15 @@ class Opener:
             return (*configured, ev.Continued(at=time(), run=state.run))
         under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
         taken_over = (ev.Resumed(at=time(), epoch=state.epoch + 1),) if under_way else ()
-        # Whoever heard the wish to stop died before the end was written: this is the wish to go on, and it came later.
+        # The process that was told to stop died before it wrote the end: this is the wish to go on, and it came later.
         again = (ev.Continued(at=time(), run=state.run),) if state.cancelled is not None and not state.refused else ()
         return (*configured, *taken_over, *again)
 
-    def is_resumable(self, state: State) -> bool:
+    def is_resumable(self, state: RunState) -> bool:
         """Whether the last run has something left to do. One whose prompt a hook refused has not, but to be ended."""
         return state.finished is None or not (state.refused or state.finished.cause in NOT_RESUMABLE)
 
-    def looked_at(self, state: State) -> Beginning:
+    def looked_at(self, state: RunState) -> Beginning:
         """Nothing happens, but what is there is to be seen as the next run would find it."""
         return self._configured(state, self._system.begun(thread=state.thread, run=""))
 
@@ -72,10 +148,10 @@ class Opener:
         """The same on another model."""
         return Opener(msgspec.structs.replace(self._config, model=name), self._system, self._history)
 
-    def _configured(self, state: State, system: tuple[TextBlock, ...]) -> Beginning:
+    def _configured(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
         known = state.config
         ours = msgspec.structs.replace(self._config, system=system)
-        if known and (known.model, known.system, known.tools) == (ours.model, ours.system, ours.tools):
+        if known and msgspec.structs.replace(ours, at=known.at) == known:
             return ()
         return (msgspec.structs.replace(ours, at=time()),)
 
@@ -98,7 +174,7 @@ def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
     return (*beginning[:-1], msgspec.structs.replace(prompted, message=message, refused=refused))
 
 
-def run_of(beginning: Beginning, state: State) -> str:
+def run_of(beginning: Beginning, state: RunState) -> str:
     """The run that these events begin or go on with."""
     return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
 

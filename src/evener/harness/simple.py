@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from evener.errors import LimitReached, UsageError
+from evener.events import Limits
 from evener.harness.harness import Harness
-from evener.loop.limits import Limits
 from evener.model.seam import Askable
 from evener.tools.tool import Tool
 

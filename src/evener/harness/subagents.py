@@ -13,15 +13,14 @@ from typing import Annotated
 
 import msgspec
 
+from evener.call_context import Kin, current_site, waiting
 from evener.errors import EvenerError
 from evener.harness.thread import Thread
-from evener.hooks import Answer, Cancel, HookEvent
-from evener.nesting import Kin, current_site
-from evener.pausing import waiting
+from evener.hooks import Cancel, HookAnswer, HookEvent
 from evener.result import RunResult
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
 from evener.tools.context import ToolContext
-from evener.tools.result import Envelope, failed
+from evener.tools.result import Envelope, report_failure
 from evener.tools.tool import Tool, tool
 
 __all__ = ["subagent_tool"]
@@ -33,7 +32,7 @@ GONE = (
 
 Open = Callable[[str, str], Thread]
 """The thread of this id, or a new one: a fork of the other, if that is named and there."""
-Tell = Callable[[HookEvent, str, RunResult | None], tuple[Answer, ...]]
+Tell = Callable[[HookEvent, str, RunResult | None], tuple[HookAnswer, ...]]
 
 
 def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell) -> Tool:
@@ -45,16 +44,16 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
         """Hand a task to another agent."""
         stop = next((answer for answer in tell("before_subagent_run", name, None) if isinstance(answer, Cancel)), None)
         if stop is not None:
-            return failed(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")
+            return report_failure(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")
         site = current_site.get()
         kin = site.kin() if site and site.kin else Kin(context.key)
         thread = open_thread(kin.child, kin.source)
         try:
             result = await thread.settle(task, begun=kin.begun)
         except NoLog:
-            return failed(GONE.format(name), outcome="unknown")
+            return report_failure(GONE.format(name), outcome="unknown")
         except EvenerError as error:
-            return failed(f"The agent {name!r} could not answer: {error}")
+            return report_failure(f"The agent {name!r} could not answer: {error}")
         if result.stop == "approval":
             return waiting(result.thread, result.approvals)
         tell("after_subagent_run", name, result)

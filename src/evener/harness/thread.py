@@ -1,21 +1,20 @@
 """A conversation that outlives its process: runs, resumes, steers and forks one log. Holds the lease only during a run."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from time import time
 
 import msgspec
+from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget
-from evener.driver import Agent, Driver, surely
+from evener.call_context import DEEPEST, Home, Site, children_of, current_site
+from evener.driver import Agent, Driver, finish_anyway
 from evener.errors import EvenerError, UsageError
 from evener.harness.approvals import Court, Decision, decide
-from evener.harness.compiling import Compiled, Opens, compiled
-from evener.harness.ending import tell_broken_off, tell_end
-from evener.harness.inside import has_acted, with_use
-from evener.harness.lineage import (
+from evener.harness.branches import (
     At,
     Branch,
     Diff,
@@ -29,26 +28,218 @@ from evener.harness.lineage import (
     seq_of,
 )
 from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
-from evener.harness.pads import Pad, current_pad
-from evener.harness.recent import PAGE, since_last
-from evener.harness.running import RunStream, Show, steering
-from evener.harness.takeover import with_results, with_rival
-from evener.loop.limits import Spent
-from evener.loop.state import State, fold
+from evener.harness.preview import Compiled, Opens, compile_request
+from evener.harness.scratchpad import Pad, current_pad
+from evener.harness.stream import RunStream, Show, steering
+from evener.hooks import HookFailed, Hooks
+from evener.loop.plan import Setup
+from evener.loop.state import Pending, RunState, Spent, fold
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
-from evener.nesting import DEEPEST, Home, Site, current_site
 from evener.result import RunResult, result_of
-from evener.store.claim import new_claim
-from evener.store.log import Folding, Log, NoLog, Note, Store, state_of
-from evener.store.renewing import SelfRenewing
+from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
+from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
+from evener.transcript.blocks import ToolCall
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Reach, Transport
 
-__all__ = ["Prompt", "Thread"]
+__all__ = [
+    "PAGE",
+    "Prompt",
+    "Thread",
+    "has_acted",
+    "since_last",
+    "tell_broken_off",
+    "tell_end",
+    "with_results",
+    "with_rival",
+    "with_use",
+]
 
-Opening = Callable[[State], tuple[ev.Event, ...]]
+
+PAGE = 256
+"""How many events are read at once, where the whole log could be meant."""
+FURTHER = 8
+
+
+async def since_last(
+    store: Store, log: str, is_wanted: Callable[[ev.Event], bool], *, at_least: int = 0
+) -> tuple[int, list[ev.Event]]:
+    """The events of the log from the last one that is wanted on, or more, and the number before them. All if none is."""
+    end = (await store.link(log)).seq
+    many = at_least + PAGE
+    while True:
+        after = max(0, end - many)
+        events = await store.read(log, after=after, until=end)
+        if not after or any(map(is_wanted, events)):
+            return after, events
+        many *= FURTHER
+
+
+HALTED = ("started", "paused", "interrupted")
+
+
+async def with_use(beginning: tuple[ev.Event, ...], state: RunState, *, store: Store, log: str) -> tuple[ev.Event, ...]:
+    """What a run begins with. If it is taken over, with what the runs inside its interrupted calls have used."""
+    if not any(isinstance(event, ev.Resumed) for event in beginning):
+        return beginning
+    nested = await _used_inside(state, store, log, DEEPEST)
+    return tuple(replace(event, nested=nested) if isinstance(event, ev.Resumed) else event for event in beginning)
+
+
+def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
+    """Whether a run has started calls that change something, itself or by runs inside its calls."""
+    for event in events:
+        match event:
+            case ev.CallStarted(tool=tool) if setup.is_write(tool):
+                return True
+            case ev.CallFinished(nested=ev.Nested(acted=True)) | ev.CallPaused(nested=ev.Nested(acted=True)):
+                return True
+            case _:
+                pass
+    return False
+
+
+async def _used_inside(state: RunState, store: Store, log: str, levels: int) -> tuple[tuple[str, ev.Nested], ...]:
+    """Call and use, for each call under way in which there are runs."""
+    found = []
+    for pending in state.calls:
+        spent = await _used(state, pending.call, store, log, levels) if pending.status in HALTED and pending.key else None
+        if spent is not None:
+            acted = pending.nested is not None and pending.nested.acted
+            used = ev.Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact, acted)
+            found.append((pending.call.id, used))
+    return tuple(found)
+
+
+async def _used(state: RunState, call: ToolCall, store: Store, log: str, levels: int) -> Spent | None:
+    """What the run of this call has used; on a fork that has not come so far, what it had used where the fork began."""
+    for name in children_of(state, call, log):
+        try:
+            child = await store.head(name) if name else ""
+        except NoLog:
+            continue
+        if child:
+            return await _used_by(child, store, levels - 1)
+    return None
+
+
+async def _used_by(log: str, store: Store, levels: int) -> Spent:
+    state = await state_of(store, log)
+    spent = state.most_spent
+    counted = {one.call.id: one.nested for one in state.calls}
+    for call, nested in await _used_inside(state, store, log, levels) if levels else ():
+        spent = spent.with_nested(nested, counted[call])
+    return spent
+
+
+Beginning = tuple[ev.Event, ...]
+
+
+def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginning:
+    """What a run begins with. If an earlier holder may be alive, or the log is a copy, the event of the takeover says so.
+
+    A copy is told in any case: also what was allowed and not done yet may be done by the log that it was copied from.
+    """
+    if not rival or _speaks(beginning):
+        return beginning
+    if rival == "copy":
+        beginning = _taken_over(beginning, state)
+    return tuple(replace(event, rival=rival) if isinstance(event, ev.Resumed) else event for event in beginning)
+
+
+async def with_results(beginning: Beginning, state: RunState, *, store: Store, log: str, setup: Setup) -> Beginning:
+    """What a run begins with, and the results that other branches have by now of writes which they started."""
+    found: list[ev.CallFinished] = []
+    for one in state.calls:
+        if _is_theirs(one) and setup.may_write(one.call.name):
+            result = await _result(one, store, log)
+            found += [] if result is None else [result]
+    if not found:
+        return beginning
+    beginning = _taken_over(beginning, state)
+    return tuple(replace(event, results=tuple(found)) if isinstance(event, ev.Resumed) else event for event in beginning)
+
+
+def _taken_over(beginning: Beginning, state: RunState) -> Beginning:
+    """With the event of a takeover, which stands before anything that goes on."""
+    if any(isinstance(event, ev.Resumed) for event in beginning):
+        return beginning
+    place = next((n for n, event in enumerate(beginning) if not isinstance(event, ev.Configured)), len(beginning))
+    return (*beginning[:place], ev.Resumed(at=time(), epoch=state.epoch + 1), *beginning[place:])
+
+
+def _speaks(beginning: Iterable[ev.Event]) -> bool:
+    return any(isinstance(event, ev.Prompted) for event in beginning)
+
+
+def _is_theirs(pending: Pending) -> bool:
+    """True if another branch started the call and this one does not know its end. One that lost a part is another call."""
+    started_there = pending.abroad and bool(pending.source) and not pending.here
+    return started_there and pending.status != "finished" and not pending.call.redacted
+
+
+async def _result(pending: Pending, store: Store, log: str) -> ev.CallFinished | None:
+    """What became of the call on the branch that started it. What runs inside it used is counted there.
+
+    The start lies before the fork, so it has the same number on both branches.
+    """
+    after, _ = await since_last(store, log, lambda event: _is_start(event, pending))
+    mine = False
+    try:
+        while events := await store.read(pending.source, after=after, until=after + PAGE):
+            for event in events:
+                mine = mine or _is_start(event, pending)
+                if mine and isinstance(event, ev.Replied):
+                    return None  # another answer may use the id of the call again: only its own turn counts
+                done = _finished(event, pending) if mine else None
+                if done is not None:
+                    return replace(done, at=time(), nested=None)
+            after += len(events)
+    except (NoLog, Erased):
+        return None
+    return None
+
+
+def _is_start(event: ev.Event, pending: Pending) -> bool:
+    return isinstance(event, ev.CallStarted) and (event.key, event.call) == (pending.key, pending.call.id)
+
+
+def _finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
+    """The result of the call, if this event has one."""
+    match event:
+        case ev.CallFinished(call=call) if call == pending.call.id:
+            return event
+        case ev.Resumed(results=results):
+            return next((result for result in results if result.call == pending.call.id), None)
+        case _:
+            return None
+
+
+def tell_end(driver: Driver, hooks: Hooks | None, events: Iterable[ev.Event]) -> None:
+    """Tell the hooks that the driver has nothing more to do. `events` are all of the run."""
+    finished = driver.state.finished
+    if hooks is None or finished is None:
+        return
+    ends = sum(isinstance(event, ev.Finished) and event.run == finished.run for event in events)
+    if ends == 1 and hooks.ends(finished.run):
+        driver.hooked("run_end", stop=finished.cause, detail=finished.detail)
+
+
+def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -> None:
+    """Tell the hooks that the run goes no further here, and why. A hook that fails now does not take the error's place."""
+    if hooks is None or not hooks.ends(driver.run):
+        return
+    finished = driver.state.finished
+    stop = finished.cause if finished else "cancelled"
+    try:
+        driver.hooked("run_end", stop=stop, detail=str(error) or "The run was given up before its end.")
+    except HookFailed as failed:
+        error.add_note(str(failed))
+
+
+Opening = Callable[[RunState], tuple[ev.Event, ...]]
 
 
 class Thread:
@@ -93,7 +284,7 @@ class Thread:
         self._reach = reach
         self._media = Media(store.put_blob, store.get_blob, transport, reach=reach)
         self._log = ""
-        self._state: State | None = None
+        self._state: RunState | None = None
         self._length = 0
         self._answers: dict[str, Answered] = {}
         self._driver: Driver | None = None
@@ -157,7 +348,7 @@ class Thread:
     async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
         """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
 
-        For whoever may be called again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
+        For callers that may run again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
         """
         try:
             state = await self.state()
@@ -183,7 +374,7 @@ class Thread:
         """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
         await decide(self._store, await self._here(), decisions, court=self._court)
 
-    async def state(self) -> State:
+    async def state(self) -> RunState:
         """What the log says now."""
         return await state_of(self._store, await self._here())
 
@@ -229,7 +420,7 @@ class Thread:
         here = await self._here()
         return await diff_of(self._store, await root_of(self._store, here), a, b or here)
 
-    async def at(self, id: str | int) -> State:
+    async def at(self, id: str | int) -> RunState:
         """The conversation as it was after that message, or after the event of that number."""
         check_at(id)
         log = await self._here()
@@ -247,10 +438,10 @@ class Thread:
         `model` is any model, by default the one of the harness.
         """
         message = None if prompt is None else message_of(prompt)
-        state = await self.state() if self._id else State()
+        state = await self.state() if self._id else RunState()
         asked = self._agent.models if not model else (self._opens(model) if isinstance(model, str) else model,)
         media = Media(self._store.put_blob, self._store.get_blob)
-        return await compiled(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
+        return await compile_request(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
 
     # Where it is.
 
@@ -337,7 +528,7 @@ class Thread:
                 self._answers = driver.answers
                 if site is not None:
                     site.tally.end(driver.total)
-            await surely(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
+            await finish_anyway(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
 
     def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
         """What a run changed before it went on here, the call changed around it."""
@@ -350,7 +541,7 @@ class Thread:
             self._pad.forget()
 
     def _driver_of(
-        self, log: Log, state: State, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None, *, force: bool
+        self, log: Log, state: RunState, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None, *, force: bool
     ) -> Driver:
         """A run inside a call belongs to the run of that call: its place says so, and its budget lies within that one's."""
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
@@ -401,7 +592,7 @@ class Thread:
     async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
         hooks = self._agent.hooks
         try:
-            await driver.record(*with_hooks(driver, beginning))
+            await driver.record_soon(*with_hooks(driver, beginning))
             state = await driver.drive()
         except BaseException as error:
             tell_broken_off(driver, hooks, error)
@@ -436,7 +627,7 @@ class Thread:
             return self._store.open(log, holder=new_claim(), after=self._length, force=True)
         return self._store.open(log, holder=new_claim(), after=self._length)
 
-    async def _open_folded(self, store: Folding, here: str, *, force: bool) -> tuple[Log, State]:
+    async def _open_folded(self, store: Folding, here: str, *, force: bool) -> tuple[Log, RunState]:
         """The same from a store that knows the state. The pad has events of its own to look at: some at a time."""
         log, state = await store.open_folded(here, holder=new_claim(), force=force)
         if self._pad is not None:
@@ -444,7 +635,7 @@ class Thread:
                 self._pad.opened(await self._store.read(here, after=after, until=min(after + PAGE, log.length)))
         return log, state
 
-    async def _open(self, *, force: bool) -> tuple[Log, State]:
+    async def _open(self, *, force: bool) -> tuple[Log, RunState]:
         """The log, held, and its state. What is known from the last run is not read again."""
         if self._id:
             try:

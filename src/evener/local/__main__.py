@@ -8,8 +8,6 @@ from pathlib import Path
 from evener.errors import EvenerError
 from evener.local.weights import BUNDLES, fetch_weights
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 when the weights are there, 1 when they are not."""

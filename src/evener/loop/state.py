@@ -9,20 +9,212 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal, assert_never
+from typing import Literal, assert_never, final
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.loop.limits import Spent
-from evener.loop.standing import Standing, asked, broke, gave, parted
+from evener.events import LimitHit, Limits, Nested
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
+from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Pending", "Phase", "State", "Waiting", "apply", "fold", "outcome_key"]
+__all__ = [
+    "Limits",
+    "NoRoom",
+    "Pending",
+    "Phase",
+    "RunState",
+    "Spent",
+    "Standing",
+    "Waiting",
+    "apply",
+    "exceeded",
+    "fold",
+    "hold_failure",
+    "hold_fork",
+    "hold_reply",
+    "hold_request",
+    "near",
+    "outcome_key",
+    "standing_of",
+]
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a run has used. `exact` is False where a price was not known, so that the cost is a lower bound; and where a request
+    was given up: if money is limited, it counts with the most that it may have cost.
+    """
+
+    requests: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    seconds: float = 0.0
+
+    def with_nested(self, nested: Nested, counted: Nested | None = None) -> "Spent":
+        """With what runs inside a call used, of which so much was counted before."""
+        before = counted or UNCOUNTED
+        return Spent(
+            self.requests + nested.requests - before.requests,
+            self.tool_calls + nested.tool_calls - before.tool_calls,
+            self.usage + (_less(nested.usage, before.usage) if counted else nested.usage),
+            self.cost + nested.cost - before.cost,
+            self.exact and nested.exact,
+            self.seconds,
+        )
+
+    def since(self, earlier: "Spent") -> "Spent":
+        """What was used after another point of the same run."""
+        return Spent(
+            self.requests - earlier.requests,
+            self.tool_calls - earlier.tool_calls,
+            _less(self.usage, earlier.usage),
+            self.cost - earlier.cost,
+            self.exact,
+            self.seconds - earlier.seconds,
+        )
+
+
+UNCOUNTED = Nested()
+
+
+def _less(ours: Usage, theirs: Usage) -> Usage:
+    return Usage(
+        ours.input_total - theirs.input_total,
+        ours.uncached - theirs.uncached,
+        ours.cache_read - theirs.cache_read,
+        ours.cache_write - theirs.cache_write,
+        ours.output_total - theirs.output_total,
+        ours.reasoning - theirs.reasoning,
+    )
+
+
+@final
+class NoRoom(msgspec.Struct, frozen=True):
+    """A limit leaves no room for what comes next: `why` is a sentence, `hit` the same in numbers.
+
+    `final`: no decision allows more here, as the limit is that of a run around this one, or is too small for any answer.
+    """
+
+    why: str
+    hit: LimitHit
+    final: bool = False
+
+    @property
+    def money(self) -> bool:
+        """True if the limit is on the cost: there may be room when other calls settle what they hold."""
+        return self.hit.which == "cost"
+
+
+def _measures(limits: Limits, spent: Spent) -> list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]]:
+    """Key, name for people, limit, used: for each limit that there is."""
+    found: list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]] = []
+    if limits.requests is not None:
+        found.append(("requests", "model requests", limits.requests, spent.requests))
+    if limits.tool_calls is not None:
+        found.append(("tool_calls", "tool calls", limits.tool_calls, spent.tool_calls))
+    if limits.input_tokens is not None:
+        found.append(("input_tokens", "input tokens", limits.input_tokens, spent.usage.input_total))
+    if limits.output_tokens is not None:
+        found.append(("output_tokens", "output tokens", limits.output_tokens, spent.usage.output_total))
+    if limits.cost is not None:
+        found.append(("cost", "US dollars", limits.cost, spent.cost))
+    if limits.seconds is not None:
+        found.append(("seconds", "seconds", limits.seconds, spent.seconds))
+    return found
+
+
+def exceeded(limits: Limits, spent: Spent) -> NoRoom | None:
+    """Return the first limit that leaves no room for another model request; None when there is room."""
+    for key, name, limit, used in _measures(limits, spent):
+        if used >= limit and key != "tool_calls":
+            return NoRoom(f"The run has used {_shown(used)} of {_shown(limit)} {name}.", LimitHit(key, limit, used))
+    return None
+
+
+def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
+    """Key and sentence for each limit that little is left of."""
+    found = []
+    for key, name, limit, used in _measures(limits, spent):
+        if float(used) >= limits.warn_at * float(limit):
+            left = limit - used if limit > used else 0  # type: ignore[operator] # both are of one kind
+            found.append((f"near:{key}", f"Only {_shown(left)} of {_shown(limit)} {name} are left. Come to an end soon."))
+    return found
+
+
+def _shown(value: ev.Amount) -> str:
+    match value:
+        case int():
+            return str(value)
+        case Decimal():
+            return f"{value:.4f}".rstrip("0").rstrip(".")
+        case _:
+            return f"{value:.1f}".removesuffix(".0")
+
+
+Health = Literal["good", "unsure", "forked", "lost", "refused"]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What the provider of one model holds. `message` is the last one in it; empty when none of ours is.
+
+    `unsure`: a request to a conversation came to no answer, so what is in it is unknown. `forked`: another branch speaks to
+    it. `lost`: the provider says that it is gone, in the words of `why`. `refused`: it keeps nothing for this account.
+    """
+
+    model: str
+    held: ev.Held
+    message: str = ""
+    health: Health = "good"
+    why: str = ""
+
+
+Standings = tuple[Standing, ...]
+
+
+def standing_of(standings: Standings, model: str) -> Standing | None:
+    """That of this model, if there is one."""
+    return next((one for one in standings if one.model == model), None)
+
+
+def hold_request(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
+    """After a request that rests on something: what is said to a conversation may be in it, whether or not we hear of it."""
+    known = standing_of(standings, event.model)
+    if known is None or known.held.id != rests.id:
+        known = Standing(event.model, rests)  # the user named it
+    return _with(standings, replace(known, health="unsure") if rests.mode == "conversation" else known)
+
+
+def hold_reply(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
+    """After an answer that the provider keeps."""
+    return _with(standings, Standing(model, held, event.message.id))
+
+
+def hold_failure(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
+    """After a request that failed."""
+    known = standing_of(standings, model)
+    if event.stale:
+        known = known or Standing(model, ev.Held("chain", ""))
+        return _with(standings, replace(known, health=event.stale, why=event.message))
+    if event.untaken and known is not None and known.health == "unsure":
+        return _with(standings, replace(known, health="good"))
+    return standings
+
+
+def hold_fork(standings: Standings) -> Standings:
+    """On a fork: chains go on from where it began, conversations belong to the branch that it left."""
+    left = tuple(replace(one, health="forked") if one.held.mode == "conversation" else one for one in standings)
+    return _with(left, Standing("", ev.Held("conversation", ""), health="forked"))
+
+
+def _with(standings: Standings, new: Standing) -> Standings:
+    return (*(one for one in standings if one.model != new.model), new)
+
 
 Phase = Literal["awaiting_input", "processing", "executing_tools", "waiting", "respond", "error_recovery"]
 Status = Literal["asked", "started", "paused", "interrupted", "finished"]
@@ -63,7 +255,7 @@ class Waiting(msgspec.Struct, frozen=True):
     decision: ev.ApprovalDecided | None = None
 
 
-class State(msgspec.Struct, frozen=True):
+class RunState(msgspec.Struct, frozen=True):
     """Everything that the next step depends on. `calls` are those of the last answer, in the model's order."""
 
     thread: str = ""
@@ -136,7 +328,7 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def most_spent(self) -> Spent:
-        """What was used, should the request under way be given up: nobody will say what it cost."""
+        """What was used, should the request under way be given up: then its upper bound counts, as its cost stays unknown."""
         return replace(self.spent, cost=self.spent.cost + self.most, exact=False) if self.asking else self.spent
 
 
@@ -145,15 +337,15 @@ def outcome_key(call: str) -> str:
     return f"outcome:{call}"
 
 
-def fold(events: Iterable[ev.Event], state: State | None = None) -> State:
+def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
     """The state after these events, from the beginning or from an earlier state on."""
-    state = state or State()
+    state = state or RunState()
     for event in events:
         state = apply(state, event)
     return state
 
 
-def apply(state: State, event: ev.Event) -> State:
+def apply(state: RunState, event: ev.Event) -> RunState:
     """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
     if type(event) is ev.ModelCalled:
         return _called(state, event)
@@ -165,7 +357,7 @@ def apply(state: State, event: ev.Event) -> State:
         return _call_finished(state, event)
     match event:
         case ev.CallPaused():
-            return _counted(_marked(state, event, "paused", inner=event.inner), event.call, event.nested)
+            return _count(_mark(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _questioned(state, event)
         case ev.ModelFailed():
@@ -178,22 +370,24 @@ def apply(state: State, event: ev.Event) -> State:
             assert_never(event)
 
 
-def _equipped(state: State, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> State:
+def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
     """What a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
-            return _forked(state, event)
+            return _fork(state, event)
         case ev.Opened():
-            return State(thread=event.thread, harness=event.harness, last=event.at)
+            return RunState(thread=event.thread, harness=event.harness, last=event.at)
         case ev.Configured():
             return replace(state, config=event, transcript=state.transcript.with_system(event.system), last=event.at)
         case ev.Imported():
             return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
-            return _timed(state, event.at, media=(*state.media, (event.source, event.digest)))
+            return _at_time(state, event.at, media=(*state.media, (event.source, event.digest)))
 
 
-def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed) -> State:
+def _by_people(
+    state: RunState, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
+) -> RunState:
     """What users and holders of the log do to a run."""
     match event:
         case ev.Prompted():
@@ -208,30 +402,30 @@ def _by_people(state: State, event: ev.Prompted | ev.Continued | ev.Steered | ev
             return state
         case ev.Steered():
             steering = (*state.steering, event.message)
-            state = _unasked(state) if event.at_once else state
+            state = _give_up_request(state) if event.at_once else state
             return replace(state, steering=steering, wanted=_wanted(state, event.message))
         case ev.Cancelled():
-            return _timed(_unasked(state), event.at, cancelled=event.why)
+            return _at_time(_give_up_request(state), event.at, cancelled=event.why)
         case ev.Resumed():
             return _taken_over(state, event)
         case ev.Finished():
-            return _timed(_unasked(state), event.at, finished=event)
+            return _at_time(_give_up_request(state), event.at, finished=event)
 
 
-def _forked(state: State, event: ev.Opened) -> State:
+def _fork(state: RunState, event: ev.Opened) -> RunState:
     """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
-    state = _parted(state)
+    state = _leave_branch(state)
     calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
     return replace(
-        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=parted(state.held)
+        state, calls=calls, harness=event.harness or state.harness, last=event.at, held=hold_fork(state.held)
     )  # fmt: skip
 
 
-def _taken_over(state: State, event: ev.Resumed) -> State:
+def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
     """The same, with another holder."""
-    state = _parted(state) if event.rival == "copy" else _interrupted(state, abroad=bool(event.rival))
+    state = _leave_branch(state) if event.rival == "copy" else _interrupt(state, abroad=bool(event.rival))
     for call, nested in event.nested:
-        state = _counted(state, call, nested)
+        state = _count(state, call, nested)
     if event.results:
         known = {result.call: result for result in event.results}
         calls = tuple(
@@ -241,12 +435,12 @@ def _taken_over(state: State, event: ev.Resumed) -> State:
     return replace(state, epoch=event.epoch, last=event.at)
 
 
-def _parted(state: State) -> State:
+def _leave_branch(state: RunState) -> RunState:
     """The same where the other branch goes on by itself: every call that was started is its own, and so is what was allowed.
 
     A decision stays that allows nothing, and one about a call that was started: it is the same call when it is repeated.
     """
-    state = _interrupted(state)
+    state = _interrupt(state)
     calls = tuple(replace(one, abroad=True) if one.status == "interrupted" else one for one in state.calls)
     started = {one.call.id for one in calls if one.status != "asked"}
     questions = tuple(one for one in state.questions if not _is_spent(one, started))
@@ -261,24 +455,24 @@ def _is_spent(waiting: Waiting, started: Container[str]) -> bool:
     return waiting.interrupt != "tool" or waiting.question.key not in started
 
 
-def _granted_from(state: State) -> Spent | None:
+def _granted_from(state: RunState) -> Spent | None:
     """Return where the allowance counts from without what a person allowed beyond a limit. Resuming a run grants it."""
     if state.finished is not None or state.cancelled is not None:
         return None
     return state.allowed_from if state.granted_from is None else state.granted_from
 
 
-def _interrupted(state: State, *, abroad: bool = False) -> State:
+def _interrupt(state: RunState, *, abroad: bool = False) -> RunState:
     """Mark the calls under way as interrupted. `abroad`: the holder that started them may still run them."""
     calls: list[Pending] = []
     for one in state.calls:
         if one.status in ("started", "paused"):
             one = replace(one, status="interrupted", inner=(), abroad=one.abroad or abroad)
         calls.append(one)
-    return replace(_unasked(state), calls=tuple(calls))
+    return replace(_give_up_request(state), calls=tuple(calls))
 
 
-def _unasked(state: State) -> State:
+def _give_up_request(state: RunState) -> RunState:
     """The request under way, if there is one, is given up."""
     return replace(state, asking="", spent=state.most_spent) if state.asking else state
 
@@ -290,14 +484,14 @@ def _still_counts(waiting: Waiting) -> bool:
     return waiting.interrupt in ("tool", "outcome") or waiting.decision.verdict == "allow"
 
 
-def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> State:
+def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -> RunState:
     """Questions of an earlier asking are replaced; a decision counts for the asking it names, and once."""
     match event:
         case ev.ApprovalAsked():
             asked = {question.key for question in event.questions}
             kept = tuple(one for one in state.questions if one.question.key not in asked)
             new = (Waiting(event.id, event.interrupt, question, event.expires) for question in event.questions)
-            return _timed(state, event.at, questions=(*kept, *new))
+            return _at_time(state, event.at, questions=(*kept, *new))
         case ev.ApprovalDecided():
             questions = tuple(
                 replace(one, decision=event)
@@ -308,21 +502,21 @@ def _questioned(state: State, event: ev.ApprovalAsked | ev.ApprovalDecided) -> S
             return replace(state, questions=questions, last=event.at)
 
 
-def _timed(state: State, at: float, **changes: object) -> State:
+def _at_time(state: RunState, at: float, **changes: object) -> RunState:
     """Changes after work that took until `at`."""
     return replace(state, spent=_worked(state, at), last=at, **changes)
 
 
-def _worked(state: State, at: float) -> Spent:
+def _worked(state: RunState, at: float) -> Spent:
     """What was spent, with the time that the work took until `at`."""
     spent = state.spent
     return replace(spent, seconds=spent.seconds + (at - state.last)) if at > state.last else spent
 
 
-def _prompted(state: State, event: ev.Prompted) -> State:
-    transcript = _settled(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
+def _prompted(state: RunState, event: ev.Prompted) -> RunState:
+    transcript = _settle(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
     refused = bool(event.refused)
-    return State(
+    return RunState(
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
         transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
         wanted=state.wanted if refused else _wanted(state, event.message), refused=refused,
@@ -330,9 +524,9 @@ def _prompted(state: State, event: ev.Prompted) -> State:
     )  # fmt: skip
 
 
-def _called(state: State, event: ev.ModelCalled) -> State:
+def _called(state: RunState, event: ev.ModelCalled) -> RunState:
     """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
-    transcript = _settled(state, event.id, event.at, event.notices)
+    transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
         transcript = transcript.extend(state.steering)
     spent = replace(state.spent, requests=state.spent.requests + 1)
@@ -341,11 +535,11 @@ def _called(state: State, event: ev.ModelCalled) -> State:
         most=event.most, failure=None, failures=state.failures if event.model == state.model else 0,
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
         reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
-        held=state.held if event.rests is None else asked(state.held, event, event.rests),
+        held=state.held if event.rests is None else hold_request(state.held, event, event.rests),
     )  # fmt: skip
 
 
-def _replied(state: State, event: ev.Replied) -> State:
+def _replied(state: RunState, event: ev.Replied) -> RunState:
     over = bool(event.output or event.ended)  # what was called is the answer itself, or there will be none: nothing is run
     calls = event.message.calls
     pending: list[Pending] = []
@@ -371,24 +565,24 @@ def _replied(state: State, event: ev.Replied) -> State:
     return replace(
         state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
-        held=state.held if event.held is None else gave(state.held, state.model, event, event.held),
+        held=state.held if event.held is None else hold_reply(state.held, state.model, event, event.held),
     )  # fmt: skip
 
 
-def _started(state: State, event: ev.CallStarted) -> State:
+def _started(state: RunState, event: ev.CallStarted) -> RunState:
     """A new start: what was asked and decided about an earlier one does not count for it. To ask `verify` starts nothing."""
     own = {} if event.verifying else {"here": True, "abroad": False}
-    state = _marked(state, event, "started", key=event.key, inner=(), **own)
+    state = _mark(state, event, "started", key=event.key, inner=(), **own)
     if not state.questions:
         return state
     past = outcome_key(event.call)
     return replace(state, questions=tuple(one for one in state.questions if one.question.key != past))
 
 
-def _call_finished(state: State, event: ev.CallFinished) -> State:
-    state = _marked(state, event, "finished", result=event)
+def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
+    state = _mark(state, event, "finished", result=event)
     if event.nested is not None:
-        state = _counted(state, event.call, event.nested)
+        state = _count(state, event.call, event.nested)
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -397,7 +591,7 @@ def _call_finished(state: State, event: ev.CallFinished) -> State:
     return replace(state, retries=tuple(counted.items()))
 
 
-def _counted(state: State, call: str, nested: ev.Nested | None) -> State:
+def _count(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
     """What the runs inside a call used in all. What was counted of it before is not counted again."""
     if nested is None:
         return state
@@ -408,22 +602,24 @@ def _counted(state: State, call: str, nested: ev.Nested | None) -> State:
     return replace(state, calls=calls, spent=state.spent.with_nested(nested, pending.nested))
 
 
-def _failed(state: State, event: ev.ModelFailed) -> State:
-    spent, held = state.spent, broke(state.held, state.model, event)
+def _failed(state: RunState, event: ev.ModelFailed) -> RunState:
+    spent, held = state.spent, hold_failure(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
     state = replace(state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held)
-    return _timed(state, event.at)
+    return _at_time(state, event.at)
 
 
-def _marked(state: State, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object) -> State:
+def _mark(
+    state: RunState, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object
+) -> RunState:
     calls: list[Pending] = []
     for one in state.calls:
         calls.append(replace(one, status=status, **changes) if one.call.id == event.call else one)
     return replace(state, calls=tuple(calls), spent=_worked(state, event.at), last=event.at)
 
 
-def _settled(state: State, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
+def _settle(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
     """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
 
     `final` is what a call that was the answer itself is told.
@@ -448,7 +644,7 @@ def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResul
     return ToolResult(pending.call.id, (TextBlock(MOVED_ON if pending.status == "asked" else LEFT_OPEN),), is_error=True)
 
 
-def _wanted(state: State, message: Message) -> tuple[str, ...]:
+def _wanted(state: RunState, message: Message) -> tuple[str, ...]:
     found = (
         block.source.url
         for block in message.blocks

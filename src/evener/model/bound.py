@@ -1,8 +1,8 @@
-"""How many tokens a request can be at most, and whether it writes to a cache for an hour. Pure; for limits on the cost.
+"""Upper bounds for limits on the cost: the tokens of a request, and whether it writes to a cache for an hour. Pure.
 
-A token is never less than a byte, so the bytes of what is sent are the most that it can be. What was said up to the last answer
-of the same model has been counted by its provider: only what came after it is measured here, however long the past is. Media
-have no such bound: images count with what the largest take, documents with their size.
+A token is at least one byte, so the size of a text in bytes is an upper bound. The provider has counted everything up to the
+last answer of the same model: only what came after it is measured here, however long the conversation is. Media have no such
+bound: an image counts as the largest one, a document with its size.
 """
 
 import msgspec
@@ -14,6 +14,7 @@ from evener.transcript.blocks import (
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     ReasoningBlock,
     Stored,
     TextBlock,
@@ -21,14 +22,11 @@ from evener.transcript.blocks import (
     ToolResult,
 )
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
-
-__all__ = ["most_prompt", "writes_for_an_hour"]
 
 OVERHEAD = 1_000
-"""Tokens: what a provider may put around a conversation with tools."""
+"""Tokens that a provider may add to a conversation with tools."""
 EACH = 16
-"""Tokens: what it may put around each message and tool."""
+"""Tokens that it may add to each message and tool."""
 IMAGE = 5_000
 DOCUMENT = 100_000
 """Tokens of a document whose size is not known."""
@@ -37,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def most_prompt(ask: Ask, window: int = 0) -> int:
-    """Input tokens of this ask, at most. No request is larger than the model's window, if that is known (not 0)."""
+    """Return an upper bound of this ask's input tokens: at most the model's window, if that is known (not 0)."""
     tokens = OVERHEAD + sum(len(_encode(block)) for block in ask.transcript.system_blocks)
     tokens += sum(EACH + len(_encode(tool)) for tool in ask.tools)
     tokens += len(_encode(ask.output)) if ask.output else 0
@@ -50,7 +48,7 @@ def most_prompt(ask: Ask, window: int = 0) -> int:
 
 
 def writes_for_an_hour(ask: Ask) -> bool:
-    """Whether what the request writes to a cache is to be kept for an hour, or some of it."""
+    """True if the request asks to keep anything that it writes to a cache for an hour."""
     marks = {ask.cache.ttl, *(block.cache for block in ask.transcript.system_blocks)}
     if "1h" in marks or any(isinstance(tool, ToolSpec) and tool.cache == "1h" for tool in ask.tools):
         return True
@@ -63,7 +61,7 @@ def writes_for_an_hour(ask: Ask) -> bool:
 
 
 def _counted(message: Message, target: Origin) -> int:
-    """Tokens of everything up to this answer and of the answer, if its provider has told; else 0."""
+    """Return the tokens of everything up to this answer and of the answer, if the provider reported them; else 0."""
     used, made = message.usage, message.origin
     if used is None or made is None or not used.input_total or (made.provider, made.model) != (target.provider, target.model):
         return 0

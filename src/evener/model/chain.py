@@ -1,7 +1,6 @@
-"""A chain of models: when one cannot answer, the next is asked. Only before anything of an answer was shown."""
+"""A chain of models: when one fails, the next is asked. A stream falls back only before any of its answer was shown."""
 
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 
 from evener.errors import (
     AuthFailed,
@@ -12,22 +11,19 @@ from evener.errors import (
     QuotaExceeded,
     UsageError,
 )
-from evener.model.answer import Answer
 from evener.model.model import Model
-from evener.model.stream import PIECES, Stream
+from evener.model.stream import PIECES, Answer, Stream
 from evener.transcript.ask import Ask
 from evener.transcript.delta import Delta, Stopped
 from evener.transcript.loss import LossRefused
 
-__all__ = ["Chain", "ChainStream", "falls_back"]
-
 SHOWN = PIECES | {Stopped}
 ELSEWHERE = (AuthFailed, PermissionDenied, QuotaExceeded, ModelNotFound, ContextTooLong, LossRefused)
-"""What the same provider would say again, and another need not."""
+"""Errors that the same provider would repeat, and another need not have."""
 
 
 def falls_back(error: EvenerError) -> bool:
-    """Whether another model may do better. A request that is wrong in itself is wrong everywhere."""
+    """True if another model may succeed. An invalid request is invalid everywhere."""
     return error.retryable or isinstance(error, ELSEWHERE)
 
 
@@ -48,11 +44,11 @@ class Chain:
         return " > ".join(model.name for model in self._models)
 
     def stream(self, ask: Ask, *, keep_raw: bool = False) -> "ChainStream":
-        """The call, not yet begun. Each model gets the ask turned to itself."""
+        """Return the call, not yet begun. The ask is retargeted for each model."""
         return ChainStream(self._models, ask, keep_raw=keep_raw)
 
     async def complete(self, ask: Ask, *, keep_raw: bool = False) -> Answer:
-        """The whole answer of the first model that gives one."""
+        """Return the whole answer of the first model that gives one."""
         for model in self._models[:-1]:
             try:
                 return await model.stream(ask, keep_raw=keep_raw).complete()
@@ -63,7 +59,7 @@ class Chain:
 
 
 class ChainStream:
-    """Like the stream of one model. `failures` says which were tried in vain, and why."""
+    """Like the stream of one model. `failures` lists the models that failed, with their errors."""
 
     def __init__(self, models: Sequence[Model], ask: Ask, *, keep_raw: bool = False) -> None:
         self._ask = ask
@@ -76,13 +72,13 @@ class ChainStream:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once the deltas have ended."""
+        """Return the whole answer, once the deltas have ended."""
         if self._stream is None:
             raise UsageError("Nothing was asked yet. Read the deltas to the end first.")
         return self._stream.answer
 
     async def read(self) -> list[Delta]:
-        """The next deltas; empty at the end. Raises the last model's error when none could answer."""
+        """Return the next deltas; empty at the end. Raises the last model's error when none could answer."""
         while True:
             model = self._left[0]
             if self._stream is None:
@@ -100,7 +96,7 @@ class ChainStream:
             if self._shown or not deltas:
                 return deltas
             self._held += deltas
-            if not SHOWN.isdisjoint(map(type, deltas)):  # until then another model may take over
+            if not SHOWN.isdisjoint(map(type, deltas)):  # until then the next model may be asked
                 self._shown = True
                 return self._held
 
@@ -110,14 +106,12 @@ class ChainStream:
                 yield delta
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         if self._stream is not None:
             await self._stream.aclose()
 
     async def __aenter__(self) -> "ChainStream":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()

@@ -1,4 +1,4 @@
-"""A model that can be asked: `stream(ask)` for the pieces, `complete(ask)` for the whole, which folds the stream."""
+"""A model: `stream(ask)` for the pieces of an answer, `complete(ask)` for the whole, which folds the stream."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -7,11 +7,10 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.errors import StateExpired
-from evener.model.answer import Answer
 from evener.model.bound import most_prompt, writes_for_an_hour
 from evener.model.endpoint import Endpoint
 from evener.model.seam import Answered
-from evener.model.stream import Stream
+from evener.model.stream import Answer, Stream
 from evener.observe.cost import price
 from evener.transcript.ask import (
     Ask,
@@ -25,27 +24,24 @@ from evener.transcript.ask import (
     State,
     ToolSpec,
 )
+from evener.transcript.blocks import Origin
 from evener.transcript.completer import Completer
 from evener.transcript.loss import loss_of
-from evener.transcript.origin import Origin
-from evener.transcript.reply import Reply
+from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 from evener.translate import retarget
-
-__all__ = ["Defaults", "Model"]
 
 ANY = Choice()
 REPLAYED = State()
 UNSTATED_OUTPUT = 32_768
-"""Tokens: what an answer is taken to have at most, where neither the ask nor the model's row says it."""
+"""Tokens: the assumed limit of an answer, where neither the ask nor the model's row states one."""
 MILLION = 1_000_000
 LEAST_ANSWER = 256
-"""Tokens: a model that may say less is not asked."""
+"""Tokens: a model is not asked for a shorter answer."""
 
 
-class Defaults(msgspec.Struct, frozen=True):
-    """What an ask gets where it says nothing itself."""
+class AskDefaults(msgspec.Struct, frozen=True):
+    """The values of an ask that its caller does not give."""
 
     settings: Settings = Settings()
     reasoning: Reasoning = Reasoning()
@@ -54,13 +50,13 @@ class Defaults(msgspec.Struct, frozen=True):
 
 
 class Model:
-    """One model at one provider. Free of state: any number of calls may run at once."""
+    """One model at one provider. Stateless: any number of calls may run at once."""
 
     __slots__ = ("_defaults", "_endpoint", "_name", "_origin")
 
-    def __init__(self, endpoint: Endpoint, *, defaults: Defaults | None = None, account: str = "") -> None:
+    def __init__(self, endpoint: Endpoint, *, defaults: AskDefaults | None = None, account: str = "") -> None:
         self._endpoint = endpoint
-        self._defaults = defaults or Defaults()
+        self._defaults = defaults or AskDefaults()
         facts = endpoint.facts
         self._name = f"{facts.provider.name}:{facts.model}"
         self._origin = Origin(
@@ -73,22 +69,22 @@ class Model:
 
     @property
     def name(self) -> str:
-        """As in a model string: `provider:model`."""
+        """Return the model string: `provider:model`."""
         return self._name
 
     @property
     def endpoint(self) -> Endpoint:
-        """Whom it talks to, and how."""
+        """Return its address, credentials, transport and row."""
         return self._endpoint
 
     @property
     def origin(self) -> Origin:
-        """Who an ask to this model is for, and who made its answers."""
+        """Return the origin of its answers, which is also the target of asks to it."""
         return self._origin
 
     @property
     def fetches(self) -> bool:
-        """Whether media behind a URL must be given to it as bytes."""
+        """True if it takes media only as bytes, not as URLs."""
         return not self._endpoint.facts.quirks.image_urls
 
     def ask(
@@ -104,7 +100,7 @@ class Model:
         state: State | None = None,
         extra: tuple[Extra, ...] = (),
     ) -> Ask:
-        """An ask to this model; what is not given is the model's default."""
+        """Return an ask to this model; defaults stand for what is not given."""
         defaults = self._defaults
         return Ask(
             transcript,
@@ -123,14 +119,14 @@ class Model:
         )
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """What a call may cost at most: every input token at the dearest rate, and as much output as is allowed.
+        """Return the upper bound of a call's cost: every input token at the highest rate, and as much output as is allowed.
 
         0: no price is known.
         """
         return self._price(ask, self._most_prompt(ask), self._most_output(ask))
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """The ask with an answer so short that the call costs no more than this; None when that leaves no answer."""
+        """Return the ask with an output limit so low that the call costs no more than this; None if that leaves no answer."""
         prompt, most = self._most_prompt(ask), self._most_output(ask)
         fixed = self._price(ask, prompt, 0)
         left, each = money - fixed, (self._price(ask, prompt, MILLION) - fixed) / MILLION
@@ -146,23 +142,23 @@ class Model:
         return most_prompt(ask, self._endpoint.facts.window)
 
     def _price(self, ask: Ask, prompt: int, output: int) -> Decimal:
-        """So much input, all of it new to the cache or all of it written to it: whatever is dearer."""
+        """Return the price of so much input, all uncached or all written to the cache, whichever costs more, and output."""
         facts, hour = self._endpoint.facts, writes_for_an_hour(ask)
         usages = (Usage(prompt, prompt, 0, 0, output), Usage(prompt, 0, 0, prompt, output))
         name, model, url = facts.provider.name, facts.model, self._endpoint.url
         return max(price(usage, provider=name, model=model, url=url, hour_writes=hour).amount for usage in usages)
 
     def stream(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Stream:
-        """The call, not yet begun: it is sent with the first read. An ask for another model is turned to this one.
+        """Return the call, not yet begun: it is sent with the first read. An ask for another model is retargeted.
 
-        `after` is the last answer in the same conversation: it only makes this call cheaper.
+        `after` is the last answer in the same conversation: it only saves work.
         """
         if ask.target is not self._origin:
             ask = retarget(ask, self._origin)
         return Stream(self._endpoint, ask, after.sent if after and isinstance(after, Answer) else None, keep_raw)
 
     async def complete(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Answer:
-        """The whole answer. Where the provider has lost what the ask goes on from, it is asked once more, with everything."""
+        """Return the whole answer. If the provider has lost the state that the ask rests on, retry once with everything."""
         try:
             return await self.stream(ask, after=after, keep_raw=keep_raw).complete()
         except StateExpired as error:
@@ -176,7 +172,7 @@ class Model:
 
     @property
     def completer(self) -> Completer:
-        """The model as a plain `complete(transcript, tools)`, with its defaults."""
+        """Return the model as a plain `complete(transcript, tools)`, with its defaults."""
         return _Plain(self)
 
     def __repr__(self) -> str:
@@ -184,7 +180,7 @@ class Model:
 
 
 class _Plain:
-    """A model behind the smallest interface there is."""
+    """A model behind the `Completer` interface."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""The seam between the driver and a model: what it asks for, and what it gets. The public fake is `testing.ScriptedModel`."""
+"""The protocols between the driver and a model: calls, answers and media. The public fake is `testing.ScriptedModel`."""
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -12,11 +12,9 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Answered", "Askable", "Asking", "AtHand", "Keeping", "Price"]
-
 
 class Price(Protocol):
-    """What a call cost, in US dollars; a lower bound unless `exact`."""
+    """The cost of a call in US dollars; a lower bound unless `exact`."""
 
     @property
     def amount(self) -> Decimal: ...
@@ -45,7 +43,7 @@ class Answered(Protocol):
 
     @property
     def first(self) -> float:
-        """Seconds to the first piece."""
+        """Return the seconds to the first piece."""
         ...
 
     @property
@@ -53,18 +51,18 @@ class Answered(Protocol):
 
     @property
     def output(self) -> str:
-        """The JSON text of a structured answer, in whichever form it came."""
+        """Return the JSON text of a structured answer, in whichever form it came."""
         ...
 
     @property
     def form(self) -> OutputForm:
-        """How a structured answer was asked for; empty when none was."""
+        """Return how a structured answer was asked for; empty when none was."""
         ...
 
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A finished call that knows what the provider holds from here on. One that does not is held by nobody."""
+    """A finished call that knows what the provider holds from here on. Of other calls the provider holds nothing."""
 
     @property
     def kept(self) -> State: ...
@@ -75,11 +73,11 @@ class Asking(Protocol):
 
     @property
     def form(self) -> OutputForm:
-        """How a structured answer is asked for, once the request was made."""
+        """Return how a structured answer is asked for, once the request was made."""
         ...
 
     async def read(self) -> list[Delta]:
-        """The next deltas; empty at the end. Raises an EvenerError when there is no answer to be had."""
+        """Return the next deltas; empty at the end. Raises an EvenerError when there will be no answer."""
         ...
 
     async def aclose(self) -> None: ...
@@ -96,7 +94,7 @@ class Askable(Protocol):
 
     @property
     def fetches(self) -> bool:
-        """Whether media behind a URL must be given to it as bytes."""
+        """True if it takes media only as bytes, not as URLs."""
         ...
 
     def ask(
@@ -104,25 +102,25 @@ class Askable(Protocol):
     ) -> Ask: ...
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """What a call may cost at most, in US dollars; 0 where no price is known."""
+        """Return the upper bound of a call's cost in US dollars; 0 where no price is known."""
         ...
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """The ask with an answer so short that the call costs no more than this; None when that leaves no answer."""
+        """Return the ask with an output limit so low that the call costs no more than this; None if that leaves no answer."""
         ...
 
     def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
-        """The call, not yet begun. `after` is the last answer in the same conversation: it only makes this one cheaper."""
+        """Return the call, not yet begun. `after` is the last answer in the same conversation: it only saves work."""
         ...
 
 
-class AtHand(Protocol):
-    """Media for requests."""
+class MediaAccess(Protocol):
+    """Media of requests: fetched, and inlined as bytes."""
 
     async def fetch(self, url: str, *blocks: ImageBlock | DocumentBlock) -> tuple[str, str, int]:
-        """Digest, media type and size of what lies behind a URL, which these blocks ask for; it is at hand from then on."""
+        """Store what lies behind a URL, if it is what the blocks ask for; return digest, media type and size."""
         ...
 
-    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
-        """The transcript with its media as bytes; `have` tells the digest for each URL that was fetched."""
+    async def inline(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+        """Return the transcript with its media as bytes; `have` has the digest of each URL that was fetched."""
         ...

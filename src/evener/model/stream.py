@@ -1,53 +1,142 @@
-"""One model call in flight: bytes in, deltas out, an answer at the end. No answer without the wire's terminal mark."""
+"""One model call in flight: bytes in, deltas out, an answer at the end, only once the provider's end marker has arrived."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from functools import lru_cache
-from time import perf_counter
+from hashlib import sha256
+from time import perf_counter, time
 from traceback import clear_frames
-from types import TracebackType
 
+import msgspec
 from msgspec.structs import replace
 
-from evener.encodings import Reader, prepare, reader
+from evener.encodings import Reader, output_text, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
-from evener.model.answer import Answer, Sent, Timing
-from evener.model.conversations import ONCE, Once, has_conversations, spoken_to
-from evener.model.endpoint import Endpoint, Signed
-from evener.transcript.ask import Ask, OutputForm
-from evener.transcript.delta import (
-    ArgumentsDelta,
-    CallStarted,
-    Delta,
-    Failed,
-    ReasoningDelta,
-    Stopped,
-    TextDelta,
-    UsageReported,
-)
+from evener.model.bound import writes_for_an_hour
+from evener.model.endpoint import Endpoint, Sent, prepare_request
+from evener.model.server_state import ONCE, Once, has_conversations, open_conversation
+from evener.observe.cost import Cost, price
+from evener.transcript.ask import Ask, OutputForm, State
+from evener.transcript.blocks import HostedBlock
+from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, Failed, ReasoningDelta, Stopped, TextDelta, UsageReported
 from evener.transcript.loss import Loss, refuse
-from evener.transport.exchange import Request, Response, Transport
-from evener.transport.failures import place_of
-from evener.transport.http import read_all
-from evener.transport.limiter import Slot
-from evener.transport.response import HttpResponse
-from evener.transport.retry import Retried, send_retrying
+from evener.transcript.message import Message
+from evener.transcript.reply import Reply, Usage
+from evener.transport.exchange import Request, Response, Retried, Signed, Transport, place_of, send_retrying
+from evener.transport.http import HttpResponse, read_all
+from evener.transport.limiter import LIMITERS, Slot
 from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, restored
-from evener.wire.pieces import deltas_of
 from evener.wire.sse import SLICE
+from evener.wire.stream import deltas_of
 
-__all__ = ["Stream"]
 
-PIECES = frozenset({TextDelta, ReasoningDelta, CallStarted, ArgumentsDelta})
+class Timing(msgspec.Struct, frozen=True, gc=False):
+    """Seconds from the first try: to the end of the answer, and to its first piece (text, reasoning or a call)."""
+
+    latency: float
+    first: float
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """One finished model call, `at` that time (seconds since 1970). `tries` counts requests that were sent.
+
+    `raw` holds the bytes of the answer's body when the caller asked for them. `noted` are losses before the request was made.
+    """
+
+    reply: Reply
+    sent: Sent
+    timing: Timing
+    provider: str
+    model: str
+    url: str
+    tries: int = 1
+    raw: bytes | None = None
+    noted: tuple[Loss, ...] = ()
+    at: float = msgspec.field(default_factory=time)
+    _made: dict[str, Message] = {}
+
+    @property
+    def message(self) -> Message:
+        """Return the answer as a message to append to the transcript. Always the same object, made on first use."""
+        made = self._made.get("message")
+        if made is None:
+            reply, target = self.reply, self.sent.prepared.ask.target
+            sealed = any([type(block) is not HostedBlock and block.seal for block in reply.blocks])
+            binding = self.sent.encoded.binding if sealed else ""
+            at = datetime.fromtimestamp(self.at, UTC)
+            made = Message.from_assistant_response(reply, origin=target, binding=binding, at=at)
+            made = self._made.setdefault("message", made)  # atomic: two threads get the same message
+        return made
+
+    @property
+    def text(self) -> str:
+        """Return the text of the answer."""
+        return self.reply.text
+
+    @property
+    def output(self) -> str:
+        """Return the JSON text of a structured answer, in whichever form it was asked for."""
+        return output_text(self.reply, self.sent.prepared)
+
+    @property
+    def form(self) -> OutputForm:
+        """Return how the structured answer was asked for; empty when none was."""
+        return self.sent.prepared.form
+
+    @property
+    def usage(self) -> Usage:
+        """Return the exact token counts, as far as the provider states them."""
+        return self.reply.usage
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Return everything that the request could not express as it was asked."""
+        return self.noted + self.sent.losses
+
+    @property
+    def kept(self) -> State:
+        """Return what the provider holds from here on, this answer included; `replay` when it holds nothing.
+
+        With `after`, the id of this answer's message, it is the state of the next ask of the same conversation.
+        """
+        asked = self.sent.prepared.ask.state
+        match self.sent.encoded.keeps:
+            case "chain" if self.reply.id:
+                return replace(asked, mode="chain", id=self.reply.id, after=self.message.id)
+            case "conversation":
+                return replace(asked, after=self.message.id)
+            case _:
+                return State()
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the call took."""
+        return self.timing.latency
+
+    @property
+    def first(self) -> float:
+        """Return how long the first piece took."""
+        return self.timing.first
+
+    @property
+    def cost(self) -> Cost:
+        """Return the estimated price; a lower bound, marked as such, where it is not known."""
+        used, model = self.reply.usage, self.reply.model or self.model
+        hour = bool(used.cache_write) and writes_for_an_hour(self.sent.prepared.ask)
+        return price(used, provider=self.provider, model=model, url=self.url, hour_writes=hour)
+
+
+PIECES = frozenset({TextDelta, ReasoningDelta, CallBegun, ArgumentsDelta})
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 BYTES_A_TOKEN = 4
 AFTER = 0.25
-"""Seconds that the rest of a body may take after the wire's terminal mark; then the connection is given up."""
+"""Seconds that the rest of a body may take after the wire's end marker; then the connection is closed."""
 
 
 class Stream:
-    """Iterate over it for deltas, then take `answer`. Use it as a context manager, or read it to its end."""
+    """Iterate over it for deltas, then get `answer`. Use it as a context manager, or read it to its end."""
 
     def __init__(
         self,
@@ -82,23 +171,28 @@ class Stream:
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once the deltas have ended."""
+        """Return the whole answer, once the deltas have ended."""
         if self._answer is None:
             raise UsageError("The stream has not ended, so there is no answer yet. Read its deltas to the end first.")
         return self._answer
 
     @property
     def sent(self) -> Sent | None:
-        """The request, once it was made."""
+        """Return the request, once it was made."""
         return self._sent
 
     @property
+    def digest(self) -> str:
+        """The SHA-256 of the request's body, in hex, once it was sent; empty before."""
+        return sha256(self._sent.encoded.body).hexdigest() if self._sent is not None and self._began else ""
+
+    @property
     def form(self) -> OutputForm:
-        """How a structured answer is asked for, once the request was made; empty when none is."""
+        """Return how a structured answer is asked for, once the request was made; empty when none is."""
         return self._sent.prepared.form if self._sent else ""
 
     async def read(self) -> list[Delta]:
-        """The next deltas; empty at the end. Raises what went wrong: then there is no answer."""
+        """Return the next deltas; empty at the end. Raises an EvenerError on failure: then there is no answer."""
         try:
             while not self._over:
                 if self._failure is not None:
@@ -107,13 +201,13 @@ class Stream:
                 if response is None:
                     response = await self._open()
                 if self._decoder is None:
-                    deltas = self._added(await self._whole(response))
+                    deltas = self._add(await self._read_whole(response))
                 else:
-                    deltas = self._decoded(self._decoder, await self._slice() if self._ahead else await response.read())
+                    deltas = self._decode(self._decoder, await self._slice() if self._ahead else await response.read())
                 if self._ended:
                     if self._decoder is not None and not (isinstance(response, HttpResponse) and response.ended):
-                        await self._drain(response)  # what is left to read is of no interest
-                    self._answer = self._answered()
+                        await self._drain(response)  # bytes after the end marker have no meaning
+                    self._answer = self._make_answer()
                     await self.aclose()
                 if deltas:
                     return deltas
@@ -126,7 +220,7 @@ class Stream:
         return []
 
     async def complete(self) -> Answer:
-        """Read to the end: the whole answer."""
+        """Read to the end and return the whole answer."""
         while not self._over:
             await self.read()
         return self.answer
@@ -137,12 +231,12 @@ class Stream:
                 yield delta
 
     def __del__(self) -> None:
-        """One that was neither read to its end nor closed must not keep its place at the limiter."""
+        """Give back the slot of a stream that was neither read to its end nor closed."""
         if not self._over and self._slot is not None:
             self._slot.forget()
 
     async def aclose(self) -> None:
-        """Let go of the connection. An answer that had not ended is given up."""
+        """Release the connection. An unfinished answer is dropped."""
         self._over = True
         response, self._response = self._response, None
         try:
@@ -157,15 +251,13 @@ class Stream:
     async def __aenter__(self) -> "Stream":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    # What happens in between.
+    # Internals.
 
-    def _decoded(self, decoder: Decoder, data: bytes) -> list[Delta]:
-        """The deltas of the next bytes, or those at their end."""
+    def _decode(self, decoder: Decoder, data: bytes) -> list[Delta]:
+        """Return the deltas of the next bytes, or those at their end."""
         if len(data) > SLICE:
             data, self._ahead = data[:SLICE], memoryview(data)[SLICE:]
         self._size += len(data)
@@ -178,13 +270,13 @@ class Stream:
             self._raw.append(data)
         deltas = decoder.feed(data) if data else decoder.close()
         if deltas:
-            return self._added(deltas)
+            return self._add(deltas)
         if not data:
-            raise WireError(f"{place_of(self._endpoint.url)} ended its answer without a word about it. Send the request again.")
+            raise WireError(f"{place_of(self._endpoint.url)} ended its answer without an end marker. Send the request again.")
         return deltas
 
     async def _slice(self) -> bytes:
-        """Take a slice of what came before. Other tasks have their turn first: one piece may be a whole answer."""
+        """Return a slice of what has come. Yields to other tasks first: one piece may be a whole answer."""
         await asyncio.sleep(0)
         data, self._ahead = self._ahead[:SLICE], self._ahead[SLICE:]
         return bytes(data)
@@ -197,27 +289,27 @@ class Stream:
             await asyncio.to_thread(self._ask.transcript.load)
         if self._ask.state.mode == "conversation":
             if self._ask.refuse_losses:
-                self._request()  # what is refused is refused before a conversation is made
+                self._request()  # raise LossRefused before a conversation is opened
             await self._find_conversation()
             signed, retries = Once(signed), ONCE
         request = self._request()
         self._began = perf_counter()
-        slot = Slot(to.limiter, len(request.body) // BYTES_A_TOKEN, to.deadlines.total)
-        self._slot = slot if slot.entered() else await slot.enter()
-        response = self._response = await send_retrying(signed, request, retries, to.codec.fault, to.caps, self._retried)
+        if (limiter := LIMITERS.get(to.account)) is not None:
+            self._slot = await limiter.slot(tokens=len(request.body) // BYTES_A_TOKEN, within=to.deadlines.total).enter()
+        response = self._response = await send_retrying(signed, request, retries, to.codec.fault, to.caps, self._note_retry)
         kind = _kind_of(response.headers.get("content-type", ""))
         if kind in STREAMS or await self._is_streamed(response, kind):
             self._decoder = to.codec.decoder(to.facts.quirks)
         return response
 
     async def _find_conversation(self) -> None:
-        """Something to speak to, where there is nothing yet."""
+        """Open a conversation at the provider, where there is none yet."""
         if not self._ask.state.id and has_conversations(self._endpoint):
-            self._ask, lost = await spoken_to(self._ask, self._endpoint, self._signed)
+            self._ask, lost = await open_conversation(self._ask, self._endpoint, self._signed)
             self._noted += lost
 
     async def _is_streamed(self, response: Response, kind: str) -> bool:
-        """Whether events come, or one JSON text, where the type does not say that they do. The first byte may tell."""
+        """True if events come, not one JSON text, where the content type leaves it open. The first byte may decide."""
         start = b"<" if kind == "text/html" else b""
         if self._ask.stream and kind not in ("application/json", "text/html"):
             self._ahead = memoryview(await response.read())
@@ -230,38 +322,37 @@ class Stream:
         return self._ask.stream and kind != "application/json" and start not in (b"{", b"[")
 
     def _request(self) -> Request:
-        to, prior = self._endpoint, self._prior
-        quirks = to.facts.quirks
-        prepared = prepare(self._ask, quirks, encoding=to.encoding, prior=prior.prepared if prior else None)
-        encoded = to.codec.encode(prepared.ask, quirks, prior.encoded if prior else None)
-        self._sent = Sent(prepared, encoded)
+        to = self._endpoint
+        sent = self._sent = prepare_request(self._ask, to, self._prior)
+        encoded = sent.encoded
         if self._ask.refuse_losses:
-            refuse((*self._noted, *prepared.losses, *encoded.losses), self._ask.refuse_losses)
+            refuse((*self._noted, *sent.losses), self._ask.refuse_losses)
         if encoded.names:
             self._names = dict(encoded.names)
-        self._reader = reader(prepared)
+        if sent.prepared.plan is not None:  # else native: the answer needs no reader
+            self._reader = reader(sent.prepared)
         return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
 
-    def _retried(self, retried: Retried) -> None:
+    def _note_retry(self, retried: Retried) -> None:
         self._tries += 1
-        self._heed(retried.error)
+        self._pause_key(retried.error)
 
-    def _heed(self, error: EvenerError) -> None:
-        """What a provider asks of one call, it asks of all with the same key."""
+    def _pause_key(self, error: EvenerError) -> None:
+        """Pause all calls with the same key when the provider asks one of them to wait."""
         if isinstance(error, ProviderError) and error.retry_after:
             self._endpoint.limiter.pause(error.retry_after)
 
-    async def _whole(self, response: Response) -> list[Delta]:
-        """An answer that is not streamed, because it was asked for like that or because the server cannot."""
+    async def _read_whole(self, response: Response) -> list[Delta]:
+        """Read an answer that is not streamed: the ask wants it so, or the server cannot stream."""
         content = bytes(self._ahead) + await read_all(response, self._endpoint.caps.body)
         if self._raw is not None:
             self._raw.append(content)
         return list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks)))
 
-    def _added(self, deltas: list[Delta]) -> list[Delta]:
-        """The deltas as the caller sees them, folded into the reply."""
+    def _add(self, deltas: list[Delta]) -> list[Delta]:
+        """Fold deltas into the reply and return them as the caller sees them."""
         if self._names:
-            deltas = [self._renamed(delta) for delta in deltas]
+            deltas = [self._rename(delta) for delta in deltas]
         if self._reader is not None:
             deltas = self._reader.feed(deltas)
             if not deltas:
@@ -270,18 +361,18 @@ class Stream:
             self._first = perf_counter()
         last = deltas[-1]
         if type(last) is Failed and len(deltas) > 1:
-            self._failure = last.error  # what came before it is shown first, however the bytes were cut
+            self._failure = last.error  # deltas before it are returned first, however the bytes were cut
             deltas = deltas[:-1]
             last = deltas[-1]
         if type(last) is Stopped:
             if not self._endpoint.facts.quirks.cut_told:
-                deltas = [*deltas[:-1], _looked_at(last, deltas, self._ask.settings.max_output_tokens)]
+                deltas = [*deltas[:-1], _detect_cut(last, deltas, self._ask.settings.max_output_tokens)]
             self._ended = perf_counter()
         self._assembler.add(deltas)  # raises what a Failed delta holds
         return deltas
 
     async def _drain(self, response: Response) -> None:
-        """Read what is left, so that the connection can be used again. A server that does not end it loses it instead."""
+        """Read what is left, so that the connection can be reused. After `AFTER` seconds it is closed instead."""
         try:
             async with asyncio.timeout(AFTER):
                 data = bytes(self._ahead)
@@ -292,7 +383,7 @@ class Stream:
         except (TimeoutError, EvenerError):
             return
 
-    def _answered(self) -> Answer:
+    def _make_answer(self) -> Answer:
         to, sent, ended = self._endpoint, self._sent, self._ended
         if sent is None:
             raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
@@ -306,15 +397,15 @@ class Stream:
         facts = to.facts
         return Answer(reply, sent, timing, facts.provider.name, facts.model, to.url, self._tries, raw, self._noted)
 
-    def _renamed(self, delta: Delta) -> Delta:
-        if isinstance(delta, CallStarted) and delta.name in self._names:
+    def _rename(self, delta: Delta) -> Delta:
+        if isinstance(delta, CallBegun) and delta.name in self._names:
             return replace(delta, name=self._names[delta.name])
         return delta
 
     def _without_secrets(self, error: EvenerError) -> EvenerError:
-        """The error, without a credential that a server may have repeated, and without what it was made from.
+        """Return the error without credentials that a server may have repeated, and without its cause.
 
-        The frames that it came through keep their lines and lose their locals, where the bytes of the answer stand.
+        The frames of its traceback keep their lines and lose their locals, which hold the bytes of the answer.
         """
         clear_frames(error.__traceback__)
         secrets = self._signed.secrets
@@ -327,8 +418,8 @@ class Stream:
         return error
 
 
-def _looked_at(stopped: Stopped, deltas: list[Delta], most: int | None) -> Stopped:
-    """The end of an answer that does not say whether it was cut: one that has used all that it might was."""
+def _detect_cut(stopped: Stopped, deltas: list[Delta], most: int | None) -> Stopped:
+    """Return the stop of an answer whose provider does not report a cut: it was cut if it has used all its output tokens."""
     used = max([delta.usage.output_total for delta in deltas if isinstance(delta, UsageReported)], default=0)
     return replace(stopped, reason="length") if most and used >= most and stopped.reason == "done" else stopped
 

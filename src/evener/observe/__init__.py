@@ -1,4 +1,4 @@
-"""What is observed about runs: for now, what they cost."""
+"""Observing runs: for now, their cost."""
 
 from evener.observe.cost import Cost, price
 

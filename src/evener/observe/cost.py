@@ -1,6 +1,6 @@
-"""What model calls cost, in US dollars, by a price list that is installed with `genai-prices`. Offline: it never fetches one.
+"""Prices model calls in US dollars, by the price list of the package `genai-prices`. Offline: it never fetches one.
 
-Only tokens are priced. What is not known costs nothing here, and is marked as a lower bound with the reason, never guessed.
+Only tokens are priced. An unknown price counts as 0, and the cost is then marked as a lower bound, with the reason.
 """
 
 import re
@@ -13,14 +13,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from evener.transcript.usage import Usage
-
-__all__ = ["Cost", "price"]
+from evener.transcript.reply import Usage
 
 FREE = "It runs on your own machine."
 INSTALL = "The price list is not installed. Install it with: pip install 'evener[prices]'."
 
-# Our rows, and what the price list calls who sells there.
+# Our rows, and the price list's names of their sellers.
 SELLERS = {
     "anthropic": "anthropic",
     "claude-aws": "anthropic",
@@ -61,10 +59,10 @@ SELLERS = {
     "together": "together",
 }
 
-# Rows that sell at prices the list does not have; one of them hands requests on to whoever runs the model.
+# Rows whose prices the list does not have; huggingface routes requests to other providers.
 UNLISTED = frozenset({"crusoe", "heroku", "huggingface", "snowflake"})
 
-# Servers that people run themselves: free where they run here, unknown where they run elsewhere.
+# Servers that users run themselves: free on this machine, of unknown price elsewhere.
 SERVERS = frozenset(
     {
         *("llamacpp", "llamacpp-anthropic", "llamacpp-responses", "lmstudio"),
@@ -78,7 +76,7 @@ HERE = re.compile(r"localhost|::1|127(?:\.\d{1,3}){3}")
 class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """US dollars. When not `exact` it is a lower bound, and `why` says in a sentence what is missing from it.
 
-    Costs add up: the sum is exact only if all of it is.
+    Costs can be added: the sum is exact only if both are.
     """
 
     amount: Decimal = Decimal(0)
@@ -100,41 +98,41 @@ class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 def price(
     usage: Usage, *, provider: str, model: str, url: str = "", hour_writes: bool = False, at: datetime | None = None
 ) -> Cost:
-    """What these tokens cost at this provider (a row's name, or a vendor's). `url` is where it was asked.
+    """Return the cost of these tokens at this provider (a row's name, or a vendor's). `url` is the address of the request.
 
-    `hour_writes`: what was written to the cache was to be kept for an hour, which some sell dearer than minutes.
-    `at`: when it was asked, for prices that change; now if None.
+    `hour_writes`: writes to the cache are kept for an hour, which some providers charge more for than minutes.
+    `at`: the time of the request, for prices that change; now if None.
     """
-    if _own(provider, url):
+    if _is_own(provider, url):
         return Cost(why=FREE)
     if not usage.total:
         return _unknown(f"{provider}:{model} reported no token counts.")
-    return _listed(usage, provider, model, url, hour_writes, at)
+    return _look_up(usage, provider, model, url, hour_writes, at)
 
 
 @lru_cache(64)
-def _own(provider: str, url: str) -> bool:
-    """Whether it runs on this machine and is no gate to somebody who sells."""
+def _is_own(provider: str, url: str) -> bool:
+    """True if it runs on this machine and is no gateway to a paid provider."""
     if provider in SELLERS or provider in UNLISTED:
         return False
     host = urlsplit(url).hostname or ""
     return HERE.fullmatch(host) is not None or (provider in SERVERS and not host)
 
 
-def _listed(usage: Usage, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
-    if _price_list() is None:
+def _look_up(usage: Usage, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
+    if _load_price_list() is None:
         return _unknown(INSTALL)
     seller = SELLERS.get(provider)
     if seller is None and not url:
         return _unknown(f"The price list has no provider {provider!r}.")
     try:
         quarter = int(time()) // QUARTER
-        linear = None if at else _rates(seller or "", "" if seller else url, model, hour_writes, quarter)
+        linear = None if at else _look_up_rates(seller or "", "" if seller else url, model, hour_writes, quarter)
         if isinstance(linear, LookupError):
             raise linear
         if linear is not None and usage.cache_read + usage.cache_write <= usage.input_total < linear.below:
             return Cost(linear.total(usage))
-        return Cost(_calculated(usage, seller or "", "" if seller else url, model, hour_writes=hour_writes, at=at))
+        return Cost(_calculate(usage, seller or "", "" if seller else url, model, hour_writes=hour_writes, at=at))
     except LookupError:
         return _unknown(f"The price list does not know {provider}:{model}.")
     except ValueError:  # counts that contradict each other, such as more tokens read from the cache than there were
@@ -142,7 +140,7 @@ def _listed(usage: Usage, provider: str, model: str, url: str, hour_writes: bool
 
 
 class _Rates(msgspec.Struct, frozen=True):
-    """US dollars a token, for calls with fewer input tokens than `below`: larger ones may have a tier of their own."""
+    """US dollars per token, for calls with fewer input tokens than `below`: larger ones may have a tier of their own."""
 
     uncached: Decimal
     read: Decimal
@@ -165,13 +163,13 @@ QUARTER = 900
 
 
 @lru_cache(maxsize=256)
-def _rates(seller: str, url: str, model: str, hour_writes: bool, quarter: int) -> _Rates | LookupError | None:
-    """The rates of a model in this quarter of an hour, asked of the list once: it takes its time.
+def _look_up_rates(seller: str, url: str, model: str, hour_writes: bool, quarter: int) -> _Rates | LookupError | None:
+    """Return the rates of a model in this quarter of an hour, computed once: the library takes milliseconds.
 
-    That a model is not in the list is kept, too: as the error that says so.
+    A model that is not in the list is cached, too: as the LookupError.
     """
     at = datetime.fromtimestamp(quarter * QUARTER, UTC)
-    library = _price_list()
+    library = _load_price_list()
     if library is None:
         return None
     try:
@@ -182,14 +180,14 @@ def _rates(seller: str, url: str, model: str, hour_writes: bool, quarter: int) -
     tiered = [value for value in prices.values() if isinstance(value, library.types.TieredPrices)]
     probes = (Usage(PROBE, PROBE), Usage(PROBE, 0, PROBE), Usage(PROBE, 0, 0, PROBE), Usage(0, 0, 0, 0, PROBE))
     uncached, read, write, output = (
-        _calculated(probe, seller, url, model, hour_writes=hour_writes, at=at) / PROBE for probe in probes
+        _calculate(probe, seller, url, model, hour_writes=hour_writes, at=at) / PROBE for probe in probes
     )
     below: int = min((tier.start for tiers in tiered for tier in tiers.tiers), default=MOST)
     return _Rates(uncached, read, write, output, below)
 
 
-def _calculated(usage: Usage, seller: str, url: str, model: str, *, hour_writes: bool, at: datetime | None) -> Decimal:
-    library = _price_list()
+def _calculate(usage: Usage, seller: str, url: str, model: str, *, hour_writes: bool, at: datetime | None) -> Decimal:
+    library = _load_price_list()
     if library is None:
         raise LookupError
     writes = {"cache_write_1h_tokens": usage.cache_write} if hour_writes else {}
@@ -209,8 +207,8 @@ def _unknown(why: str) -> Cost:
 
 
 @cache
-def _price_list() -> ModuleType | None:
-    """The library, loaded when the first price is asked for: it takes a noticeable fraction of a second."""
+def _load_price_list() -> ModuleType | None:
+    """Return the library, imported with the first price: that takes a noticeable fraction of a second."""
     try:
         import genai_prices
     except ImportError:

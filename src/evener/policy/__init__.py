@@ -1,7 +1,7 @@
 """Permission: rules by tool and arguments that allow, deny or ask. Pure; decided here whatever wire a call came over."""
 
+from evener.policy.config import read_policy
 from evener.policy.matchers import Between, Condition, Exactly, Given, Glob, Matcher, OneOf, Regex, Within
-from evener.policy.reading import read_policy
 from evener.policy.rules import OPEN, Defaults, Policy, Rule, Ruling, Verdict, decide, strictest
 
 __all__ = [

@@ -1,11 +1,7 @@
-"""Permission rules: which calls run, which are refused, and which somebody is asked about. Pure; the same on every wire.
+"""Rules, the policy that holds them, the ruling on a call, and the check that tools have the arguments that rules name. Pure.
 
-The first rule that matches decides, and the decision names it. Where no rule matches, a tool that wants approval asks; else
-the default for its effect decides. A rule that allows must be sure; one that denies or asks need not be: arguments that do
-not parse, that hold a key twice, or that fit only after folding (see `matchers`) are taken the careful way. A call whose
-arguments do not parse is never allowed.
-
-They are about calls that run here. Tools that a provider runs are beyond them, and for that reason no harness offers any.
+A rule about an argument that the tool does not have would silently never apply: so it is an error as soon as the tool is
+known. What a schema leaves open (`additionalProperties`, `allOf`, an object without properties) may be there.
 """
 
 import re
@@ -19,12 +15,12 @@ from msgspec.structs import force_setattr
 
 from evener.errors import BadValue, UsageError
 from evener.events import Effect
-from evener.policy.matchers import MISSING, OPAQUE, Answer, Condition, Matcher, best, judge, matcher_of
-from evener.transcript.blocks import ToolCall
-from evener.transcript.checks import as_tuple, check_choice, check_text, check_type, json_object
-from evener.transcript.scan import inside, is_deeper, repeated_key
+from evener.policy.matchers import MISSING, OPAQUE, Certainty, Condition, Matcher, best, judge, matcher_of
+from evener.transcript.blocks import ToolCall, as_tuple, check_choice, check_text, check_type, json_object
+from evener.transcript.scan import inside, is_deeper, repeated_key, resolve_pointer
 
-__all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "decide", "path_steps", "strictest"]
+__all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "check_arguments", "decide", "path_steps", "strictest"]
+
 
 Verdict = Literal["allow", "deny", "ask"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
@@ -34,15 +30,15 @@ MOST_DEEP = 100
 DOT = re.compile(r"(?<!\\)\.")
 
 Seen = dict[str, object] | None
-"""The arguments of a call; None when they cannot be read, or not be known."""
+"""The arguments of a call; None when they cannot be read or are not known."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule. `tool` is a pattern for names.
 
     `arguments` says what must hold, by dotted path: `options.force`, `files.*.name` for each of a list or object, `a\\.b` for a
-    key with a dot. All conditions must hold. Under a `*` a rule that allows wants all values to fit, and one at least; others
-    are content with one. `effect` narrows the rule to tools of these effects. `reason` is for whoever reads the decision.
+    key with a dot. All conditions must hold. Under a `*` a rule that allows needs all values to fit, and one at least; others
+    need only one. `effect` narrows the rule to tools of these effects. `reason` explains the decision to the user.
     A harness refuses a rule about an argument that its tool does not have.
     """
 
@@ -72,16 +68,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         matchers = {path: matcher_of(condition) for path, condition in self.arguments.items()}
         force_setattr(self, "arguments", MappingProxyType(matchers))
 
-    def matches(self, tool: str, effect: Effect, arguments: Seen) -> Answer:
-        """Whether the rule is about this call. `unsure` never happens to a rule that allows."""
-        if not fnmatchcase(tool, self.tool) or (self.effect and effect not in self.effect):
+    def is_about(self, tool: str, effect: Effect) -> bool:
+        """True if the rule names a tool, whatever the arguments."""
+        return fnmatchcase(tool, self.tool) and (not self.effect or effect in self.effect)
+
+    def matches(self, tool: str, effect: Effect, arguments: Seen) -> Certainty:
+        """Return whether the rule is about this call; never `unsure` for a rule that allows."""
+        if not self.is_about(tool, effect):
             return "no"
         answers = {self._holds(path, matcher_of(wanted), arguments) for path, wanted in self.arguments.items()}
         if self.verdict == "allow":
             return "yes" if answers <= {"yes"} else "no"
         return "no" if "no" in answers else "unsure" if "unsure" in answers else "yes"
 
-    def _holds(self, path: str, matcher: Matcher, arguments: Seen) -> Answer:
+    def _holds(self, path: str, matcher: Matcher, arguments: Seen) -> Certainty:
         if arguments is None:
             return "unsure"
         answers = [judge(matcher, value) for value in _values(arguments, path_steps(path))]
@@ -91,7 +91,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What happens to calls that no rule is about, by the effect of their tool."""
+    """The verdict on calls that no rule is about, by the effect of their tool."""
 
     read: Verdict = "allow"
     idempotent: Verdict = "ask"
@@ -103,22 +103,16 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def all(cls, verdict: Verdict) -> "Defaults":
-        """The same verdict for every effect."""
+        """Return the same verdict for every effect."""
         return cls(read=verdict, idempotent=verdict, write=verdict)
 
     def of(self, effect: Effect) -> Verdict:
-        """The verdict for one effect."""
-        match effect:
-            case "read":
-                return self.read
-            case "idempotent":
-                return self.idempotent
-            case "write":
-                return self.write
+        """Return the verdict for one effect."""
+        return self.read if effect == "read" else self.idempotent if effect == "idempotent" else self.write
 
 
 class Ruling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to happen to one call, and why. `rule` names the rule that decided, empty when none did.
+    """The verdict on one call, and why. `rule` names the rule that decided, empty when none did.
 
     `sure` is False when the rule was applied because it could not be ruled out.
     """
@@ -130,9 +124,9 @@ class Ruling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Rules in order, and what happens without one. Names of rules are unique: a decision names the rule that made it.
+    """Rules in order, and the default without one. Names of rules are unique: a decision names the rule that made it.
 
-    `also` are policies that are trusted less: each is asked, too, and the strictest verdict counts.
+    `also` are further policies, which are trusted less: each is applied, too, and the strictest verdict counts.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -153,15 +147,15 @@ class Policy(msgspec.Struct, frozen=True):
             raise UsageError(f"Two rules are called {twice!r}: a decision could not say which one made it. Rename one.")
 
     def named(self, number: int) -> str:
-        """The name of a rule by its place, counted from 0: its own, or which one it is."""
+        """Return the name of a rule by its place, counted from 0: its own, or `rule 3`."""
         return self.rules[number].name or f"rule {number + 1}"
 
     def under(self, above: "Policy") -> "Policy":
-        """This policy, bound by another one that is asked, too: the strictest verdict counts."""
+        """Return this policy, restricted by another one: the strictest verdict counts."""
         return msgspec.structs.replace(self, also=(*self.also, above))
 
     def explain(self, call: ToolCall, *, effect: Effect = "write", approval: bool = False) -> str:
-        """A sentence on what would happen to a call, and which rules were passed over. Values of arguments are not repeated."""
+        """Return a sentence on the ruling and on which rules did not apply. It repeats no value of an argument."""
         decision = decide(call, effect=effect, approval=approval, policy=self)
         words = {"allow": "is allowed", "deny": "is denied", "ask": "waits for approval"}[decision.verdict]
         names = [self.named(number) for number in range(len(self.rules))]
@@ -173,21 +167,24 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 OPEN = Policy(default=Defaults.all("allow"))
-"""No rules: everything runs but what wants approval."""
+"""No rules: everything runs except tools that want approval."""
 
 
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Ruling:
-    """What is to happen to a call. `approval`: the tool wants to be asked about, unless a rule says otherwise."""
+    """Return the ruling on a call. `approval`: its tool wants approval, unless a rule says otherwise."""
     others = [decide(call, effect=effect, policy=one) for one in policy.also]
-    return strictest((_decided(call, effect, approval, policy), *others))
+    return strictest((_decide_alone(call, effect, approval, policy), *others))
 
 
-def _decided(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> Ruling:
+def _decide_alone(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> Ruling:
     arguments = _arguments(call)
-    rules = [number for number, rule in enumerate(policy.rules) if arguments is not None or rule.verdict != "allow"]
-    found = _first(policy, rules, (call.name, effect, arguments))
-    if found is not None:
-        return found
+    for number, rule in enumerate(policy.rules):
+        if arguments is None and rule.verdict == "allow":
+            continue
+        answer = rule.matches(call.name, effect, arguments)
+        if answer != "no":
+            name = policy.named(number)
+            return Ruling(rule.verdict, name, rule.reason or f"The rule {name!r} says {rule.verdict!r}.", answer == "yes")
     verdict = policy.default.of(effect)
     if arguments is None:
         return Ruling("deny", reason="Its arguments are not a JSON object with each key once, so nothing can allow it.")
@@ -197,24 +194,14 @@ def _decided(call: ToolCall, effect: Effect, approval: bool, policy: Policy) -> 
 
 
 def strictest(decisions: Sequence[Ruling]) -> Ruling:
-    """The strictest of several: so a policy that is trusted less may forbid, and not permit. The first one of equals."""
+    """Return the strictest of several, the first one of equals: so a policy that is trusted less can forbid, not permit."""
     if not decisions:
         raise UsageError("There is no decision to choose from. Give at least one.")
     return max(decisions, key=lambda decision: STRICTNESS.index(decision.verdict))
 
 
-def _first(policy: Policy, numbers: Iterable[int], call: tuple[str, Effect, Seen]) -> Ruling | None:
-    for number in numbers:
-        rule = policy.rules[number]
-        answer = rule.matches(*call)
-        if answer != "no":
-            name = policy.named(number)
-            return Ruling(rule.verdict, name, rule.reason or f"The rule {name!r} says {rule.verdict!r}.", answer == "yes")
-    return None
-
-
 def _arguments(call: ToolCall) -> Seen:
-    """The arguments, if everybody would read them alike."""
+    """Return the arguments, if every JSON parser reads them alike: no repeated key, no excessive depth."""
     try:
         found = json_object(call.raw, "The arguments")
     except (BadValue, ValueError):
@@ -223,12 +210,12 @@ def _arguments(call: ToolCall) -> Seen:
 
 
 def path_steps(path: str) -> list[str]:
-    """The names on the way to an argument."""
+    """Split a dotted path into the names on the way to an argument."""
     return [step.replace("\\.", ".") for step in DOT.split(path)]
 
 
 def _values(arguments: object, path: Sequence[str]) -> list[object]:
-    """The values at a path: MISSING for each that is not there, OPAQUE where the way leads through something else."""
+    """Return the values at a path: MISSING for each that is not there, OPAQUE where the path leads through another type."""
     found: list[object] = [arguments]
     for step in path:
         found = [part for value in found for part in _below(value, step)]
@@ -244,3 +231,83 @@ def _below(value: object, step: str) -> list[object]:
         case dict() | list() if step == "*":
             return inside(value) or [None]
     return [OPAQUE]
+
+
+Node = object
+Schema = Mapping[str, object]
+OPEN_KEYWORDS = ("allOf", "if", "not", "dependentSchemas", "unevaluatedProperties", "patternProperties", "$dynamicRef")
+"""Keywords by which other schemas describe the same object: what is not found may be there."""
+
+
+def check_arguments(policy: Policy, tools: Iterable[tuple[str, Effect, str]]) -> None:
+    """Refuse a rule about an argument that its tool does not have. Tools are given as name, effect and JSON text of the schema.
+
+    A rule for one name is checked against each tool of that name. A pattern such as `pay_*` passes if one of the tools that
+    it names has the argument; one for all tools, `*`, always passes.
+    """
+    known = list(tools)
+    for one in (policy, *policy.also):
+        for number, rule in enumerate(one.rules):
+            if rule.arguments and set(rule.tool) - {"*", "?"}:
+                _check(rule, one.named(number), [tool for tool in known if rule.is_about(tool[0], tool[1])])
+        if one is not policy and one.also:
+            check_arguments(one, known)
+
+
+def _check(rule: Rule, name: str, tools: list[tuple[str, Effect, str]]) -> None:
+    several = any(char in rule.tool for char in "*?[")
+    for path in rule.arguments:
+        lacking = [(tool, schema) for tool, _, schema in tools if not has_argument(schema, path)]
+        if lacking and (not several or len(lacking) == len(tools)):
+            tool, schema = lacking[0]
+            known = ", ".join(sorted(_names(json_object(schema, "The schema")))) or "none"
+            raise UsageError(
+                f"The rule {name!r} is about the argument {path!r}, and the tool {tool!r} has none of that name, so it would "
+                f"never apply. Its arguments are: {known}. Write the name as it stands in the schema."
+            )
+
+
+def has_argument(schema: str, path: str) -> bool:
+    """True if arguments that fit this schema may have something at a dotted path."""
+    root = json_object(schema, "The schema")
+    found: list[Node] = [root]
+    for step in path_steps(path):
+        found = [below for node in found for below in _nodes_below(node, step, root, 0)]
+    return bool(found)
+
+
+def _names(node: Node) -> Mapping[str, object]:
+    properties = node.get("properties") if isinstance(node, dict) else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def _nodes_below(node: Node, step: str, root: Schema, depth: int) -> list[Node]:
+    """Return the schemas for what may stand under a name, or under each name for `*`; True for anything at all."""
+    if depth > MOST_DEEP or not isinstance(node, dict):
+        return [] if node is False else [True]
+    target = node.get("$ref")
+    if isinstance(target, str):
+        found_there = resolve_pointer(root, target)
+        return _nodes_below(True if found_there is None else found_there, step, root, depth + 1)
+    branches = [branch for keyword in ("anyOf", "oneOf") for branch in _list(node.get(keyword))]
+    found = [below for branch in branches for below in _nodes_below(branch, step, root, depth + 1)]
+    if any(keyword in node for keyword in OPEN_KEYWORDS):
+        return [*found, True]
+    return [*found, *_inside(node, step, has_branches=bool(branches))]
+
+
+def _inside(node: Schema, step: str, *, has_branches: bool) -> list[Node]:
+    types = set(_list(node.get("type")) or [node.get("type")])
+    found: list[Node] = []
+    if types & {None, "object"}:
+        named, more = _names(node), node.get("additionalProperties")
+        found += list(named.values()) if step == "*" else [named[step]] if step in named else []
+        if more not in (None, False) or ("properties" not in node and more is None and not has_branches):
+            found.append(True if more is None else more)
+    if step == "*" and types & {None, "array"}:
+        found += [node.get("items", True), *_list(node.get("prefixItems"))]
+    return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,33 +1,40 @@
-"""The user's config files: which there are, what they may say, and what they say together. Reads files, changes none.
+"""The user's config files: finds them, checks them and merges their settings. Reads files, changes none.
 
 The environment and the working folder are arguments. A config file never holds a secret: keys have a file of their own.
 
 A file named by EVENER_CONFIG is the only one that counts. Without it, two count, the later over the earlier: the user's
 own `evener/config.toml` in the config folder, and the nearest `evener.toml` in the working folder or above it. The latter
 may have come with a cloned project. Unless the user's own file trusts its folder, it can only forbid: `TRUST` says what
-becomes of each of its keys.
+happens to each of its keys.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from os.path import isfile
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from evener.errors import BadRow, UsageError
-from evener.policy.reading import read_policy
-from evener.policy.rules import OPEN, Defaults, Policy, Rule
-from evener.providers.fields import Place, Table
-from evener.providers.names import ALIASES, parse_model, resolve_alias
-from evener.providers.rows import Page, Rows, _built_in, _merged, _models, _providers
+from evener.policy.config import read_policy
+from evener.policy.rules import OPEN, Defaults, Policy
+from evener.providers.rows import (
+    ALIASES,
+    FieldPlace,
+    RowFile,
+    Rows,
+    Table,
+    load_built_in,
+    merge_rows,
+    parse_model,
+    parse_rows,
+    read_toml,
+    resolve_alias,
+)
 from evener.transport.secrets import Environment
-
-__all__ = ["TRUST", "Config", "NamedHarness", "config_folder", "load_config"]
 
 FILE = "evener.toml"
 
@@ -37,22 +44,21 @@ TRUST: Mapping[str, Untrusted] = MappingProxyType(
         "aliases": "refused",  # a known name could lead to another provider, which then gets the conversation
         "providers": "refused",  # addresses, keys, headers, paths, and what else is read from the environment
         "models": "refused",  # quirks say under which path, and in which form, requests are sent
-        "model": "refused",  # decides who gets the conversation, or which weights are loaded here
+        "model": "refused",  # decides which provider gets the conversation, or which weights are loaded here
         "trusted": "refused",  # a project cannot vouch for itself
-        "harness": "when used",  # names code, which is imported only when the harness of that name is asked for
-        "policy": "tightens",  # is asked beside the user's own, and the strictest verdict counts
+        "harness": "when used",  # names code, which is imported only when the user asks for the harness of that name
+        "policy": "tightens",  # applies beside the user's own, and the strictest verdict counts
         "policy_default": "tightens",
         "agents": "unread",
     }
 )
-"""Every key that a config file may have, and what becomes of it in a project's file that the user does not trust."""
+"""Every key that a config file may have, and what happens to it in a project's file that the user does not trust."""
 
-MOST = 1024 * 1024
 ALIAS = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class NamedHarness(msgspec.Struct, frozen=True):
-    """Where a file says that a harness is: `module:attribute`, looked for in the folder of that file. Code: it wants trust."""
+    """Where a file says that a harness is: `module:attribute`, imported from the folder of that file. Code: it needs trust."""
 
     reference: str
     file: str
@@ -60,16 +66,16 @@ class NamedHarness(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The folder of the file."""
+        """Return the folder of the file."""
         return str(Path(self.file).parent)
 
 
 class Config(msgspec.Struct, frozen=True):
-    """All that was configured. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
+    """All settings together. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
 
-    `model` is the model to ask when none is named, empty when there is no such wish. `policy` says which calls are allowed,
-    denied or asked about; None when no file says anything of it. `project` is the folder of the project's file where the user
-    trusts it, else empty.
+    `model` is the model to ask when none is named, empty when none is configured. `policy` says which calls are allowed,
+    denied or asked about; None when no file has rules. `project` is the folder of the project's file where the user trusts it,
+    else empty.
     """
 
     rows: Rows
@@ -81,22 +87,36 @@ class Config(msgspec.Struct, frozen=True):
     project: str = ""
 
 
-class Sheet(msgspec.Struct, frozen=True):
-    """One config file, checked. `stated` are the defaults of its policy that it says itself."""
+class _Settings(msgspec.Struct, frozen=True):
+    """The settings of a file that are neither rows nor rules."""
 
-    page: Page
-    aliases: dict[str, str]
-    model: str
-    trusted: tuple[str, ...]
-    policy: Policy | None = None
-    stated: dict[str, str] = {}
-    harnesses: dict[str, str] = {}
-    keys: tuple[str, ...] = ()
+    aliases: dict[str, str] = {}
+    model: str = ""
+    trusted: tuple[Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")], ...] = ()
+    harness: dict[str, str] = {}
+
+
+EXPECTED = {
+    "aliases": ("a table of texts", 'Write [aliases], and below it lines such as fast = "provider:model"'),
+    "model": ("a text", 'Write model = "provider:model", or an alias'),
+    "trusted": ("a list of texts", 'Write trusted = ["/path/to/a/folder"]'),
+    "harness": ("a table of texts", 'Write [harness], and below it name = "module:attribute"'),
+}
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """One config file, checked. `stated` are the defaults of its policy that it states itself; `foreign`: it is not trusted."""
+
+    page: RowFile
+    settings: _Settings
+    policy: Policy | None
+    stated: dict[str, str]
+    keys: tuple[str, ...]
     foreign: bool = False
 
 
 def config_folder(environ: Mapping[str, str]) -> Path | None:
-    """Evener's own folder for config and keys; None where there is no home."""
+    """Return Evener's own folder for config and keys; None where there is no home."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if base.startswith("/"):  # a relative one is to be ignored, its specification says
         return Path(base) / "evener"
@@ -105,27 +125,27 @@ def config_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Config:
-    """The built-in rows with what the user's files say. `start` is the folder to look in; the working folder if it is None.
+    """Return the built-in rows with the settings of the user's files. `start` is the folder to look in; None means cwd.
 
-    Anything that is not understood is a BadRow that names file and place; a file that is not there is none, unless
-    EVENER_CONFIG names it.
+    Raises BadRow, with file and place, for anything that is not understood; a missing file is an error only if EVENER_CONFIG
+    names it.
     """
     environ = Environment(environ)
     named = environ.get("EVENER_CONFIG", "")
     root = _folder(start)
     if named:
-        return _config([_sheet(_expanded(named, _home(environ)), root)])
+        return _merge([_read_sheet(_expand(named, _home(environ)), root)])
     sheets = []
     folder = config_folder(environ)
     own = folder / "config.toml" if folder else None
     if own and isfile(own):
-        sheets.append(_sheet(own, root))
+        sheets.append(_read_sheet(own, root))
     found = _nearest(root, _home(environ))
     if not found or found == own:
-        return _config(sheets) if sheets else _plain()
+        return _merge(sheets) if sheets else _merge_none()
     if _trusts(sheets, found.parent, _home(environ)):
-        return _config([*sheets, _sheet(found, root)], project=str(found.parent))
-    return _config([*sheets, _untrusted(_sheet(found, root))])
+        return _merge([*sheets, _read_sheet(found, root)], project=str(found.parent))
+    return _merge([*sheets, _restrict(_read_sheet(found, root))])
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:
@@ -134,7 +154,7 @@ def _home(environ: Mapping[str, str]) -> Path | None:
 
 
 def _folder(start: Path | None) -> Path | None:
-    """Where we are; None when the working folder was deleted under us."""
+    """Return the folder to start from; None when the working folder has been deleted."""
     try:
         return (start or Path.cwd()).absolute()
     except FileNotFoundError:
@@ -142,7 +162,7 @@ def _folder(start: Path | None) -> Path | None:
 
 
 def _nearest(below: Path | None, home: Path | None) -> Path | None:
-    """The first one on the way up, which ends at the home folder or the root."""
+    """Return the first project file on the way up, which ends at the home folder or the root."""
     if below is None:
         return None
     ends = {home, home.resolve()} if home else set()
@@ -157,164 +177,129 @@ def _nearest(below: Path | None, home: Path | None) -> Path | None:
 # One file.
 
 
-def _sheet(path: Path, root: Path | None) -> Sheet:
-    place = Place(str(path), "")
-    document = _document(place, path)
+def _read_sheet(path: Path, root: Path | None) -> Sheet:
+    """Return one file, checked. Raises BadRow."""
+    file = str(path)
+    place = FieldPlace(file, "")
+    document = read_toml(place, path, do="Correct that, or unset EVENER_CONFIG")
     for key in document:
         if key not in TRUST:
             raise place.at(key).bad("there is no such setting", f"Known are {', '.join(TRUST)}")
-    file = str(path)
-    page = Page(file, _providers(file, document.get("providers", {})), _models(file, document.get("models", [])))
-    policy, stated = _policy(file, document, root)
-    return Sheet(
-        page,
-        _aliases(place, document),
-        _model(place, document),
-        _trusted(place, document),
-        policy,
-        stated,
-        _harnesses(place, document),
-        tuple(document),
-    )
+    page, settings = parse_rows(file, document), _parse_settings(place, document)
+    policy, stated = _parse_policy(file, document, root)
+    return Sheet(page, settings, policy, stated, tuple(document))
 
 
-def _document(place: Place, path: Path) -> Table:
+def _parse_settings(place: FieldPlace, document: Table) -> _Settings:
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST + 1)
-        if len(content) > MOST:
-            raise place.bad(f"it has more than {MOST} bytes", "Name a config file, which is a short text")
-        return tomllib.loads(content.decode())
-    except OSError as error:
-        raise place.bad(f"it cannot be read: {error.strerror}", "Mend that, or take EVENER_CONFIG away") from None
-    except UnicodeDecodeError:
-        raise place.bad("it is not UTF-8", "Save it as a UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise place.bad(f"it is not TOML: {error}", "Mend that line") from None
-    except RecursionError:
-        raise place.bad("it is nested too deeply", "Settings are plain tables") from None
-
-
-def _aliases(place: Place, document: Table) -> dict[str, str]:
-    place = place.at("aliases")
-    table = document.get("aliases", {})
-    if not isinstance(table, dict):
-        raise place.bad("expected a table", 'Write [aliases], and below it lines such as fast = "provider:model"')
-    for name, meaning in table.items():
+        found = msgspec.convert(document, _Settings)
+    except msgspec.ValidationError:
+        raise _misfit(place, document) from None
+    for name in found.aliases:
         if not ALIAS.fullmatch(name):
-            raise place.at(name).bad("the name is not usable", "Write letters, digits, dots, dashes and underscores")
-        if not isinstance(meaning, str):
-            raise place.at(name).bad("expected a text", f'Write {name} = "provider:model"')
-    return table
+            do = "Write letters, digits, dots, dashes and underscores"
+            raise place.at("aliases").at(name).bad("the name is not usable", do)
+    return found
 
 
-def _model(place: Place, document: Table) -> str:
-    value = document.get("model", "")
-    if not isinstance(value, str):
-        raise place.at("model").bad("expected a text", 'Write model = "provider:model", or an alias')
-    return value
+def _misfit(place: FieldPlace, document: Table) -> BadRow:
+    """Return the error for the first setting that is of another type."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(_Settings)}
+    for name in kinds.keys() & document.keys():
+        value, where = document[name], place.at(name)
+        try:
+            msgspec.convert(value, kinds[name])
+        except msgspec.ValidationError:
+            break
+    wrong = [key for key, one in value.items() if not isinstance(one, str)] if isinstance(value, dict) else []
+    what, do = EXPECTED[name]
+    return (where.at(wrong[0]) if wrong else where).bad(f"expected {what}", do)
 
 
-def _trusted(place: Place, document: Table) -> tuple[str, ...]:
-    value = document.get("trusted", [])
-    if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
-        raise place.at("trusted").bad("expected a list of texts", 'Write trusted = ["/path/to/a/folder"]')
-    return tuple(value)
-
-
-def _harnesses(place: Place, document: Table) -> dict[str, str]:
-    table = document.get("harness", {})
-    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
-        raise place.at("harness").bad("expected a table of texts", 'Write [harness], and below it name = "module:attribute"')
-    return table
-
-
-def _policy(file: str, document: Table, root: Path | None) -> tuple[Policy | None, dict[str, str]]:
-    """What the file says of calls, with a name for each rule that tells where it stands."""
+def _parse_policy(file: str, document: Table, root: Path | None) -> tuple[Policy | None, dict[str, str]]:
+    """Return the rules of the file, each with a name that tells where it stands, and the defaults that it states."""
     stated = document.get("policy_default")
     if "policy" not in document and stated is None:
         return None, {}
     base = str(root.resolve()) if root else ""
     found = read_policy(document.get("policy", []), file=file, default=stated, root=base)
-    named = (_named(rule, f"rule {number} of {Path(file).name}") for number, rule in enumerate(found.rules, 1))
-    return Policy(tuple(named), found.default), msgspec.convert(stated or {}, dict[str, str])
+    rules = tuple(
+        rule if rule.name else msgspec.structs.replace(rule, name=f"rule {number} of {Path(file).name}")
+        for number, rule in enumerate(found.rules, 1)
+    )
+    return Policy(rules, found.default), msgspec.convert(stated or {}, dict[str, str])
 
 
-def _named(rule: Rule, name: str) -> Rule:
-    return rule if rule.name else msgspec.structs.replace(rule, name=name)
-
-
-# What a file that came with a project may not say.
+# What a project's file may not set.
 
 
 def _trusts(sheets: Iterable[Sheet], folder: Path, home: Path | None) -> bool:
-    """Whether the user's own file names this folder. Only that file is asked: a project cannot vouch for itself."""
+    """True if the user's own file names this folder. No other file counts: a project cannot vouch for itself."""
     real = folder.resolve()
-    return any(_expanded(one, home).resolve() == real for sheet in sheets for one in sheet.trusted)
+    return any(_expand(one, home).resolve() == real for sheet in sheets for one in sheet.settings.trusted)
 
 
-def _expanded(folder: str, home: Path | None) -> Path:
+def _expand(folder: str, home: Path | None) -> Path:
     return home / folder[2:] if home and folder.startswith("~/") else Path(folder)
 
 
-def _untrusted(sheet: Sheet) -> Sheet:
-    """The sheet as one that can only forbid. It must not say who gets a conversation or a key, nor what is read or run."""
+def _restrict(sheet: Sheet) -> Sheet:
+    """Return the sheet as one that can only forbid. Raises BadRow if it sets what is sent where, or what is read or run."""
     for key in sheet.keys:
-        if TRUST[key] == "refused":
-            raise _unvouched(Place(sheet.page.file, "").at(key), Path(sheet.page.file).parent)
+        if TRUST[key] != "refused":
+            continue
+        place = FieldPlace(sheet.page.file, "").at(key)
+        if key == "trusted":
+            raise place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
+        raise place.bad(
+            "a file in the working folder may not say where requests and keys go, for it may have come with a cloned project",
+            f'If you know the file, write trusted = ["{Path(sheet.page.file).parent}"] in your own config.toml; '
+            "or move the setting there",
+        )
     return msgspec.structs.replace(sheet, foreign=True)
-
-
-def _unvouched(place: Place, folder: Path) -> BadRow:
-    if place.field == "trusted":
-        return place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
-    return place.bad(
-        "a file in the working folder may not say where requests and keys go, for it may have come with a cloned project",
-        f'If you know the file, write trusted = ["{folder}"] in your own config.toml; or move the setting there',
-    )
 
 
 # All files together.
 
 
 @cache
-def _plain() -> Config:
-    """Without any file."""
-    return _config([])
+def _merge_none() -> Config:
+    """Return the config without any file, made once."""
+    return _merge([])
 
 
-def _config(sheets: list[Sheet], *, project: str = "") -> Config:
-    rows = _merged([*_built_in(), *(sheet.page for sheet in sheets)])
-    aliases = dict(ALIASES)
+def _merge(sheets: list[Sheet], *, project: str = "") -> Config:
+    rows = merge_rows([*load_built_in(), *(sheet.page for sheet in sheets)])
+    aliases, model = dict(ALIASES), ""
     for sheet in sheets:
-        aliases |= sheet.aliases
+        aliases |= sheet.settings.aliases
     for sheet in sheets:
-        for name in sheet.aliases:
-            _check(Place(sheet.page.file, "").at("aliases").at(name), name, rows=rows, aliases=aliases)
-    stated = [sheet for sheet in sheets if sheet.model]
-    for sheet in stated:
-        _check(Place(sheet.page.file, "").at("model"), sheet.model, rows=rows, aliases=aliases)
-    model = resolve_alias(stated[-1].model, aliases) if stated else ""
+        place = FieldPlace(sheet.page.file, "")
+        for name in sheet.settings.aliases:
+            _check(place.at("aliases").at(name), name, rows=rows, aliases=aliases)
+        if sheet.settings.model:
+            _check(place.at("model"), sheet.settings.model, rows=rows, aliases=aliases)
+            model = resolve_alias(sheet.settings.model, aliases)
     files = tuple(sheet.page.file for sheet in sheets)
-    return Config(rows, MappingProxyType(aliases), model, files, _policies(sheets), _all_harnesses(sheets), project)
+    return Config(rows, MappingProxyType(aliases), model, files, _merge_policies(sheets), _merge_harnesses(sheets), project)
 
 
-def _all_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:
-    """The later file wins; one that is not trusted takes no name from another."""
+def _merge_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:
+    """Return the harnesses by name. The later file wins; one that is not trusted takes no name from another."""
     found: dict[str, NamedHarness] = {}
     for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
         file, trusted = sheet.page.file, not sheet.foreign
-        found |= {name: NamedHarness(reference, file, trusted) for name, reference in sheet.harnesses.items()}
+        found |= {name: NamedHarness(reference, file, trusted) for name, reference in sheet.settings.harness.items()}
     return MappingProxyType(found)
 
 
-def _policies(sheets: list[Sheet]) -> Policy | None:
-    """The rules of later files come first, and defaults are replaced one by one; a foreign file's policy only tightens.
+def _merge_policies(sheets: list[Sheet]) -> Policy | None:
+    """Return one policy. Rules of later files come first, defaults are replaced one by one; a foreign file's only tightens.
 
-    A user without a policy has said that everything runs but what wants approval: a project cannot take that back.
+    Without a policy of the user's, every call runs but those of tools that need approval: a project cannot change that.
     """
     own = [sheet for sheet in sheets if sheet.policy is not None and not sheet.foreign]
-    foreign = tuple(_marked(sheet) for sheet in sheets if sheet.policy is not None and sheet.foreign)
+    foreign = tuple(_mark_rules(sheet) for sheet in sheets if sheet.policy is not None and sheet.foreign)
     if not own:
         return Policy(default=OPEN.default, also=foreign) if foreign else None
     stated: dict[str, str] = {}
@@ -324,11 +309,13 @@ def _policies(sheets: list[Sheet]) -> Policy | None:
     try:
         return Policy(rules, msgspec.convert(stated, Defaults), foreign)
     except UsageError as error:
-        raise Place(own[-1].page.file, "").at("policy").bad(str(error).rstrip("."), "It is in your own file, too") from None
+        raise (
+            FieldPlace(own[-1].page.file, "").at("policy").bad(str(error).rstrip("."), "It is in your own file, too")
+        ) from None
 
 
-def _marked(sheet: Sheet) -> Policy:
-    """The policy with names that cannot be taken for those of the user's own rules."""
+def _mark_rules(sheet: Sheet) -> Policy:
+    """Return the policy of a sheet with rule names that cannot be taken for those of the user's own rules."""
     policy = sheet.policy or Policy()
     file = Path(sheet.page.file).name
     names = [rule.name if rule.name.endswith(f" of {file}") else f"{rule.name} ({file})" for rule in policy.rules]
@@ -336,8 +323,8 @@ def _marked(sheet: Sheet) -> Policy:
     return Policy(tuple(rules), policy.default)
 
 
-def _check(place: Place, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:
-    """A name that leads nowhere is found now, where it was written, and not when it is used."""
+def _check(place: FieldPlace, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:
+    """Raise BadRow, with the place where it was written, for a name that leads to no model."""
     try:
         parse_model(name, rows=rows, aliases=aliases)
     except UsageError as error:

@@ -1,7 +1,7 @@
-"""The keys: where they are looked for, and the one file that Evener keeps them in. Reads and writes that file, no other.
+"""Keys: looks them up in the environment and in Evener's key file, and changes that file. Reads and writes no other.
 
 The file is a second environment: names of variables and their values, so one key serves every row that names its variable.
-The real environment comes first. A secret never stands in a message, a repr or another file, and a file that others could
+The real environment comes first. A secret is never in a message, a repr or another file, and a file that other users could
 read or swap is refused.
 """
 
@@ -21,21 +21,6 @@ from evener.providers.config import config_folder
 from evener.providers.rows import Provider, Variable
 from evener.transport.secrets import Environment, Secret, note_secret
 
-__all__ = [
-    "Key",
-    "MissingKey",
-    "account_headers",
-    "account_values",
-    "check_secret",
-    "find_key",
-    "find_value",
-    "key_file",
-    "read_keys",
-    "remove_keys",
-    "require_key",
-    "store_key",
-]
-
 PLAIN = re.compile(r"[\x21-\x7e]+")
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 MOST_SECRET = 16 * 1024
@@ -45,7 +30,7 @@ HEAD = "# Keys of Evener. Only you may read this file; `evener keys` writes it.\
 
 
 class MissingKey(UsageError):
-    """A key, or another value of the account, that is nowhere to be found. `variables` are the names it could have."""
+    """A key, or another value of the account, was not found. `variables` are the names it could have."""
 
     def __init__(self, message: str, *, provider: str, variables: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -54,7 +39,7 @@ class MissingKey(UsageError):
 
 
 class Key:
-    """A secret and where it was found, as in `environment variable NAME`. Shows, copies to disk and compares nothing."""
+    """A secret and where it was found, as in `environment variable NAME`. Never shown, pickled or compared."""
 
     __slots__ = ("_secret", "source", "variable")
 
@@ -65,7 +50,7 @@ class Key:
 
     @property
     def secret(self) -> str:
-        """The key itself."""
+        """Return the key itself."""
         return self._secret
 
     def __repr__(self) -> str:
@@ -76,7 +61,7 @@ class Key:
 
 
 def key_file(environ: Mapping[str, str]) -> Path | None:
-    """Where the keys are kept: beside the user's config; None where there is no home."""
+    """Return the path of the key file, beside the user's config; None where there is no home."""
     folder = config_folder(environ)
     return folder / "keys.toml" if folder else None
 
@@ -85,14 +70,14 @@ def key_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def find_key(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> Key | None:
-    """The key of a provider: from the first of its variables that the environment has, else that the file has."""
+    """Return the key of a provider: from the first of its variables that the environment has, else that the file has."""
     found = find_value(provider.key_env, environ=environ, file=file)
     note_secret(*([found.secret] if found else ()))
     return found
 
 
 def find_value(variables: Sequence[str], *, environ: Mapping[str, str], file: Path | None) -> Key | None:
-    """The value of the first variable that is set, in the environment before the file. A blank one is not set."""
+    """Return the value of the first variable that is set, in the environment before the file. A blank one is not set."""
     environ = Environment(environ)
     for name in variables:
         if environ.get(name, "").strip():
@@ -106,7 +91,7 @@ def find_value(variables: Sequence[str], *, environ: Mapping[str, str], file: Pa
 
 
 def require_key(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> Key | None:
-    """The key; None only where none is needed. Otherwise a MissingKey that says what to do."""
+    """Return the key; None only where none is needed. Raises MissingKey, which says what to do."""
     found = find_key(provider, environ=environ, file=file)
     if found is not None or provider.keyless:
         return found
@@ -120,16 +105,16 @@ def require_key(provider: Provider, *, environ: Mapping[str, str], file: Path | 
 
 
 def account_values(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> dict[str, str]:
-    """What fills the parts of the provider's address, for `Provider.url`."""
-    return {one.name: _required(provider, one, environ=environ, file=file) for one in provider.url_env}
+    """Return the account's parts of the provider's address, for `Provider.url`."""
+    return {one.name: _require(provider, one, environ=environ, file=file) for one in provider.url_env}
 
 
 def account_headers(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> tuple[tuple[str, str], ...]:
-    """The further headers that the account needs, as name and value."""
-    return tuple((one.name, _required(provider, one, environ=environ, file=file)) for one in provider.header_env)
+    """Return the further headers that the account needs, as name and value."""
+    return tuple((one.name, _require(provider, one, environ=environ, file=file)) for one in provider.header_env)
 
 
-def _required(provider: Provider, part: Variable, *, environ: Mapping[str, str], file: Path | None) -> str:
+def _require(provider: Provider, part: Variable, *, environ: Mapping[str, str], file: Path | None) -> str:
     found = find_value(part.env, environ=environ, file=file)
     if found is not None:
         return found.secret
@@ -142,7 +127,7 @@ def _required(provider: Provider, part: Variable, *, environ: Mapping[str, str],
 
 
 def check_secret(text: str, source: str) -> str:
-    """A key as it can be sent: stripped, one word of plain characters. Its text is never repeated."""
+    """Return a key as it can be sent: stripped, one word of plain characters. Errors do not repeat it."""
     bare = text.strip()
     if not PLAIN.fullmatch(bare) or len(bare) > MOST_SECRET:
         del text, bare  # a traceback may be printed with its locals
@@ -157,26 +142,26 @@ def check_secret(text: str, source: str) -> str:
 
 
 def read_keys(file: Path) -> dict[str, str]:
-    """What the key file holds: values by variable; nothing if there is no file. Refused if others could read or change it."""
+    """Return the values of the key file by variable; none if there is no file. Refused if others could read or change it."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         if os.path.islink(file):
-            raise _link(file) from None
-        raise UsageError(f"The key file {file} cannot be read: {error.strerror}. Mend that, or set the variables.") from None
+            raise _symbolic_link(file) from None
+        raise UsageError(f"The key file {file} cannot be read: {error.strerror}. Correct that, or set the variables.") from None
     try:
         _check_file(file, os.fstat(descriptor))
         _check_folder(file.parent)
         content = Secret(os.read(descriptor, MOST_FILE + 1))
     finally:
         os.close(descriptor)
-    return _parsed(file, content)
+    return _parse(file, content)
 
 
 def store_key(file: Path, variable: str, secret: str) -> None:
-    """Keep a value under the name of its variable, in place of an older one. The file is replaced as a whole or not at all."""
+    """Store a value under the name of its variable, in place of an older one. The file is replaced atomically."""
     given = Secret(secret)
     del secret
     if not VARIABLE.fullmatch(variable):
@@ -187,7 +172,7 @@ def store_key(file: Path, variable: str, secret: str) -> None:
 
 
 def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
-    """Forget these; the ones that were there."""
+    """Remove these from the file; return those that were there."""
     if not os.path.isdir(file.parent):
         return ()
     with _locked(file):
@@ -198,22 +183,22 @@ def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
     return gone
 
 
-def _parsed(file: Path, content: Secret[bytes]) -> dict[str, str]:
-    """The parser's own message is left out: it could repeat a part of a key."""
+def _parse(file: Path, content: Secret[bytes]) -> dict[str, str]:
+    """Parse the file. The parser's own message is left out of errors: it could repeat a part of a key."""
     try:
         stored = tomllib.loads(content.reveal().decode()) if len(content.reveal()) <= MOST_FILE else None
     except (ValueError, RecursionError):
         stored = None
-    if stored is None or not all(_usable(name, value) for name, value in stored.items()):
+    if stored is None or not all(_is_usable(name, value) for name, value in stored.items()):
         del stored
         raise UsageError(
             f'The key file {file} is not understood: expected lines such as NAME = "value", in TOML. '
-            "Mend it, or delete it and store the keys again with `evener keys set`."
+            "Correct it, or delete it and store the keys again with `evener keys set`."
         )
     return stored
 
 
-def _usable(name: str, value: object) -> bool:
+def _is_usable(name: str, value: object) -> bool:
     return isinstance(value, str) and PLAIN.fullmatch(value) is not None and VARIABLE.fullmatch(name) is not None
 
 
@@ -229,10 +214,10 @@ def _check_file(file: Path, found: os.stat_result) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Others may see that there is a file, but must not be able to put another one in its place."""
+    """Refuse a folder in which other users could replace the file. That they see it exists is no harm."""
     found = folder.lstat()
     if stat.S_ISLNK(found.st_mode):
-        raise _link(folder)
+        raise _symbolic_link(folder)
     _check_owner("folder of the key file", folder, found)
     if stat.S_IMODE(found.st_mode) & 0o022:
         raise UsageError(
@@ -249,11 +234,11 @@ def _check_owner(what: str, path: Path, found: os.stat_result) -> None:
         )
 
 
-def _link(path: Path) -> UsageError:
+def _symbolic_link(path: Path) -> UsageError:
     return UsageError(f"{path} is a symbolic link, and keys are not kept behind one. Replace it by what it points to.")
 
 
-def _closed(folder: Path, error: OSError) -> UsageError:
+def _not_writable(folder: Path, error: OSError) -> UsageError:
     return UsageError(
         f"Nothing can be written into the folder of the key file, {folder}: {error.strerror}. Make it writable for you, as "
         f"with chmod 700 {quote(str(folder))}, or set XDG_CONFIG_HOME."
@@ -262,7 +247,7 @@ def _closed(folder: Path, error: OSError) -> UsageError:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """One writer at a time: the lock is on the folder, which is made, for us alone, where there is none."""
+    """Allow one writer at a time, by a lock on the folder, which is created with mode 700 where there is none."""
     folder = file.parent
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -274,7 +259,7 @@ def _locked(file: Path) -> Iterator[None]:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise _closed(folder, error) from None
+        raise _not_writable(folder, error) from None
     try:
         _lock(descriptor, folder)
         yield
@@ -284,7 +269,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    from fcntl import LOCK_EX, LOCK_NB, flock  # where there is none, keys can still come from the environment
+    from fcntl import LOCK_EX, LOCK_NB, flock  # on systems without it, keys can still come from the environment
 
     end = time.monotonic() + LOCK_SECONDS
     while True:
@@ -297,12 +282,12 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def _write(file: Path, values: Mapping[str, str]) -> None:
-    """A new file beside the old one, readable by us alone from its first moment, then in its place in one step."""
-    lines = (f"{name} = {_quoted(value)}\n" for name, value in sorted(values.items()))
+    """Write a new file beside the old one, with mode 600 from the start, then rename it over the old one."""
+    lines = (f"{name} = {_quote(value)}\n" for name, value in sorted(values.items()))
     try:
         descriptor, made = tempfile.mkstemp(prefix=".keys-", dir=file.parent)
     except OSError as error:
-        raise _closed(file.parent, error) from None
+        raise _not_writable(file.parent, error) from None
     try:
         with open(descriptor, "w", encoding="ascii") as opened:
             opened.write(HEAD + "".join(lines))
@@ -314,6 +299,6 @@ def _write(file: Path, values: Mapping[str, str]) -> None:
         raise
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,36 +1,38 @@
-"""The model of a recording: says again what it said, and fails again where it failed. Asks nobody."""
+"""The model of a recording: says again what it said, and fails again where it failed. Sends nothing."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from re import search
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.driver.reports import replied
-from evener.encodings.envelope import unwrapped
-from evener.encodings.fences import bare
+from evener.driver.record import reply_events
+from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
+from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
-from evener.replay.difference import compared
+from evener.replay.difference import compare_events
+from evener.replay.moments import hit_of
 from evener.replay.tape import Tape
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
+from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta, TextDelta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
-from evener.transcript.reply import Reply
+from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 
-__all__ = ["RecordedAnswer", "RecordedModel", "failure_of"]
+__all__ = [
+    "RecordedModel",
+    "ReplayedAnswer",
+    "failure_of",
+]
+
 
 FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
-STATUS = r"\(HTTP (\d{3})\b"
-COSTS = r"^The next request may cost \$([\d.]+), and"
 
 
 class _Price(msgspec.Struct, frozen=True):
@@ -38,7 +40,7 @@ class _Price(msgspec.Struct, frozen=True):
     exact: bool
 
 
-class RecordedAnswer(msgspec.Struct, frozen=True):
+class ReplayedAnswer(msgspec.Struct, frozen=True):
     """A reply of the recording, as a model gave it."""
 
     reply: Reply
@@ -76,19 +78,19 @@ class RecordedModel:
         return Ask(transcript, Origin(wire="recorded", provider="recorded", model=self._name), tuple(tools), output=output)
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """What was held for the recorded request, or was more than there was left."""
+        """Return what was reserved for the recorded request, or was more than there was left."""
         del ask
         for event in self._tape.ahead():
             match event:
                 case ev.ModelCalled(most=most):
                     return most
-                case ev.Finished(detail=why) | ev.ApprovalAsked(questions=(ev.Question(why=why),)):
-                    found = search(COSTS, why)
-                    return Decimal(found[1]) if found else Decimal(0)
+                case ev.Finished() | ev.ApprovalAsked():
+                    hit = hit_of(event)
+                    return Decimal(hit.wanted) if hit is not None and hit.which == "cost" else Decimal(0)
         return Decimal(0)
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """Where it was too much, no shorter answer was possible either."""
+        """Return None: where it was too much, no shorter answer was possible either."""
         del ask, money
         return None
 
@@ -97,16 +99,16 @@ class RecordedModel:
         del ask, after
         return _RecordedStream(self._tape, self._answer)
 
-    def _answer(self, event: ev.Replied) -> RecordedAnswer:
+    def _answer(self, event: ev.Replied) -> ReplayedAnswer:
         message = event.message
         notices = () if self._shape else tuple(("malformed_call", problem) for problem in event.problems)
         reply = Reply(message.blocks, event.stop, message.usage or Usage(), event.reply, "", notices)
-        answer = RecordedAnswer(
+        answer = ReplayedAnswer(
             reply, message, event.losses, _Price(event.cost, event.exact), event.seconds, event.first, event.tries
         )
         return answer if self._shape is None else self._shaped(event, answer, self._shape)
 
-    def _shaped(self, event: ev.Replied, answer: RecordedAnswer, shape: OutputShape) -> RecordedAnswer:
+    def _shaped(self, event: ev.Replied, answer: ReplayedAnswer, shape: OutputShape) -> ReplayedAnswer:
         """In the form that it was asked for: the one in which it means what the recording says."""
         tried = [
             replace(answer, form=form, output=text)
@@ -114,37 +116,41 @@ class RecordedModel:
             for text in dict.fromkeys((event.output, *_texts(answer.reply, form)))
         ]
         for one in tried:
-            told, *_ = replied(one, shape, self._tools)
-            if not compared(event, replace(told, at=event.at), number=0):
+            told, *_ = reply_events(one, shape, self._tools)
+            if _is_same(told, event):
                 return one
         malformed = tuple(("malformed_call", problem) for problem in event.problems)
         one = replace(tried[0], reply=replace(answer.reply, notices=malformed))
-        told, *_ = replied(one, shape, self._tools)
-        return one if not compared(event, replace(told, at=event.at), number=0) else tried[0]
+        told, *_ = reply_events(one, shape, self._tools)
+        return one if _is_same(told, event) else tried[0]
+
+
+def _is_same(told: ev.Replied, recorded: ev.Replied) -> bool:
+    return not compare_events(recorded, replace(told, at=recorded.at, request=recorded.request), number=0)
 
 
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
     """What may be the text of a structured answer."""
     finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
-    text = finals[-1] if finals and form == "tool" else bare(reply.text) if form != "native" else reply.text
-    return text, unwrapped(text)
+    text = finals[-1] if finals and form == "tool" else strip_fence(reply.text) if form != "native" else reply.text
+    return text, unwrap(text)
 
 
 class _RecordedStream:
     """One answer of the recording, coming."""
 
-    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], RecordedAnswer]) -> None:
+    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], ReplayedAnswer]) -> None:
         self._tape = tape
         self._answer_of = answer_of
         self._shown = False
-        self._answer: RecordedAnswer | None = None
+        self._answer: ReplayedAnswer | None = None
 
     @property
     def form(self) -> OutputForm:
         return ""
 
     @property
-    def answer(self) -> RecordedAnswer:
+    def answer(self) -> ReplayedAnswer:
         if self._answer is None:
             raise EvenerError("Nothing was read of the recorded answer yet. Read it to its end first.")
         return self._answer
@@ -185,8 +191,7 @@ class _Played(EvenerError):
         self.text = event.message
         self.retryable = event.retryable
         self.retry_after = event.retry_after or None
-        found = search(STATUS, event.message)
-        self.status = int(found[1]) if found else 0
+        self.status = event.status
 
     def __str__(self) -> str:
         return self.text

@@ -6,7 +6,7 @@ import msgspec
 
 from evener.events import Event, encode_event
 
-__all__ = ["Difference", "compared", "kind_of"]
+__all__ = ["Difference", "compare_events", "kind_of"]
 
 SHOWN = 200
 """Characters of a value that are shown."""
@@ -30,25 +30,25 @@ def kind_of(event: Event) -> str:
     return str(event.__struct_config__.tag)
 
 
-def compared(recorded: Event, replayed: Event, *, number: int) -> tuple[Difference, ...]:
+def compare_events(recorded: Event, replayed: Event, *, number: int) -> tuple[Difference, ...]:
     """The fields in which two events differ; events of another kind differ in that alone."""
     if type(recorded) is not type(replayed):
         return (Difference(number, "kind", kind_of(recorded), kind_of(replayed)),)
     ours, theirs = encode_event(recorded), encode_event(replayed)
     if ours == theirs:
         return ()
-    return tuple(_walked("", msgspec.json.decode(ours), msgspec.json.decode(theirs), number))
+    return tuple(_walk("", msgspec.json.decode(ours), msgspec.json.decode(theirs), number))
 
 
-def _walked(path: str, recorded: object, replayed: object, number: int) -> Iterator[Difference]:
+def _walk(path: str, recorded: object, replayed: object, number: int) -> Iterator[Difference]:
     match recorded, replayed:
         case dict(), dict():
             for key in dict.fromkeys((*recorded, *replayed)):
                 below = f"{path}.{key}" if path else str(key)
-                yield from _walked(below, recorded.get(key, ABSENT), replayed.get(key, ABSENT), number)
+                yield from _walk(below, recorded.get(key, ABSENT), replayed.get(key, ABSENT), number)
         case list(), list() if len(recorded) == len(replayed):
             for place, (one, other) in enumerate(zip(recorded, replayed, strict=True)):
-                yield from _walked(f"{path}[{place}]", one, other, number)
+                yield from _walk(f"{path}[{place}]", one, other, number)
         case _:
             if recorded != replayed:
                 yield Difference(number, path, _shown(recorded), _shown(replayed))

@@ -6,15 +6,14 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.driver.reports import CANCELLED
+from evener.call_context import current_site
 from evener.errors import EvenerError
-from evener.hooks import Answer, Cancel, Hook, Hooks, Moment
-from evener.loop.limits import Spent
-from evener.loop.state import State
-from evener.nesting import current_site
-from evener.replay.tape import Inbox, Tape
-from evener.store.log import Lease, Note
-from evener.tools.calling import CallSite, digest_of
+from evener.hooks import Cancel, Hook, HookAnswer, Hooks, Moment
+from evener.loop.state import RunState, Spent
+from evener.replay.moments import Inbox
+from evener.replay.tape import Tape
+from evener.store.protocol import Lease, Note
+from evener.tools.call import CallSite, digest_of
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall
 from evener.transcript.transcript import Transcript
@@ -25,7 +24,7 @@ __all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "recorded_hooks"]
 class RecordedCaller:
     """Gives each call the result that it had, in the recorded order. Runs nothing."""
 
-    def __init__(self, tape: Tape, state: Callable[[], State], *, specs: Iterable[ToolSpec]) -> None:
+    def __init__(self, tape: Tape, state: Callable[[], RunState], *, specs: Iterable[ToolSpec]) -> None:
         self._tape = tape
         self._state = state
         self._schemas = {spec.name: spec.schema for spec in specs}
@@ -41,7 +40,10 @@ class RecordedCaller:
             return isinstance(event, ev.CallFinished | ev.CallPaused) and event.call == call.id
 
         found = await self._tape.turn(mine, self._is_under_way, wanted=f"the result of call {call.id}")
-        return _paused(found) if isinstance(found, ev.CallPaused) else _result(found, call)
+        if isinstance(found, ev.CallPaused):
+            self._count(call, found.nested)
+            return replace(found, nested=None)
+        return self._result(found, call)
 
     async def verify(self, call: ToolCall, site: CallSite) -> ev.CallFinished | None:
         """What was found out about an interrupted start. None: it was started again."""
@@ -51,14 +53,34 @@ class RecordedCaller:
             return isinstance(event, ev.CallFinished | ev.CallStarted) and event.call == call.id
 
         found = await self._tape.turn(mine, self._is_under_way, wanted=f"what became of call {call.id}")
-        return None if isinstance(found, ev.CallStarted) else _result(found, call)
+        return None if isinstance(found, ev.CallStarted) else self._result(found, call)
 
-    def given_up(self, call: ToolCall) -> ev.CallFinished:
+    def give_up(self, call: ToolCall) -> ev.CallFinished:
         """The result of a call that was cancelled while it ran."""
         for event in self._tape.ahead():
             if isinstance(event, ev.CallFinished) and event.call == call.id:
                 return event
         return ev.CallFinished(at=0.0, call=call.id, ok=False)
+
+    def _result(self, event: ev.Event, call: ToolCall) -> ev.CallFinished:
+        """Return the result as the tool gave it: what the driver adds to it is taken off. Inner runs are counted."""
+        if not isinstance(event, ev.CallFinished):
+            raise EvenerError(f"The recording has no result for call {call.id}.")
+        self._count(call, event.nested)
+        told = TextBlock(f"[The user changed the arguments. What ran: {call.raw}]")
+        content = event.content[1:] if event.content[:1] == (told,) else event.content
+        return replace(event, content=content, nested=None)
+
+    def _count(self, call: ToolCall, nested: ev.Nested | None) -> None:
+        """Charge the present call with what its inner runs used. The budget knows what was counted of it before."""
+        site = current_site.get()
+        if nested is None or site is None:
+            return
+        counted = next((one.nested for one in self._state().calls if one.call.id == call.id), None)
+        site.tally.add(Spent().with_nested(nested))
+        site.budget.charge(Spent().with_nested(nested, counted))
+        if nested.acted:
+            site.tally.act()
 
     def _is_under_way(self, event: ev.Event) -> bool:
         match event:
@@ -68,35 +90,8 @@ class RecordedCaller:
                 return False
 
 
-def _result(event: ev.Event, call: ToolCall) -> ev.CallFinished:
-    """The result as the tool gave it: what the driver adds to it is taken off. What runs inside it used is counted."""
-    if not isinstance(event, ev.CallFinished):
-        raise EvenerError(f"The recording has no result for call {call.id}.")
-    _count(event.nested)
-    told = TextBlock(f"[The user changed the arguments. What ran: {call.raw}]")
-    content = event.content[1:] if event.content[:1] == (told,) else event.content
-    return replace(event, content=content, nested=None)
-
-
-def _count(nested: ev.Nested | None) -> None:
-    """As if runs inside the present call had used this."""
-    site = current_site.get()
-    if nested is None or site is None:
-        return
-    spent = Spent(nested.requests, nested.tool_calls, nested.usage, nested.cost, nested.exact)
-    site.tally.add(spent)
-    site.budget.charge(spent)
-    if nested.acted:
-        site.tally.act()
-
-
-def _paused(event: ev.CallPaused) -> ev.CallPaused:
-    _count(event.nested)
-    return replace(event, nested=None)
-
-
 class RecordedMedia:
-    """Knows what was fetched. The bytes are not needed: nobody looks at them."""
+    """Knows what was fetched. The bytes are not needed: no model is given them."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -113,7 +108,7 @@ class RecordedMedia:
         found = await self._tape.turn(mine, others, wanted=f"the media behind {url}")
         return (found.digest, found.media_type, found.size) if isinstance(found, ev.MediaFetched) else ("", "", 0)
 
-    async def at_hand(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
+    async def inline(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
         del have, remote
         return transcript
 
@@ -121,15 +116,14 @@ class RecordedMedia:
 def recorded_hooks(tape: Tape) -> Hooks:
     """Hooks cancel the calls again that hooks cancelled."""
 
-    def cancelled(moment: Moment) -> Answer:
+    def cancelled(moment: Moment) -> HookAnswer:
         asked = moment.call.id if moment.call else None
         for event in tape.ahead():
             match event:
                 case ev.CallStarted(call=id) if id == asked:
                     return None
-                case ev.CallFinished(call=id, content=(TextBlock(text), *_)) if id == asked:
-                    said = text.removeprefix(CANCELLED)
-                    return Cancel(said.removeprefix(": ") if said != "." else "") if said != text else None
+                case ev.CallFinished(call=id) if id == asked:
+                    return Cancel(event.why) if event.by_hook else None
         return None
 
     return Hooks([Hook(event="before_tool_call", handler=cancelled)])
@@ -158,7 +152,7 @@ class RecordedLog:
         return events
 
     async def notes(self) -> Sequence[Note]:
-        """What was said here, up to the next thing that somebody else did."""
+        """What was said here, up to the next event that is not a user's."""
         found: list[Note] = []
         decided: list[ev.ApprovalDecided] = []
         for event in self._tape.ahead():
@@ -179,7 +173,7 @@ class RecordedLog:
         return events
 
     async def renew(self) -> None:
-        """Nobody else wants it."""
+        """Do nothing: no other holder wants it."""
 
     async def aclose(self, *, left: bool = False) -> None:
         """Nothing is held."""

@@ -1,4 +1,4 @@
-"""What providers held of a conversation, played back: each request rests on what it rested on. Asks nobody."""
+"""What providers held of a conversation, played back: each request rests on what it rested on. Sends nothing."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.errors import EvenerError
-from evener.loop.state import State as Run
+from evener.loop.state import RunState as Run
 from evener.model.seam import Answered
-from evener.model.state import Rest, Trail
+from evener.model.server_state import Rest, Trail
 from evener.replay.tape import Tape
 from evener.transcript.ask import State
-from evener.transcript.origin import Origin
+from evener.transcript.blocks import Origin
 from evener.transcript.transcript import Transcript
 
 __all__ = ["RecordedResting"]

@@ -6,29 +6,21 @@ It is also the driver's clock: events get the times and ids that they were recor
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener.encodings.forms import FINAL_RESULT
-from evener.replay.difference import Difference, compared, kind_of
-from evener.result import ONCE_BY_HOOK
+from evener.replay.difference import Difference, compare_events, kind_of
+from evener.replay.moments import Inbox, begins, hit_of
+from evener.replay.old_logs import add_facts, write_as_old
 
-__all__ = ["Ended", "Inbox", "Strayed", "Tape", "begins"]
-
-Inbox = ev.Steered | ev.Cancelled | ev.ApprovalDecided
-"""What somebody said to the log."""
-
-Beginning = ev.Opened | ev.Configured | ev.Imported | ev.Prompted | ev.Continued | ev.Resumed
-"""What a driver is given when it begins; only the plan may go on by itself beyond a limit."""
+__all__ = ["RecordingEnded", "Strayed", "Tape"]
 
 PATIENCE = 1000
 """Rounds of the event loop."""
 
-OUT_OF_TIME = "and the model had not answered."
 
-
-class Ended(Exception):
+class RecordingEnded(Exception):
     """The recording ends here: its process died, or was told to stop."""
 
 
@@ -40,24 +32,22 @@ class Strayed(Exception):
         self.differences = differences
 
 
-def begins(event: ev.Event | None) -> bool:
-    """Whether nothing that a driver does leads to this: it is where another one took over, or where the recording ends."""
-    return event is None or isinstance(event, Beginning)
-
-
 class Tape:
     """Plays the part of the clock for one driver after another. `keyed`: the keys of calls are known, as the log's name is."""
 
     def __init__(self, recorded: Sequence[ev.Event]) -> None:
-        self.recorded = tuple(recorded)
+        self.stored = tuple(recorded)
+        """The events as they are stored, and below with the facts that earlier versions did not write."""
+        self.recorded = tuple(add_facts(self.stored))
         self.at = 0
         """How many events have happened again."""
         self.made: list[ev.Event] = []
+        self._has_facts = False  # the events from here on are of a version that writes facts
         self.keyed = True
         self.knows_shape = False
         """Whether the shape of the final answer is known; else what was made of an answer is taken from the recording."""
         self.nudge: Callable[[], None] = _nobody
-        """Tells the driver that somebody has spoken."""
+        """Tells the driver that a user has spoken."""
         self.late = False
         """Whether the present request will run out of time."""
 
@@ -71,9 +61,11 @@ class Tape:
         return (self.recorded[place] for place in range(self.at, len(self.recorded)))
 
     def accept(self, event: ev.Event) -> None:
-        """The next event has happened again."""
+        """Take the next event as one that has happened again."""
         self.made.append(event)
         self.at += 1
+        if isinstance(event, ev.Configured):
+            self._has_facts = event.setup is not None
 
     # The clock.
 
@@ -84,34 +76,39 @@ class Tape:
         return self.recorded[self.at - 1].at if self.at else 0.0
 
     async def pause(self, seconds: float) -> bool:
-        """Nobody waits for what has happened already."""
+        """Return at once: what has happened already takes no time."""
         del seconds
         return True
 
     def timeout(self, seconds: float | None) -> asyncio.Timeout:
         """No time at all where the recording says that it ran out."""
         over = self.next
-        self.late = seconds is not None and isinstance(over, ev.Finished) and over.detail.endswith(OUT_OF_TIME)
+        hit = hit_of(over) if isinstance(over, ev.Finished) else None
+        self.late = seconds is not None and hit is not None and hit.which == "seconds"
         return asyncio.timeout(0 if self.late else None)
 
     def dated(self, events: tuple[ev.Event, ...]) -> tuple[ev.Event, ...]:
-        """The events with recorded times and ids. Raises when they are not those of the recording."""
+        """Return the events with recorded times and ids. Raises when they are not those of the recording."""
         if not events:
             return ()
         found: list[ev.Event] = []
+        written: list[ev.Event] = []
         for place, event in enumerate((*events, *self._known_of(events[-1]))):
             number = self.at + place
             recorded = self.recorded[number] if number < len(self.recorded) else None
             if place and (recorded is None or isinstance(recorded, ev.Opened)):
-                break  # cut in the middle of what was written at once: by a fork, or by whoever reads a part only
+                break  # cut in the middle of what was written at once: by a fork, or by a caller that reads a part only
             if recorded is None or (not place and begins(recorded) and not isinstance(event, ev.Continued)):
-                raise Ended
+                raise RecordingEnded
             made = self._stamped(event, recorded)
-            differences = compared(recorded, made, number=number + 1)
+            stored = self.stored[number]
+            as_stored = made if self._has_facts else write_as_old(made, stored)
+            differences = compare_events(stored, as_stored, number=number + 1)
             if differences:
                 raise Strayed(*differences)
             found.append(made)
-        for made in found:
+            written.append(as_stored)
+        for made in written:
             self.accept(made)
         return tuple(found)
 
@@ -127,7 +124,7 @@ class Tape:
             yield recorded
 
     def _stamped(self, event: ev.Event, recorded: ev.Event) -> ev.Event:
-        """With what is minted when an event is made, and with what the log does not hold where nobody told us."""
+        """Return the event with what is minted when it is made, and with what neither log nor harness tell."""
         match event, recorded:
             case ev.ModelCalled(), ev.ModelCalled():
                 return replace(event, at=recorded.at, id=recorded.id)
@@ -138,21 +135,22 @@ class Tape:
                 return replace(event, at=recorded.at, message=recorded.message, refused=recorded.refused)
             case ev.CallStarted(), ev.CallStarted():
                 return replace(event, at=recorded.at, key=event.key if self.keyed else recorded.key)
-            case ev.CallFinished(), ev.CallFinished(metadata=metadata) if metadata in _older(event):
-                return replace(event, at=recorded.at, metadata=metadata, rule="", by_hook=False)
             case ev.Replied(), ev.Replied() if not self.knows_shape:
-                return replace(event, at=recorded.at, output=recorded.output, ended=recorded.ended)
+                request, output, ended = recorded.request, recorded.output, recorded.ended
+                return replace(event, at=recorded.at, request=request, output=output, ended=ended)
+            case ev.Replied() | ev.ModelFailed(), ev.Replied(request=request) | ev.ModelFailed(request=request):
+                return replace(event, at=recorded.at, request=request)
             case _:
                 return replace(event, at=recorded.at)
 
     # Taking turns.
 
     async def turn(self, mine: Callable[[ev.Event], bool], others: Callable[[ev.Event], bool], *, wanted: str) -> ev.Event:
-        """Wait until the next event is `mine`, while it is one of `others`; what somebody said meanwhile is heard first."""
+        """Wait until the next event is `mine`, while it is one of `others`; what users said meanwhile is heard first."""
         while True:
             event = self.next
             if event is None or begins(event):
-                raise Ended
+                raise RecordingEnded
             if mine(event):
                 return event
             if isinstance(event, Inbox):
@@ -191,11 +189,5 @@ class Tape:
         return None
 
 
-def _older(event: ev.CallFinished) -> tuple[str, ...]:
-    """The metadata that said in older logs what has a field of its own by now."""
-    ruled = (msgspec.json.encode({"rule": event.rule}).decode(),) if event.rule else ()
-    return (*ruled, ONCE_BY_HOOK) if event.by_hook else ruled
-
-
 def _nobody() -> None:
-    """Nobody is there to be told."""
+    """Do nothing: no driver is there to be told."""

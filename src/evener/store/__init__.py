@@ -1,10 +1,8 @@
 """The event store: logs, leases, inboxes and blobs. Importing it does not load SQLite: that waits for the first use."""
 
 from evener.store.cipher import Cipher, WrongCipher
-from evener.store.funnel import Funnel
-from evener.store.jsonl import export_lines, file_lines, import_lines
-from evener.store.keeping import Spared, Sweep, keep
-from evener.store.log import (
+from evener.store.memory import MemoryStore
+from evener.store.protocol import (
     Damaged,
     Erased,
     Finding,
@@ -20,9 +18,11 @@ from evener.store.log import (
     Store,
     Summary,
 )
-from evener.store.memory import MemoryStore
-from evener.store.rekeying import rekey
-from evener.store.sqlite import SqliteStore
+from evener.store.redaction import Funnel
+from evener.store.retention import Spared, Sweep, keep
+from evener.store.sqlite.rekey import rekey
+from evener.store.sqlite.store import SqliteStore
+from evener.store.transfer.jsonl import export_lines, file_lines, import_lines
 
 __all__ = [
     "Cipher",

@@ -10,12 +10,12 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Protocol
 
 from evener.errors import StoreError
-from evener.store.log import Damaged
+from evener.store.protocol import Damaged
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Cipher", "SameKey", "WrongCipher", "agree", "naming_key", "opened", "sealed_notes"]
+__all__ = ["Cipher", "SameKey", "WrongCipher", "agree", "naming_key", "open_sealed", "sealed_notes"]
 
 PROOF = b"evener store"
 ABOUT_PROOF = b"store"
@@ -37,20 +37,20 @@ class Cipher(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the method, not the key; it is kept in the store."""
+        """Return the name of the method, not of the key; it is kept in the store."""
         ...
 
     def seal(self, content: bytes, about: bytes) -> bytes:
-        """The content, unreadable without the key."""
+        """Return the content, unreadable without the key."""
         ...
 
     def open(self, content: bytes, about: bytes) -> bytes:
-        """What was sealed. Raises when the key, the bytes or `about` are not those of the sealing."""
+        """Return what was sealed. Raises when the key, the bytes or `about` are not those of the sealing."""
         ...
 
 
-def opened(cipher: Cipher, content: bytes, about: str) -> bytes:
-    """What was sealed, or an error that says what could not be opened."""
+def open_sealed(cipher: Cipher, content: bytes, about: str) -> bytes:
+    """Return what was sealed, or an error that says what could not be opened."""
     try:
         return cipher.open(content, about.encode())
     except Exception as error:
@@ -63,11 +63,10 @@ def opened(cipher: Cipher, content: bytes, about: str) -> bytes:
 def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *, writable: bool = True) -> None:
     """Refuse a store that was made with another cipher. A new one notes whose it is, in a transaction that may write."""
     noted = dict(connection.execute("SELECT key, value FROM meta WHERE key LIKE 'cipher%'").fetchall())
-    if not noted:
-        used = connection.execute("SELECT EXISTS (SELECT 1 FROM logs) OR EXISTS (SELECT 1 FROM blobs)").fetchone()[0]
-        if cipher is None:
-            return
-        if used:
+    if not noted and cipher is None:
+        return
+    if not noted and cipher is not None:
+        if connection.execute("SELECT EXISTS (SELECT 1 FROM logs) OR EXISTS (SELECT 1 FROM blobs)").fetchone()[0]:
             raise WrongCipher(
                 f"The store {path} is not encrypted, and a cipher was given. Nothing was changed. Open it without one, or "
                 "export its threads and import them into a new store with the cipher."
@@ -109,15 +108,15 @@ class SameKey:
 
 
 def sealed_notes(cipher: Cipher, key: bytes) -> list[tuple[str, str]]:
-    """What a store notes of its cipher: the method, a proof of the key, and the key that names blobs, sealed."""
+    """Return what a store notes of its cipher: the method, a proof of the key, and the key that names blobs, sealed."""
     proof, names = cipher.seal(PROOF, ABOUT_PROOF), cipher.seal(key, ABOUT_NAMES.encode())
     return [("cipher", cipher.name), ("cipher_proof", proof.hex()), ("cipher_names", names.hex())]
 
 
 def naming_key(connection: "sqlite3.Connection", cipher: Cipher) -> bytes:
-    """The key that names blobs. A store that cannot be written and is older than such names has none, and needs none."""
+    """Return the key that names blobs. A store that cannot be written and is older than such names has none, and needs none."""
     found = connection.execute("SELECT value FROM meta WHERE key = 'cipher_names'").fetchone()
-    return opened(cipher, bytes.fromhex(found[0]), ABOUT_NAMES) if found else b""
+    return open_sealed(cipher, bytes.fromhex(found[0]), ABOUT_NAMES) if found else b""
 
 
 def _proven(cipher: Cipher, proof: str) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         turn,
     )
     from evener.testing.transports import FakeAnswer, FakeTransport, Gate
-    from evener.transport.cassette import CassetteMiss, open_cassette
+    from evener.transport.cassette.recorder import CassetteMiss, open_cassette
 
 __all__ = [
     "Call",
@@ -71,7 +71,7 @@ _HOMES = {
     ),
     "evener.testing.scripted_model": "ScriptedModel calls says",
     "evener.testing.transports": "FakeAnswer FakeTransport Gate",
-    "evener.transport.cassette": "CassetteMiss open_cassette",
+    "evener.transport.cassette.recorder": "CassetteMiss open_cassette",
 }
 
 

@@ -1,4 +1,4 @@
-"""A model that answers from a script: for testing what stands above a model, without one. Talks to nobody."""
+"""A model that answers from a script: for testing what stands above a model. Opens no connection."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +19,7 @@ class ScriptedCompleter:
         self._replies = list(replies)
 
     async def complete(self, transcript: Transcript, tools: Sequence[ToolSpec] = ()) -> Reply:
-        """The next reply of the script."""
+        """Return the next reply of the script."""
         number = len(self.asked)
         self.asked.append((transcript, tuple(tools)))
         if number >= len(self._replies):

@@ -9,15 +9,13 @@ import msgspec
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, UsageError
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
-from evener.transcript.blocks import Block, TextBlock, ToolCall
+from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
-from evener.transcript.origin import Origin
-from evener.transcript.reply import Reply, Stop
+from evener.transcript.reply import Reply, Stop, Usage
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
-from evener.wire.pieces import deltas_of
+from evener.wire.stream import deltas_of
 
 __all__ = ["Line", "Script", "ScriptedAnswer", "ScriptedModel", "calls", "says"]
 
@@ -50,12 +48,12 @@ class ScriptedAnswer(msgspec.Struct, frozen=True):
 
 
 def says(text: str, *, usage: Usage | None = None) -> Reply:
-    """A final answer."""
+    """Return a final answer."""
     return Reply((TextBlock(text),), Stop("done"), usage or Usage(10, 10, 0, 0, 5, 0))
 
 
 def calls(*made: ToolCall, text: str = "", usage: Usage | None = None) -> Reply:
-    """A turn that calls tools, with a text before them if there is one."""
+    """Return a turn that calls tools, with a text before them if there is one."""
     blocks: tuple[Block, ...] = (*((TextBlock(text),) if text else ()), *made)
     return Reply(blocks, Stop("tools"), usage or Usage(10, 10, 0, 0, 5, 0))
 
@@ -88,16 +86,16 @@ class ScriptedModel:
         return Ask(transcript, Origin(wire="scripted", provider="scripted", model=self._name), tuple(tools), output=output)
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """What it costs."""
+        """Return what it costs."""
         del ask
         return self._price.amount
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """What it costs does not depend on its answers."""
+        """Return what it costs does not depend on its answers."""
         return ask if self._price.amount <= money else None
 
     def stream(self, ask: Ask, *, after: object = None) -> "_ScriptedStream":
-        """The next line, in pieces. `after` changes nothing."""
+        """Return the next line, in pieces. `after` changes nothing."""
         del after
         self.asks.append(ask)
         return _ScriptedStream(self._line(ask), ask, self._price)
@@ -143,4 +141,4 @@ class _ScriptedStream:
         return [self._pieces.pop(0)] if self._pieces else []
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -30,7 +30,7 @@ class FakeAnswer(msgspec.Struct, frozen=True):
 class FakeTransport:
     """Gives the answers of its script, one per request; an error or a gate in the script stands before the head.
 
-    `requests` keeps what was sent, credentials included. `open` counts the answers that nobody has closed yet.
+    `requests` keeps what was sent, credentials included. `open` counts the answers that are not closed yet.
     """
 
     def __init__(self, script: Iterable[FakeAnswer | Gate | TransportError | WireError] = ()) -> None:
@@ -39,7 +39,7 @@ class FakeTransport:
         self._script = deque(script)
 
     async def send(self, request: Request) -> Response:
-        """The next answer of the script."""
+        """Return the next answer of the script."""
         self.requests.append(request)
         while self._script:
             match self._script.popleft():
@@ -58,7 +58,7 @@ class FakeTransport:
     def check(self) -> None:
         """Complain unless every answer of the script was asked for and closed."""
         if self.open:
-            raise AssertionError(f"{self.open} answers were not closed. Whoever gets a response closes it.")
+            raise AssertionError(f"{self.open} answers were not closed. The caller that gets a response closes it.")
         if self._script:
             raise AssertionError(f"{len(self._script)} steps of the script were never reached. Find out what was not sent.")
 

@@ -1,38 +1,123 @@
 """Reads what a model wrote as the arguments of a call: parsed strictly, checked against the schema, converted to types. Pure.
 
-Every reading decodes the text afresh, so that a tool may do with its arguments what it likes. Nothing is guessed: text that
-is not JSON, a key that stands twice, a field that nobody knows is a Problem, and then the tool is not run.
+Every reading decodes the text afresh, so that a tool may change its arguments. Nothing is guessed: text that is not JSON, a
+repeated key, an unknown field is a Problem, and then the tool is not run.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cached_property
+from typing import NotRequired, TypedDict, TypeVar
 
 import msgspec
+from msgspec import inspect as forms
 
 from evener.errors import UsageError
-from evener.tools.models import Refused, mentions_models, model_convert
-from evener.tools.problems import Problem, dotted
-from evener.tools.typed import Typed
+from evener.tools.schema import Convert, Problem, Schema, ValueRefused, format_path, mentions_models, model_convert
 from evener.tools.validation import Validator
 from evener.transcript.scan import path_at, repeated_key
 
-__all__ = ["Accepted", "Arguments", "Convert", "converter", "parsed"]
+__all__ = [
+    "ArgumentReader",
+    "Convert",
+    "ReadArguments",
+    "Typed",
+    "converter",
+    "decode_json",
+    "typed_reader",
+    "unchanged",
+    "unenforced_by_types",
+]
+
+EXACT = frozenset(("string", "integer", "boolean", "null", "array"))
+"""Not a float, which tells -0 from 0 as an integer does not; nor an object, whose fields the schema checks one by one."""
+SAID = frozenset(("type", "items", "description", "default"))
+
+
+class NamedParameters(msgspec.Struct):
+    """Parameters by name. msgspec inspects a type each time it converts to it, but a class of its own only once."""
+
+    named: dict[str, object]
+
+
+class Typed:
+    """The parameters of one function. What follows from their types is computed when the first call needs it."""
+
+    def __init__(self, kinds: Mapping[str, object], schema: Schema) -> None:
+        self._kinds = kinds
+        self._schema = schema
+
+    @cached_property
+    def plain(self) -> "msgspec.json.Decoder[dict[str, object]] | None":
+        """A decoder for them, if `str`, `list[int] | None` and the like are all that their schema says.
+
+        It ignores unknown fields, and of two with the same name the last one counts: the caller must look for those.
+        """
+        parts = self._schema["properties"]
+        is_plain = isinstance(parts, dict) and all(map(_says_its_type, parts.values()))
+        is_plain = is_plain and all(map(_is_fully_checked, forms.multi_type_info(self._kinds.values())))
+        return msgspec.json.Decoder(self._fields) if is_plain else None
+
+    def convert(self, value: dict[str, object]) -> dict[str, object]:
+        """Convert all of them; raise a ValidationError when one of them cannot be converted as it is."""
+        return msgspec.convert({"named": value}, self._named, str_keys=True).named
+
+    @cached_property
+    def _named(self) -> type[NamedParameters]:
+        return msgspec.defstruct("Named", [("named", self._fields)], bases=(NamedParameters,))  # type: ignore[return-value]  # see bases
+
+    @cached_property
+    def _fields(self) -> type:
+        needed = self._schema["required"]
+        required = needed if isinstance(needed, list) else []
+        fields = {name: kind if name in required else NotRequired[kind] for name, kind in self._kinds.items()}
+        return TypedDict("Arguments", fields)  # type: ignore[operator, no-any-return]  # its fields are known only now
+
+
+def typed_reader(kinds: Mapping[str, object], schema: Schema) -> Typed | None:
+    """Return the parameters with these types and this schema; None when Pydantic converts one of them."""
+    return None if any(map(mentions_models, kinds.values())) else Typed(kinds, schema)
+
+
+def _says_its_type(schema: object) -> bool:
+    """True if a schema asks for a type, down to each item, and for nothing else."""
+    if not isinstance(schema, dict) or not schema.keys() <= SAID:
+        return False
+    said = schema.get("type")
+    kinds = set(said) if isinstance(said, list) else {said}
+    return kinds <= EXACT and ("array" not in kinds or _says_its_type(schema.get("items")))
+
+
+def _is_fully_checked(kind: forms.Type) -> bool:
+    """True if a decoder checks all that a type says: `Iterable[int]` takes any text, and a schema may be written by hand."""
+    match kind:
+        case forms.StrType() | forms.IntType() | forms.BoolType() | forms.NoneType():
+            return True
+        case forms.CollectionType(item_type=item):
+            return _is_fully_checked(item)
+        case forms.UnionType(types=kinds):
+            return all(map(_is_fully_checked, kinds))
+        case forms.Metadata(type=inner, extra_json_schema=said):
+            return set(said or ()) <= {"description"} and _is_fully_checked(inner)
+    return False
+
 
 MOST_BYTES = 16 << 20
-MOST_DEEP = 100
+DEEPEST_ARGUMENTS = 100
+TOO_DEEP = f"nested deeper than {DEEPEST_ARGUMENTS} levels"
 SPACED = re.compile(r"\s:")
 
-Convert = Callable[[object], object]
+T = TypeVar("T")
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class ReadArguments(msgspec.Struct, frozen=True):
     """Arguments that a function can be called with: by name, or, if it takes them as one value, that value."""
 
     named: dict[str, object]
     whole: tuple[object, ...] = ()
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class ArgumentReader(msgspec.Struct, frozen=True):
     """How the arguments of one tool are read. With `one`, the function takes them all as a single value.
 
     With `typed`, they are read or at least converted in one go, if they fit as they are.
@@ -44,8 +129,8 @@ class Arguments(msgspec.Struct, frozen=True):
     unenforced: tuple[str, ...] = ()
     typed: Typed | None = None
 
-    def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
-        """The arguments in a call's JSON text, or what is wrong with them."""
+    def read(self, raw: str) -> ReadArguments | tuple[Problem, ...]:
+        """Return the arguments in a call's JSON text, or what is wrong with them."""
         plain = self.typed.plain if self.typed else None
         if plain is not None and len(raw) <= MOST_BYTES:
             try:
@@ -53,85 +138,85 @@ class Arguments(msgspec.Struct, frozen=True):
             except (msgspec.MsgspecError, RecursionError, ValueError):
                 named = None  # it may fit nevertheless, and if not, there is more to say
             if named is not None and _has_only(raw, len(named)):
-                return Accepted(named)
-        value = parsed(raw)
+                return ReadArguments(named)
+        value = decode_json(raw, expected="a JSON object, such as {}")
         if isinstance(value, tuple):
             return value
-        problems = self.validator.problems(value)
-        if problems:
-            return problems
-        return self._converted(value)
+        if not isinstance(value, dict):
+            text = raw.strip()
+            return (Problem("", f"expected a JSON object, found {text if len(text) <= 40 else f'{text[:40]}...'}"),)
+        return self.validator.problems(value) or self._convert(value)
 
-    def _converted(self, value: dict[str, object]) -> Accepted | tuple[Problem, ...]:
+    def _convert(self, value: dict[str, object]) -> ReadArguments | tuple[Problem, ...]:
         if self.one is not None:
             try:
-                return Accepted({}, (self.one(value),))
-            except Refused as refused:
+                return ReadArguments({}, (self.one(value),))
+            except ValueRefused as refused:
                 return refused.problems
         if self.typed is not None:
             try:
-                return Accepted(self.typed.converted(value))
+                return ReadArguments(self.typed.convert(value))
             except msgspec.ValidationError:
-                pass  # one by one, then: a whole number may be written as 3.0, and there may be several problems
+                pass  # one by one instead: a whole number may be written as 3.0, and there may be several problems
         named: dict[str, object] = {}
         problems: list[Problem] = []
         for name, item in value.items():
             try:
                 named[name] = self.converters[name](item)
-            except Refused as refused:
-                problems += [Problem(_under(name, problem.path), problem.message) for problem in refused.problems]
-        return tuple(problems) or Accepted(named)
+            except ValueRefused as refused:
+                outer = format_path((name,))
+                for path, message in ((problem.path, problem.message) for problem in refused.problems):
+                    problems.append(Problem(f"{outer}.{path}" if path and path[0] != "[" else outer + path, message))
+        return tuple(problems) or ReadArguments(named)
 
 
-def parsed(raw: str) -> dict[str, object] | tuple[Problem, ...]:
-    """The object that a JSON text is, or the problem that it is none."""
-    if len(raw) > MOST_BYTES:
-        return (Problem("", f"they have {len(raw):,} characters, of at most {MOST_BYTES:,}"),)
+def decode_json(text: str, *, expected: str) -> object | tuple[Problem, ...]:
+    """Return the value of a JSON text, or a tuple with the problem: JSON values are never tuples.
+
+    `expected` names what the text should have been, for one that is empty.
+    """
+    if len(text) > MOST_BYTES:
+        return (Problem("", f"too long: {len(text):,} characters, of at most {MOST_BYTES:,}"),)
     try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeError, ValueError) as error:
-        return (_malformed(raw, error),)
-    if not isinstance(value, dict):
-        return (Problem("", f"expected a JSON object, found {_start(raw)}"),)
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        return (Problem("", TOO_DEEP),)
+    except (msgspec.DecodeError, UnicodeError, ValueError) as error:
+        return (_explain_syntax(text, error, expected),)
     keys = _keys(value)
     if keys is None:
-        return (Problem("", f"they are nested deeper than {MOST_DEEP} levels"),)
-    twice = None if _has_only(raw, keys) else repeated_key(raw)
+        return (Problem("", TOO_DEEP),)
+    twice = None if _has_only(text, keys) else repeated_key(text)
     return value if twice is None else (Problem(twice, "this key stands twice in its object"),)
 
 
 def _has_only(raw: str, keys: int) -> bool:
-    """Whether a JSON text can be seen to have no more than the keys that were read: none stands twice, none was passed over.
+    """True if a JSON text can be seen to have no more than the keys that were read: none is repeated or was ignored.
 
     Each key brings a colon, and, if no space comes before it, one right after a quote.
     """
     return raw.count(":") == keys or (raw.count('":') == keys and SPACED.search(raw) is None)
 
 
-def _malformed(raw: str, error: Exception) -> Problem:
-    if isinstance(error, RecursionError):
-        return Problem("", f"they are nested deeper than {MOST_DEEP} levels")
-    if not raw.strip():
-        return Problem("", "they are empty; expected a JSON object, such as {}")
-    why = str(error).partition(" - at `")[0]
+def _explain_syntax(text: str, error: Exception, expected: str) -> Problem:
+    if not text.strip():
+        return Problem("", f"empty; expected {expected}")
+    if text.lstrip().startswith("```"):
+        return Problem("", "not JSON: it stands in a code fence")
+    why = str(error).partition(" - at `")[0].removeprefix("JSON is malformed: ")
     place = why.rpartition("(byte ")[2].rstrip(")")
-    body = raw.encode(errors="replace")
+    body = text.encode(errors="replace")
     byte = int(place) if place.isdigit() else len(body)
     if body[byte : byte + 8].lstrip(b"-").startswith((b"NaN", b"Inf")):
         why = f"NaN and Infinity are not JSON (byte {byte})"
-    return Problem(path_at(body, byte), f"not JSON: {why.removeprefix('JSON is malformed: ')}")
-
-
-def _start(raw: str) -> str:
-    text = raw.strip()
-    return text if len(text) <= 40 else f"{text[:40]}..."
+    return Problem(path_at(body, byte), f"not JSON: {why}")
 
 
 def _keys(value: object) -> int | None:
-    """How many keys a value has, all levels together; None when it is nested deeper than anyone means. Never recursive."""
+    """Return how many keys a value has on all levels; None when it is nested deeper than DEEPEST_ARGUMENTS. Not recursive."""
     level: list[object] = [value]
     keys = 0
-    for _ in range(MOST_DEEP):
+    for _ in range(DEEPEST_ARGUMENTS):
         onward: list[object] = []
         for item in level:
             if isinstance(item, dict):
@@ -146,10 +231,10 @@ def _keys(value: object) -> int | None:
 
 
 def converter(kind: object, where: str) -> Convert:
-    """What turns a JSON value that fits the schema of a type into a value of it. A type that cannot be told is refused."""
+    """Return a function from a JSON value that fits the schema of a type to a value of it. Refuse a type without one."""
     if mentions_models(kind):
         return model_convert(kind)
-    known: type[object] = kind  # type: ignore[assignment]  # any annotation is taken
+    known: type[object] = kind  # type: ignore[assignment]  # any annotation is accepted
     try:
         msgspec.json.Decoder(known)
     except TypeError as error:
@@ -165,17 +250,13 @@ def converter(kind: object, where: str) -> Convert:
 
 
 def _second_try(value: object, kind: type[object], first: msgspec.ValidationError) -> object:
-    """Some models write whole numbers as 3.0, which JSON Schema takes as an integer."""
+    """Convert a value once more with 3.0 as 3: some models write whole numbers so, and JSON Schema accepts it."""
     try:
         return msgspec.convert(_whole(value), kind, str_keys=True)
     except msgspec.ValidationError:
         why, _, place = str(first).partition(" - at `")
-        raise Refused((Problem(_path(place), f"{why[:1].lower()}{why[1:]}".replace("`", "")),)) from None
-
-
-def _path(place: str) -> str:
-    """msgspec's `$.stops[2]`, or `key` in one, as ours."""
-    return place.rpartition("$")[2].rstrip("`").removeprefix(".")
+        path = place.rpartition("$")[2].rstrip("`").removeprefix(".")  # msgspec's `$.stops[2]`, or `key` in one
+        raise ValueRefused((Problem(path, f"{why[:1].lower()}{why[1:]}".replace("`", "")),)) from None
 
 
 def _whole(value: object) -> object:
@@ -189,5 +270,11 @@ def _whole(value: object) -> object:
     return value
 
 
-def _under(name: str, path: str) -> str:
-    return dotted((name,)) + (path if path.startswith("[") or not path else f".{path}")
+def unenforced_by_types(validator: Validator) -> tuple[str, ...]:
+    """Return what neither the validator enforces nor the conversion to types, which checks patterns and formats itself."""
+    return tuple(text for text in validator.unenforced if not text.partition(":")[0].endswith((".pattern", ".format")))
+
+
+def unchanged(value: T) -> T:
+    """Return the value as it is: where a conversion or a scrubber may be given and none is needed."""
+    return value

@@ -1,4 +1,4 @@
-"""What a tool is told beside its arguments: which call this is, the dependencies, how long it may take, whether to stop.
+"""What a tool gets beside its arguments: which call this is, the dependencies, its deadline, whether to stop.
 
 A function gets it by annotating a parameter `ToolContext` (or `ToolContext[Deps]`); the model never sees that parameter.
 """
@@ -14,9 +14,10 @@ import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["Cancellation", "Progress", "ToolContext", "call_on"]
+__all__ = ["Cancellation", "Progress", "ToolContext", "call_on", "settle"]
 
 Deps = TypeVar("Deps")
+T = TypeVar("T")
 MOST_TEXT = 2_000
 
 
@@ -40,21 +41,21 @@ class Cancellation:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def set(self) -> None:
-        """Ask for a stop. From any thread; a second time changes nothing."""
+        """Request a stop, from any thread. A second request changes nothing."""
         with self._lock:
             self._set = True
             if self._event is not None:
                 self._event.set()
             waiting, self._waiting = self._waiting, []
         for loop, future in waiting:
-            call_on(loop, partial(_wake, future))
+            call_on(loop, partial(settle, future, None))
 
     def is_set(self) -> bool:
-        """Whether a stop was asked for."""
+        """True if a stop was requested."""
         return self._set
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait in a thread, as instead of `time.sleep`; True when a stop was asked for."""
+        """Wait in a thread, instead of `time.sleep`; return True when a stop was requested."""
         with self._lock:
             if self._set:
                 return True
@@ -76,21 +77,22 @@ class Cancellation:
                 self._waiting = [entry for entry in self._waiting if entry[1] is not future]
 
 
-def _wake(future: "asyncio.Future[None]") -> None:
+def settle(future: "asyncio.Future[T]", value: T) -> None:
+    """Set the result of a future, unless it is done."""
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)
 
 
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Call something on a loop's thread, soon; a loop that is closed has nobody left who wants to know."""
+    """Schedule a function on a loop's thread. A closed loop has no waiter left, so then nothing is done."""
     try:
         loop.call_soon_threadsafe(function)
     except RuntimeError:
         return
 
 
-def _nowhere(_progress: Progress) -> None:
-    """Progress that nobody listens to."""
+def _drop(_progress: Progress) -> None:
+    """Drop progress that has no listener."""
 
 
 class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
@@ -105,12 +107,12 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=F
     key: str = ""
     deadline: float | None = None
     cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
-    report: Callable[[Progress], None] = _nowhere
+    report: Callable[[Progress], None] = _drop
 
     def progress(self, text: str = "", *, fraction: float | None = None) -> None:
-        """Tell those who watch how far the call is. From any thread; a call that was cancelled is no longer heard."""
+        """Report how far the call is, from any thread. Reports of a cancelled call are dropped."""
         if fraction is not None and not 0 <= fraction <= 1:
-            raise BadValue(f"The fraction of a progress is from 0 to 1, not {fraction}.")
+            raise BadValue(f"The fraction of progress must be from 0 to 1, not {fraction}.")
         if not self.cancelled.is_set():
             self.report(Progress(self.call_id, text[:MOST_TEXT], fraction))
 

@@ -1,4 +1,4 @@
-"""What a call of a tool came to: an envelope, whatever the function returned or raised. Pure.
+"""The result of a tool call: an envelope, whatever the function returned or raised. Pure.
 
 A failed tool is a result like any other: nothing here raises because of what a tool did. A traceback never reaches the model.
 """
@@ -7,7 +7,6 @@ import inspect
 import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from math import isfinite
 from operator import is_
 from typing import Literal, get_args
 
@@ -16,9 +15,22 @@ from msgspec.structs import force_setattr
 
 from evener.errors import BadValue
 from evener.events import InnerQuestion, Spilled
-from evener.tools.models import is_model_value, model_dump
-from evener.transcript.blocks import CONTENTS, DocumentBlock, ImageBlock, Inline, ResultContent, TextBlock, ToolResult
-from evener.transcript.checks import check_choice, check_object, check_type, json_object, json_text
+from evener.tools.schema import is_model_value, model_dump
+from evener.transcript.blocks import (
+    CONTENTS,
+    DocumentBlock,
+    ImageBlock,
+    Inline,
+    ResultContent,
+    TextBlock,
+    ToolResult,
+    check_choice,
+    check_object,
+    check_type,
+    holds_infinity,
+    json_object,
+    json_text,
+)
 
 __all__ = [
     "Envelope",
@@ -28,16 +40,16 @@ __all__ = [
     "ToolOutput",
     "Waits",
     "envelope_of",
-    "failed",
-    "raised",
-    "scrubbed",
+    "report_error",
+    "report_failure",
+    "scrub_envelope",
 ]
 
 Outcome = Literal["done", "failed", "unknown"]
-"""`unknown`: the call was given up, and whether it took effect cannot be said."""
+"""`unknown`: the call was given up, and it is not known whether it took effect."""
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 Scrub = Callable[[str], str]
-"""Takes secrets out of a text."""
+"""Removes secrets from a text."""
 
 MOST_MESSAGE = 4_000
 MOST_MEDIA = 20 << 20
@@ -55,24 +67,24 @@ class ModelRetry(Exception):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a function may return when content is not all: `metadata` is for the program and never goes to the model."""
+    """A return value with more than content: `metadata` is for the program and never goes to the model."""
 
     content: object
     metadata: Mapping[str, object] = {}
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """What a run inside a call waits for: the thread that it is decided in, and the questions."""
+    """What a run inside a call waits for: the thread in which it is decided, and the questions."""
 
     thread: str
     inner: tuple[InnerQuestion, ...]
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The result of one call. `retry`: the model can do better, and it counts toward the tool's retries.
+    """The result of one call. `retry`: the model can correct it, and it counts toward the tool's retries.
 
     `meta` is the JSON text of an object for the program; it does not go to the model. A str as content is one text block.
-    `spilled` says where the whole of a shortened text lies. With `waits` the call has no result yet: a run inside it waits.
+    `spilled` names the blob with the whole of a shortened text. With `waits` the call has no result yet: a run inside it waits.
     """
 
     ok: bool
@@ -102,7 +114,7 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def metadata(self) -> dict[str, object]:
-        """The metadata, decoded afresh."""
+        """The metadata, decoded anew each time."""
         return json_object(self.meta, "The metadata of a result")
 
     @property
@@ -111,17 +123,17 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
     def to_result(self, call_id: str) -> ToolResult:
-        """The block that answers the call."""
+        """Return the block that answers the call."""
         return ToolResult(call_id, self.content, is_error=not self.ok)
 
 
-def failed(text: str, *, retry: bool = False, outcome: Outcome = "failed") -> Envelope:
-    """A call that did not work, in words for the model."""
+def report_failure(text: str, *, retry: bool = False, outcome: Outcome = "failed") -> Envelope:
+    """Return the envelope of a call that failed, with the text for the model."""
     return Envelope(False, (TextBlock(_sound(text)),), retry=retry, outcome=outcome)
 
 
 def envelope_of(value: object) -> Envelope:
-    """Whatever a function returned, as an envelope. What cannot be shown to a model is a failed one that says so."""
+    """Return an envelope with whatever a function returned. What cannot be shown to a model makes a failed one that says so."""
     try:
         match value:
             case Envelope():
@@ -130,39 +142,36 @@ def envelope_of(value: object) -> Envelope:
                 return Envelope(True, _content(value.content), json_text(value.metadata, "ToolOutput.metadata"))
         return Envelope(True, _content(value))
     except (BadValue, TypeError, ValueError, OverflowError, RecursionError) as error:
-        return failed(
+        return report_failure(
             f"The tool ran, but what it returned ({type(value).__name__}) cannot be shown: {_message(error)}. "
-            "Whoever wrote it should return a text, a JSON value, an image, or blocks of content."
+            "Its author should return a text, a JSON value, an image, or blocks of content."
         )
 
 
-def raised(error: BaseException, name: str) -> Envelope:
-    """Whatever a function raised, as an envelope: its type and its words."""
+def report_error(error: BaseException, name: str) -> Envelope:
+    """Return the envelope for an exception that a function raised: its type and its message."""
     if isinstance(error, ModelRetry):
-        return failed(_message(error) or f"The tool {name!r} asks to be called differently.", retry=True)
-    return failed(f"The tool {name!r} failed with {_described(error)}"[:MOST_MESSAGE])
+        return report_failure(_message(error) or f"The tool {name!r} asks for a different call.", retry=True)
+    return report_failure(f"The tool {name!r} failed with {_describe(error)}"[:MOST_MESSAGE])
 
 
-def scrubbed(envelope: Envelope, scrub: Scrub) -> Envelope:
-    """An envelope without secrets in its texts; the same one if there were none."""
-    content = [_scrubbed(block, scrub) for block in envelope.content]
-    if all(map(is_, content, envelope.content)):
-        return envelope
-    return msgspec.structs.replace(envelope, content=tuple(content))
+def scrub_envelope(envelope: Envelope, scrub: Scrub) -> Envelope:
+    """Return an envelope without secrets in its texts; the same one if there were none."""
+
+    def clean(block: ResultContent) -> ResultContent:
+        if not isinstance(block, TextBlock) or (text := scrub(block.text)) == block.text:
+            return block
+        return msgspec.structs.replace(block, text=text)
+
+    content = tuple(map(clean, envelope.content))
+    return envelope if all(map(is_, content, envelope.content)) else msgspec.structs.replace(envelope, content=content)
 
 
-def _scrubbed(block: ResultContent, scrub: Scrub) -> ResultContent:
-    if not isinstance(block, TextBlock):
-        return block
-    clean = scrub(block.text)
-    return block if clean == block.text else msgspec.structs.replace(block, text=clean)
-
-
-def _described(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     words = _message(error)
     text = f"{type(error).__name__}: {words}" if words else type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        inner = "; ".join(_described(part) for part in error.exceptions[:3])
+        inner = "; ".join(_describe(part) for part in error.exceptions[:3])
         text = f"{text} [{inner}]"
     return text
 
@@ -170,7 +179,7 @@ def _described(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         return _sound(str(error))[:MOST_MESSAGE]
-    except Exception:  # the words of a foreign exception are foreign code
+    except Exception:  # __str__ of a foreign exception is foreign code
         return "(its message cannot be read)"
 
 
@@ -188,7 +197,7 @@ def _content(value: object) -> tuple[ResultContent, ...]:
 
 
 def _blocks(value: object) -> tuple[ResultContent, ...]:
-    """A block as it is; else the JSON text of a value."""
+    """Return a block as it is; else the JSON text of a value."""
     if isinstance(value, TextBlock | ImageBlock | DocumentBlock) or type(value) in CONTENTS:
         return (value,)  # type: ignore[return-value]  # CONTENTS are the types of ResultContent
     if isinstance(value, str | bytes):
@@ -197,18 +206,12 @@ def _blocks(value: object) -> tuple[ResultContent, ...]:
 
 
 def _sound(text: str) -> str:
-    """A text that can be written: a lone surrogate (from a file name, say) becomes a question mark."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
+    """Return a text that can be encoded: a lone surrogate (from a file name, say) becomes a question mark."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _media(data: bytes) -> ResultContent:
-    """Bytes by what they begin with: an image, a document, or text."""
+    """Return a block for bytes, by what they begin with: an image, a document, or text."""
     if len(data) > MOST_MEDIA:
         raise BadValue(f"it has {len(data):,} bytes, of at most {MOST_MEDIA:,}; make it smaller")
     kind = next((kind for start, kind in MEDIA.items() if data.startswith(start)), "")
@@ -225,17 +228,17 @@ def _media(data: bytes) -> ResultContent:
 
 
 def _json(value: object) -> str:
-    """The compact JSON text of a value."""
+    """Return the compact JSON text of a value."""
     if inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.isawaitable(value):
         if inspect.iscoroutine(value):
-            value.close()  # so that nobody warns of it
-        raise BadValue(f"a {type(value).__name__} has not happened yet; collect what it gives into a list")
+            value.close()  # else Python warns that it was never awaited
+        raise BadValue(f"a {type(value).__name__} has not run yet; collect what it gives into a list")
     try:
         text = msgspec.json.encode(value, enc_hook=_encodable).decode()
     except OverflowError:
         text = json.dumps(msgspec.to_builtins(value, enc_hook=_encodable), separators=(",", ":"), ensure_ascii=False)
-    if "null" in text and _holds_no_number(msgspec.to_builtins(value, enc_hook=_encodable)):
-        raise BadValue("it holds NaN or an infinity, which JSON has not")
+    if "null" in text and holds_infinity(msgspec.to_builtins(value, enc_hook=_encodable)):
+        raise BadValue("it holds NaN or an infinity, which JSON cannot express")
     return text
 
 
@@ -243,16 +246,3 @@ def _encodable(value: object) -> object:
     if is_model_value(value):
         return model_dump(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _holds_no_number(value: object) -> bool:
-    left = [value]
-    while left:
-        match left.pop():
-            case float() as number if not isfinite(number):
-                return True
-            case dict() as fields:
-                left += fields.values()
-            case list() | tuple() | set() as items:
-                left += items
-    return False

@@ -1,7 +1,7 @@
 """Reads a function's signature and docstring: what the model is told of it, and how it is called. Pure.
 
-A signature that cannot be told to a model is a UsageError, at the moment the tool is made: a parameter without a type, one
-that is positional only, `*args`, `**kwargs`. A parameter annotated `ToolContext` is given by Evener and never told.
+A signature that cannot be described to a model is a UsageError when the tool is made: a parameter without a type, one
+that is positional only, `*args`, `**kwargs`. A parameter annotated `ToolContext` is given by Evener; the model never sees it.
 """
 
 import inspect
@@ -13,24 +13,11 @@ from typing import Annotated, Union, get_args, get_origin
 import msgspec
 
 from evener.errors import UsageError
-from evener.tools.arguments import Convert, converter
-from evener.tools.constraints import Schema
+from evener.tools.arguments import Convert, Typed, converter, typed_reader
 from evener.tools.context import ToolContext
-from evener.tools.docstring import read_docstring
-from evener.tools.shapes import Shapes, default_of, hints_of
-from evener.tools.typed import Typed, typed
+from evener.tools.schema import Schema, Shapes, closed_object, default_of, hints_of, read_docstring
 
-__all__ = [
-    "Function",
-    "Signature",
-    "check_takes_one",
-    "context_name",
-    "described",
-    "is_async",
-    "name_of",
-    "read_signature",
-    "typed_schema",
-]
+__all__ = ["Callee", "Function", "Signature", "check_takes_one", "describe", "name_of", "read_signature"]
 
 Function = Callable[..., object]
 EMPTY = inspect.Parameter.empty
@@ -53,12 +40,14 @@ class Callee(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, function: Function) -> "Callee":
-        """Look at a function once, so that calling it need not."""
-        return cls(function, context_name(function), is_async(function))
+        """Inspect a function once, so that calling it need not."""
+        inner = _unwrap(function)
+        awaits = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(_find_annotated(function))
+        return cls(function, _context_name(function), awaits)
 
 
 def read_signature(function: Function) -> Signature:
-    """The schema of a function's parameters, and how each is converted."""
+    """Return the schema of a function's parameters, and how each is converted."""
     where = f"The tool {name_of(function)!r}"
     words = read_docstring(_doc(function))[1]
     shapes = Shapes()
@@ -77,80 +66,57 @@ def read_signature(function: Function) -> Signature:
         kinds[name] = kind
         if default is EMPTY:
             required.append(name)
-    whole = closed_object(properties, required, shapes.definitions)
-    return Signature(whole, converters, typed(kinds, whole))
-
-
-def closed_object(properties: Schema, required: list[str], definitions: Schema) -> Schema:
-    """An object with these properties and no others."""
-    schema: Schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {**schema, "$defs": definitions} if definitions else schema
-
-
-def typed_schema(kind: object, where: str) -> Schema:
-    """The schema of a type that stands for all arguments of a tool: the type itself, not a reference to it."""
-    shapes = Shapes()
-    schema = shapes.whole(kind, where)
-    definitions = shapes.definitions
-    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    if name in definitions:
-        root = definitions[name]
-        inner = msgspec.json.encode({other: part for other, part in definitions.items() if other != name} | {"": root})
-        if f'"#/$defs/{name}"'.encode() not in inner:
-            definitions = {other: part for other, part in definitions.items() if other != name}
-        schema = dict(root) if isinstance(root, dict) else {}
-    if schema.get("type") != "object":
-        raise UsageError(f"{where}: the arguments of a tool are an object. Use a class with named fields, or a dict.")
-    return {**schema, "$defs": definitions} if definitions else schema
+    whole = closed_object(properties, required)
+    if shapes.definitions:
+        whole["$defs"] = shapes.definitions
+    return Signature(whole, converters, typed_reader(kinds, whole))
 
 
 def check_takes_one(function: Function) -> None:
     """Refuse a function that cannot take its arguments as one value."""
     where = f"The tool {name_of(function)!r}"
-    context = context_name(function)
+    context = _context_name(function)
     try:
         _signature(function, where).bind({}, **({context: None} if context else {}))
     except TypeError as error:
         raise UsageError(f"{where} must take its arguments as one value ({error}). Give it one parameter.") from None
 
 
-def context_name(function: Function) -> str:
-    """The name of the parameter for the ToolContext; empty when there is none."""
-    hints = hints_of(_annotated(function), f"The function {name_of(function)!r}")
+def _context_name(function: Function) -> str:
+    """Return the name of the parameter for the ToolContext; empty when there is none."""
+    hints = hints_of(_find_annotated(function), f"The function {name_of(function)!r}")
     return next((name for name, kind in hints.items() if name != "return" and _is_context(kind)), "")
 
 
-def described(function: Function) -> str:
-    """What the docstring says, without what it says about parameters."""
+def describe(function: Function) -> str:
+    """Return what the docstring says, without what it says about parameters."""
     return read_docstring(_doc(function))[0]
 
 
 def name_of(function: object) -> str:
-    """The name of a function, or of what a callable object is."""
-    inner = function.func if isinstance(function, partial) else function
+    """Return the name of a function, or of the class of a callable object."""
+    inner = _unwrap(function)
     return str(getattr(inner, "__name__", "") or type(inner).__name__)
 
 
-def is_async(function: Function) -> bool:
-    """Whether calling it gives something to await."""
-    inner: object = function.func if isinstance(function, partial) else function
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(_annotated(function))
+def _unwrap(function: object) -> object:
+    return function.func if isinstance(function, partial) else function
 
 
-def _annotated(function: Function) -> object:
-    """What carries the annotations and the docstring."""
-    inner: object = function.func if isinstance(function, partial) else function
+def _find_annotated(function: Function) -> object:
+    """Return the object that carries the annotations and the docstring."""
+    inner = _unwrap(function)
     if inspect.isroutine(inner) or isinstance(inner, type):
         return inner
     return type(inner).__call__
 
 
 def _doc(function: Function) -> str | None:
-    """The docstring of a function; of a callable object its own, or that of its `__call__`."""
-    inner: object = function.func if isinstance(function, partial) else function
+    """Return the docstring of a function; of a callable object its own, or that of its `__call__`."""
+    inner = _unwrap(function)
     text = inner.__doc__
     if not inspect.isroutine(inner) and not type(inner).__dict__.get("__doc__"):
-        text = getattr(_annotated(function), "__doc__", None)
+        text = getattr(_find_annotated(function), "__doc__", None)
     return text
 
 
@@ -164,9 +130,9 @@ def _signature(function: Function, where: str) -> inspect.Signature:
 
 
 def _parameters(function: Function, where: str) -> list[tuple[str, object, object]]:
-    """Name, type and default of each parameter."""
+    """Return name, type and default of each parameter."""
     signature = _signature(function, where)
-    hints = hints_of(_annotated(function), where)
+    hints = hints_of(_find_annotated(function), where)
     given = function.keywords if isinstance(function, partial) else {}
     found = []
     for name, parameter in signature.parameters.items():
@@ -182,9 +148,9 @@ def _parameters(function: Function, where: str) -> list[tuple[str, object, objec
 
 def _check_kind(parameter: inspect.Parameter, where: str) -> None:
     wrong = {
-        inspect.Parameter.POSITIONAL_ONLY: "is positional only, but models give arguments by name. Remove the slash.",
-        inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, which no schema can say. Use a list.",
-        inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, which no schema can say. Use a dict or name them.",
+        inspect.Parameter.POSITIONAL_ONLY: "is positional only, but models pass arguments by name. Remove the slash.",
+        inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments, which no schema can express. Use a list.",
+        inspect.Parameter.VAR_KEYWORD: "takes arguments of any name, which no schema can express. Use a dict or name them.",
     }
     if parameter.kind in wrong:
         raise UsageError(f"{where}: the parameter {str(parameter).partition(':')[0]!r} {wrong[parameter.kind]}")
@@ -199,7 +165,7 @@ def _is_context(kind: object) -> bool:
 
 
 def _about(kind: object) -> str:
-    """A description that stands beside the type."""
+    """Return the description that stands beside the type in `Annotated`."""
     if get_origin(kind) is not Annotated:
         return ""
     for note in get_args(kind)[1:]:

@@ -1,4 +1,4 @@
-"""Keeps output that would overwhelm a transcript out of it: head and tail stay, the whole waits in a blob to be paged through.
+"""Keeps large output out of the transcript: head and tail stay, the whole is stored in a blob that a tool reads in pages.
 
 A spilled text is held once more, as bytes, and never copied again: paging decodes only what it shows.
 """
@@ -13,9 +13,9 @@ from evener.events import Spilled
 from evener.tools.result import Envelope, ModelRetry
 from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import ResultContent, TextBlock
-from evener.transport.secret_net import known_net
+from evener.transport.secrets import known_net
 
-__all__ = ["Blobs", "MemoryBlobs", "read_output_tool", "spill"]
+__all__ = ["READER", "Blobs", "MemoryBlobs", "read_output_tool", "spill"]
 
 HEAD_SHARE = 0.75
 PIECE = 1 << 16
@@ -25,14 +25,14 @@ READER = "read_output"
 
 
 class Blobs(Protocol):
-    """Where large output lies, by digest. The same bytes have the same id."""
+    """A place for large output, by digest. The same bytes have the same id."""
 
     def put(self, body: bytes) -> str:
-        """Keep the bytes, and say under which id."""
+        """Keep the bytes and return their id."""
         ...
 
     def get(self, id: str) -> bytes | None:
-        """The bytes of an id; None when there are none."""
+        """Return the bytes of an id; None when there are none."""
         ...
 
 
@@ -40,28 +40,28 @@ class MemoryBlobs:
     """Blobs in a dict, for tests and for runs that leave nothing behind."""
 
     def __init__(self) -> None:
-        self._held: dict[str, bytes] = {}
+        self.held: dict[str, bytes] = {}
 
     def put(self, body: bytes) -> str:
         """Keep the bytes."""
         id = sha256(body).hexdigest()
-        self._held.setdefault(id, body)
+        self.held.setdefault(id, body)
         return id
 
     def get(self, id: str) -> bytes | None:
-        """The bytes of an id."""
-        return self._held.get(id)
+        """Return the bytes of an id."""
+        return self.held.get(id)
 
 
 def spill(envelope: Envelope, blobs: Blobs, *, limit: int) -> Envelope:
-    """An envelope whose text has at most `limit` characters and a notice; the same one if it has no more than that."""
+    """Return an envelope whose text has at most `limit` characters and a notice; the same one if it has no more than that."""
     texts = [block.text for block in envelope.content if isinstance(block, TextBlock)]
     if sum(map(len, texts)) <= limit:
         return envelope
     whole = texts[0] if len(texts) == 1 else "\n".join(texts)
     net = known_net()
     if net.may_hold(whole.encode("utf-8", "surrogatepass")):
-        whole = net.without(whole)  # before it is cut: a half of a secret is not found any more
+        whole = net.without(whole)  # before it is cut: half of a secret is not found
     id = blobs.put(whole.encode())
     short = TextBlock(_ends(whole, id, limit))
     content: list[ResultContent] = []
@@ -85,7 +85,7 @@ def _ends(text: str, id: str, limit: int) -> str:
 
 
 def read_output_tool(blobs: Blobs) -> Tool:
-    """The tool that pages through spilled output."""
+    """Return the tool that pages through spilled output."""
 
     def read_output(
         id: Annotated[str, "the id that the shortened output names"],
@@ -114,7 +114,7 @@ def _character_page(body: bytes, offset: int, limit: int) -> str:
         seen += len(piece)
     text = "".join(found)
     if not text:
-        return f"[The output ends at character {seen:,}. There is nothing from {offset:,} on.]"
+        return f"[The output ends at character {seen:,}. There is nothing from character {offset:,} on.]"
     end = offset + len(text)
     onward = f" Go on with offset={end}." if end < seen else " This is the end."
     return f"{text}\n[Characters {offset:,} to {end:,} of {seen:,}.{onward}]"
@@ -123,7 +123,7 @@ def _character_page(body: bytes, offset: int, limit: int) -> str:
 def _line_page(body: bytes, offset: int, limit: int) -> str:
     lines = body.count(b"\n") + (not body.endswith(b"\n"))
     if offset >= lines:
-        return f"[The output has {lines:,} lines. There is none with the number {offset:,}.]"
+        return f"[The output has {lines:,} lines. There is no line {offset:,}.]"
     start = 0
     for _ in range(offset):
         start = body.index(b"\n", start) + 1
@@ -147,7 +147,7 @@ def _line_page(body: bytes, offset: int, limit: int) -> str:
 
 
 def _pieces(body: bytes) -> Iterator[str]:
-    """The text of the bytes, a piece at a time, so that the whole is never there twice. No piece cuts a character."""
+    """Yield the text of the bytes in pieces, so that the whole is never in memory twice. No piece cuts a character."""
     start = 0
     while start < len(body):
         end = min(start + PIECE, len(body))

@@ -1,9 +1,7 @@
-"""A tool: a function, what the model is told of it, and how it may be run. Frozen; made once, used by many runs.
+"""A tool, the decorator that makes one of a function, and the toolbox: an immutable mapping from names to tools."""
 
-`tool` reads a function's signature and docstring; `Tool.of` takes a schema as it is, or a type for the arguments as a whole.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from math import isfinite
 from types import MappingProxyType
 from typing import Literal, get_args, overload
@@ -12,24 +10,15 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from evener.errors import UsageError
-from evener.tools.arguments import Accepted, Arguments, converter
-from evener.tools.closing import closed
-from evener.tools.problems import Problem
-from evener.tools.signature import (
-    Callee,
-    Function,
-    Signature,
-    check_takes_one,
-    described,
-    name_of,
-    read_signature,
-    typed_schema,
-)
+from evener.tools.arguments import ArgumentReader, ReadArguments, converter, unchanged, unenforced_by_types
+from evener.tools.result import Envelope, report_failure
+from evener.tools.schema import Problem, close_schema, root_schema
+from evener.tools.signature import Callee, Function, check_takes_one, describe, name_of, read_signature
 from evener.tools.validation import Validator
 from evener.transcript.ask import ToolSpec
-from evener.transcript.checks import check_choice, json_object, json_text
+from evener.transcript.blocks import check_choice, json_object, json_text
 
-__all__ = ["Effect", "Tool", "tool"]
+__all__ = ["Effect", "Tool", "Toolbox", "tool"]
 
 Effect = Literal["read", "idempotent", "write"]
 """`read` may be repeated, `idempotent` may be repeated with the same key, `write` is never repeated by us."""
@@ -45,16 +34,16 @@ OUTPUT_LIMIT = 50_000
 class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a run needs to know of a tool.
 
-    `timeout` is in seconds, None for none. `retries` is how often, in one run, the model may be told to do better.
+    `timeout` is in seconds, None for none. `retries` is how often, in one run, the model may be asked to correct its call.
     `sequential` runs the whole batch of calls one by one. `approval` asks before each call. `verify` takes the same
     arguments as the function and says, after a crash, whether a call took effect (True, False, or None: not known).
     `output_limit` is in characters: longer text is spilled. `metadata` is the program's own. `callee` and `verifier` are
-    found out from the functions, whatever is given.
+    always derived from the functions.
     """
 
     spec: ToolSpec
     function: Function
-    arguments: Arguments
+    arguments: ArgumentReader
     effect: Effect = "write"
     sequential: bool = False
     timeout: float | None = TIMEOUT
@@ -97,16 +86,16 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         metadata: Mapping[str, object] = Empty,
         output_limit: int = OUTPUT_LIMIT,
     ) -> "Tool":
-        """A tool whose function takes its arguments as one value: a dict that fits a JSON Schema, or an instance of a type.
+        """Make a tool whose function takes its arguments as one value: a dict that fits a JSON Schema, or a value of a type.
 
         A JSON Schema that leaves open whether an object takes unknown fields is closed; say `additionalProperties: true`
-        where they are welcome.
+        to allow them.
         """
         check_takes_one(function)
         where = f"The schema of {name!r}"
-        arguments, text = _typed(schema, where) if isinstance(schema, type) else _raw(schema, where)
+        arguments, text = _read_type(schema, where) if isinstance(schema, type) else _read_schema(schema, where)
         return cls(
-            spec=ToolSpec(name, described(function) if description is None else description, text),
+            spec=ToolSpec(name, describe(function) if description is None else description, text),
             function=function,
             arguments=arguments,
             effect=effect,
@@ -121,12 +110,12 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model calls it by."""
         return self.spec.name
 
     @property
     def description(self) -> str:
-        """What the model is told it does."""
+        """The description for the model."""
         return self.spec.description
 
     @property
@@ -136,16 +125,16 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        """What the schema says that is not checked before the function is called, place and reason each."""
+        """What the schema says that is not checked before the function is called, with place and reason."""
         return self.arguments.unenforced
 
     @property
     def awaits(self) -> bool:
-        """Whether the function is async; others run in a thread."""
+        """True if the function is async; others run in a thread."""
         return self.callee is not None and self.callee.awaits
 
-    def read(self, raw: str) -> Accepted | tuple[Problem, ...]:
-        """The arguments in a call's JSON text, ready for the function, or what is wrong with them."""
+    def read(self, raw: str) -> ReadArguments | tuple[Problem, ...]:
+        """Return the arguments in a call's JSON text, ready for the function, or what is wrong with them."""
         return self.arguments.read(raw)
 
 
@@ -192,21 +181,24 @@ def tool(
     metadata: Mapping[str, object] = Empty,
     output_limit: int = OUTPUT_LIMIT,
 ) -> Tool | Callable[[Function], Tool]:
-    """A tool from a function's signature and docstring; usable as `@tool`, `@tool(...)`, and on bound methods."""
+    """Make a tool from a function's signature and docstring; usable as `@tool`, `@tool(...)`, and on bound methods."""
 
     def make(function: Function) -> Tool:
         if not callable(function):
             raise UsageError(f"A tool is made from a function, not from {type(function).__name__}.")
         signature = read_signature(function)
         where = f"The tool {name or name_of(function)!r}"
+        validator = Validator(signature.schema, where=where)
         return Tool(
             spec=ToolSpec(
                 name or name_of(function),
-                described(function) if description is None else description,
+                describe(function) if description is None else description,
                 json_text(signature.schema, where),
             ),
             function=function,
-            arguments=_arguments(signature, where),
+            arguments=ArgumentReader(
+                validator, signature.converters, unenforced=unenforced_by_types(validator), typed=signature.typed
+            ),
             effect=effect,
             sequential=sequential,
             timeout=timeout,
@@ -220,35 +212,81 @@ def tool(
     return make if function is None else make(function)
 
 
-def _arguments(signature: Signature, where: str) -> Arguments:
-    validator = Validator(signature.schema, where=where)
-    return Arguments(validator, signature.converters, unenforced=_left_over(validator), typed=signature.typed)
-
-
-def _left_over(validator: Validator) -> tuple[str, ...]:
-    """What neither the validator enforces nor the conversion to types, which knows patterns and formats of its own."""
-    return tuple(text for text in validator.unenforced if not text.partition(":")[0].endswith((".pattern", ".format")))
-
-
-def _typed(kind: type, where: str) -> tuple[Arguments, str]:
-    schema = typed_schema(kind, where)
+def _read_type(kind: type, where: str) -> tuple[ArgumentReader, str]:
+    schema = root_schema(kind, where)
+    if schema.get("type") != "object":
+        raise UsageError(f"{where}: the arguments of a tool are an object. Use a class with named fields, or a dict.")
     validator = Validator(schema, where=where)
-    arguments = Arguments(validator, one=converter(kind, where), unenforced=_left_over(validator))
+    arguments = ArgumentReader(validator, one=converter(kind, where), unenforced=unenforced_by_types(validator))
     return arguments, json_text(schema, where)
 
 
-def _raw(schema: str | Mapping[str, object], where: str) -> tuple[Arguments, str]:
+def _read_schema(schema: str | Mapping[str, object], where: str) -> tuple[ArgumentReader, str]:
     text = schema if isinstance(schema, str) else json_text(schema, where)
     shape = json_object(text, where)
     kind = shape.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise UsageError(f"{where}: the arguments of a tool are an object. Set its type to 'object'.")
     whole = '"$ref":"#"' in json_text(shape, where)  # what refers to the root may be more than an object
-    narrow = closed(shape if whole else {**shape, "type": "object"})
+    narrow = close_schema(shape if whole else {**shape, "type": "object"})
     text = text if narrow == shape else json_text(narrow, where)
     validator = Validator(narrow, where=where)
-    return Arguments(validator, one=_same, unenforced=validator.unenforced), text
+    return ArgumentReader(validator, one=unchanged, unenforced=validator.unenforced), text
 
 
-def _same(value: object) -> object:
-    return value
+MOST_NAMED = 50
+
+
+class Toolbox(Mapping[str, Tool]):
+    """Name -> tool, in the order given. A function that is no tool yet is made one. Adding a tool makes another box."""
+
+    __slots__ = ("_specs", "_tools")
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., object]] = ()) -> None:
+        held: dict[str, Tool] = {}
+        for given in tools:
+            one = given if isinstance(given, Tool) else tool(given)
+            if one.name in held:
+                raise UsageError(f"Two tools are named {one.name!r}. Give one of them another name with tool(..., name=...).")
+            held[one.name] = one
+        self._tools: Mapping[str, Tool] = MappingProxyType(held)
+        self._specs = tuple(one.spec for one in held.values())
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The descriptions for the model; the same tuple each time."""
+        return self._specs
+
+    def add(self, *tools: Tool | Callable[..., object]) -> "Toolbox":
+        """Return a box with these tools as well."""
+        return Toolbox((*self._tools.values(), *tools))
+
+    def without(self, *names: str) -> "Toolbox":
+        """Return a box without the tools of these names."""
+        for name in names:
+            if name not in self._tools:
+                raise UsageError(f"There is no tool {name!r} to remove. The tools are {self._names()}.")
+        return Toolbox(one for one in self._tools.values() if one.name not in names)
+
+    def unknown(self, name: str) -> Envelope:
+        """Return the result for a model that calls a tool which is not here."""
+        near = get_close_matches(name[:200], self._tools, n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        return report_failure(f"There is no tool {name[:200]!r}. {hint}The tools are: {self._names()}.", retry=True)
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"Toolbox({', '.join(self._tools)})"
+
+    def _names(self) -> str:
+        names = ", ".join(list(self._tools)[:MOST_NAMED])
+        more = len(self._tools) - MOST_NAMED
+        return f"{names} and {more} more" if more > 0 else names or "none"

@@ -1,13 +1,13 @@
-"""Checks JSON values against a JSON Schema with `jsonschema-rs`, and says what is wrong in words that a model can act on. Pure.
+"""Checks JSON values against a JSON Schema with `jsonschema-rs`, and words problems so that a model can act on them. Pure.
 
 A schema is compiled once, when its tool is made: Draft 2020-12, with older spellings brought forward. No reference is fetched,
-and patterns run on an engine that takes linear time. `Validator.unenforced` names what a schema asks for in vain.
+and patterns run on an engine that takes linear time. `Validator.unenforced` names what a schema asks for and is not checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from re import compile as compile_own_pattern
 from typing import TYPE_CHECKING
@@ -16,18 +16,112 @@ from uuid import UUID
 import msgspec
 
 from evener.errors import UsageError
-from evener.tools.problems import Problem, dotted, listed, shown
-from evener.tools.references import refuse_loops, visits
+from evener.tools.schema import Problem, format_path, format_value, format_values
+from evener.transcript.scan import resolve_pointer
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["Validator"]
+__all__ = ["Validator", "refuse_loops", "visits"]
+
+IN_PLACE = ("anyOf", "oneOf", "allOf")
+"""Keywords whose schemas look at the same value."""
+VALUES = ("enum", "const", "default", "examples")
+"""Keywords that hold values, not schemas."""
+
+
+def refuse_loops(schema: Mapping[str, object], where: str) -> None:
+    """Refuse a schema that refers to itself without going deeper into the value: such a check would never end."""
+    still_open: dict[str, bool] = {}
+    stack = list(_references(schema))
+    while stack:
+        name = stack[-1]
+        if name in still_open:
+            still_open[stack.pop()] = False
+            continue
+        still_open[name] = True
+        for onward in _same_value(resolve_pointer(schema, name)):
+            if still_open.get(onward, False):
+                raise UsageError(f"{where}: {onward[:80]} refers to itself without end. Correct the schema.")
+            if onward not in still_open:
+                stack.append(onward)
+
+
+def _references(schema: object) -> Iterator[str]:
+    left = [schema]
+    while left:
+        match left.pop():
+            case dict() as node:
+                yield from (node[name] for name in ("$ref", "$dynamicRef") if isinstance(node.get(name), str))
+                left += [part for keyword, part in node.items() if keyword not in VALUES]
+            case list() as items:
+                left += items
+
+
+def _same_value(schema: object) -> Iterator[str]:
+    """Yield the references that a schema applies to the very value it is applied to."""
+    left = [schema]
+    while left:
+        node = left.pop()
+        if not isinstance(node, dict):
+            continue
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for keyword in IN_PLACE:
+            parts = node.get(keyword)
+            left += parts if isinstance(parts, list) else []
+        left += [node[keyword] for keyword in ("not", "if", "then", "else") if keyword in node]
+
+
+def visits(schema: Mapping[str, object], value: object, *, most: int) -> int:
+    """Count how often parts of a schema meet parts of a value inside nested alternatives; stop above `most`.
+
+    A schema that branches at each level meets the innermost part of a value once for every way to get there.
+    """
+    known: dict[tuple[int, int, int], int] = {}
+    if "$id" in schema or any(resolve_pointer(schema, reference) is None for reference in _references(schema)):
+        return most + 1  # names of other kinds are not followed here
+
+    def count(node: object, part: object, branches: int) -> int:
+        if not isinstance(node, Mapping):
+            return 0
+        key = (id(node), id(part), branches)
+        if key not in known:
+            known[key] = 0
+            known[key] = min(most + 1, (branches > 1) + sum(count(*met) for met in _meetings(schema, node, part, branches)))
+        return known[key]
+
+    try:
+        return count(schema, value, 0)
+    except RecursionError:
+        return most + 1
+
+
+def _meetings(
+    root: Mapping[str, object], node: Mapping[str, object], part: object, branches: int
+) -> Iterator[tuple[object, object, int]]:
+    """Yield each schema that a schema applies, and the part of the value that it is applied to."""
+    if isinstance(reference := node.get("$ref"), str):
+        yield resolve_pointer(root, reference), part, branches
+    for keyword in IN_PLACE:
+        listed = node.get(keyword)
+        deeper = branches if keyword == "allOf" else min(branches + 1, 2)
+        yield from ((one, part, deeper) for one in (listed if isinstance(listed, list) else ()))
+    yield from ((node[keyword], part, branches) for keyword in ("not", "if", "then", "else") if keyword in node)
+    match part:
+        case dict():
+            named = node.get("properties")
+            fields = named if isinstance(named, dict) else {}
+            for name, inner in part.items():
+                yield fields.get(name, node.get("additionalProperties")), inner, branches
+        case list():
+            yield from ((node.get("items"), inner, branches) for inner in part)
+
 
 MOST_PROBLEMS = 100
 MOST_DEEP = 200
 MOST_VISITS = 10_000
-"""How much of nested alternatives is looked at to explain a problem: `jsonschema-rs` tries every way to fit first."""
+"""Upper bound for explaining a problem in nested alternatives: `jsonschema-rs` tries every way to fit first (ADR 22)."""
 
 MISSING = "required, but missing"
 UNKNOWN = "unknown field"
@@ -63,7 +157,7 @@ FORMATS: dict[str, tuple[type, str]] = {
     "time": (time, '"12:00:00"'),
     "uuid": (UUID, '"12345678-1234-5678-1234-567812345678"'),
 }
-"""Formats that types of Python have: read as the decoder of arguments reads them, with an example."""
+"""Formats of Python types: checked as the decoder of arguments reads them. With an example each."""
 STANDARD = frozenset(
     "duration email hostname idn-email idn-hostname ipv4 ipv6 iri iri-reference json-pointer regex relative-json-pointer uri "
     "uri-reference uri-template".split()
@@ -85,12 +179,12 @@ class Validator:
             if self._compiled.is_valid(value):
                 return ()
         except UnicodeEncodeError:
-            return (Problem("", "holds half of a character (a lone surrogate), which is no text"),)
+            return (Problem("", "holds a lone surrogate (half of a character), which is no text"),)
         if visits(self._schema, value, most=MOST_VISITS) > MOST_VISITS:
-            return (Problem("", "fits none of the allowed forms, and is nested too deep to say why"),)
+            return (Problem("", "fits none of the allowed forms, and is nested too deeply to say why"),)
         errors = islice(self._compiled.iter_errors(value), MOST_PROBLEMS)
         found = sorted((one for error in errors for one in _explain(error, self._schema)), key=_rank)
-        return tuple(Problem(dotted(place), message) for place, message in found[:MOST_PROBLEMS])
+        return tuple(Problem(format_path(place), message) for place, message in found[:MOST_PROBLEMS])
 
 
 def _compile(schema: Schema, where: str) -> "jsonschema_rs.Validator":
@@ -101,24 +195,21 @@ def _compile(schema: Schema, where: str) -> "jsonschema_rs.Validator":
             dict(schema), formats=_formats(), validate_formats=True, pattern_options=jsonschema_rs.RegexOptions(), offline=True
         )
     except jsonschema_rs.ValidationError as error:
-        place = f" at {dotted(error.instance_path)}" if error.instance_path else ""
+        place = f" at {format_path(error.instance_path)}" if error.instance_path else ""
         raise UsageError(f"{where}{place} is not a valid JSON Schema: {error.message[:200]}. Correct the schema.") from None
 
 
 def _formats() -> dict[str, Callable[[str], bool]]:
-    def reads_as(kind: type) -> Callable[[str], bool]:
-        def fits(text: str) -> bool:
-            try:
-                msgspec.convert(text, kind)
-            except msgspec.ValidationError:
-                return False
-            return True
+    known: dict[str, Callable[[str], bool]] = {name: partial(_reads_as, kind) for name, (kind, _) in FORMATS.items()}
+    return {**known, "decimal": lambda text: DECIMAL.fullmatch(text) is not None}
 
-        return fits
 
-    return {name: reads_as(kind) for name, (kind, _) in FORMATS.items()} | {
-        "decimal": lambda text: DECIMAL.fullmatch(text) is not None
-    }
+def _reads_as(kind: type, text: str) -> bool:
+    try:
+        msgspec.convert(text, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _rank(found: Found) -> int:
@@ -137,16 +228,16 @@ def _prepare(schema: Schema, where: str) -> tuple[Schema, tuple[str, ...]]:
         if not isinstance(node, Mapping):
             return node  # the compiler says what is wrong with it
         if len(place) > MOST_DEEP:
-            raise UsageError(f"{where} is nested too deep. Simplify the schema.")
+            raise UsageError(f"{where} is nested too deeply. Simplify the schema.")
         made: dict[str, object] = {}
         for keyword, said in node.items():
             why = _refusal(keyword, said, node)
             if why:
-                unenforced[f"{dotted((*place, keyword))}: {why}"] = None
+                unenforced[f"{format_path((*place, keyword))}: {why}"] = None
             else:
                 made[keyword] = inside(keyword, said, (*place, keyword))
         if made.get("enum") == []:
-            raise UsageError(f"{where} at {dotted((*place, 'enum'))} must name a value. Correct the schema.")
+            raise UsageError(f"{where} at {format_path((*place, 'enum'))} is empty. Name at least one value.")
         return _modernise(made)
 
     def inside(keyword: str, said: object, place: Place) -> object:
@@ -212,14 +303,14 @@ def _explain(error: "jsonschema_rs.ValidationError", schema: Schema) -> Iterable
             yield (*place, name), MISSING
         case kinds.AdditionalProperties(names) | kinds.UnevaluatedProperties(names):
             known = _fields(schema, error.schema_path)
-            yield from (((*place, name), _unknown(name, known)) for name in names)
+            yield from (((*place, name), _explain_unknown(name, known)) for name in names)
         case kinds.UnevaluatedItems(numbers):
             yield place, f"must not have more items; found {len(numbers):,} too many"
         case kinds.PropertyNames(inner):
             name = str(inner.instance)
             yield from (((*place, name), f"as a name, it {message}") for _, message in _explain(inner, schema))
         case kinds.AnyOf(ways) | kinds.OneOfNotValid(ways):
-            yield from _nearest(ways, place, value, schema)
+            yield from _explain_nearest(ways, place, value, schema)
         case kinds.OneOfMultipleValid(ways):
             fitting = sum(not way for way in ways)
             yield place, f"must fit exactly one of {len(ways)} forms, but fits {fitting}"
@@ -234,26 +325,26 @@ def _sentence(error: "jsonschema_rs.ValidationError") -> str:
     kinds, value = jsonschema_rs.ValidationErrorKind, error.instance
     match error.kind:
         case kinds.Type(types):
-            return _expected(types, value)
+            return _explain_type(types, value)
         case kinds.Enum(options):
-            return f"must be one of {listed(options)}; found {shown(value)}"
+            return f"must be one of {format_values(options)}; found {format_value(value)}"
         case kinds.Constant(wanted):
-            return f"must be {shown(wanted)}; found {shown(value)}"
+            return f"must be {format_value(wanted)}; found {format_value(value)}"
         case kinds.Pattern(pattern):
-            return f"must match the pattern {pattern}; found {shown(value)}"
+            return f"must match the pattern {pattern}; found {format_value(value)}"
         case kinds.Format(name):
-            return f"must be {_called(name)}; found {shown(value)}"
+            return f"must be {_name_format(name)}; found {format_value(value)}"
         case kinds.FalseSchema():
             return "must not be given"
         case kinds.Not():
             return "has a form that is not allowed"
         case kinds.UniqueItems() if isinstance(value, list):
-            first, second = _repeated(value)
+            first, second = _find_repeated(value)
             return f"must not repeat items, but items {first} and {second} are equal"
-    return _bounded(error.kind, value) or error.message[:200]
+    return _explain_bound(error.kind, value) or error.message[:200]
 
 
-def _called(name: str) -> str:
+def _name_format(name: str) -> str:
     """Return a format in words, with an example where one helps."""
     if name == "decimal":
         return 'a decimal number such as "12.50"'
@@ -278,16 +369,16 @@ SIZES = {
 }
 
 
-def _bounded(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> str:
+def _explain_bound(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> str:
     """Return the sentence for a bound; empty when the problem is another one."""
     if kind.name in BOUNDS:
-        return f"must be {BOUNDS[kind.name]} {shown(kind.value)}; found {shown(value)}"
+        return f"must be {BOUNDS[kind.name]} {format_value(kind.value)}; found {format_value(value)}"
     if kind.name in SIZES and isinstance(value, str | list | dict):
         return f"must have {SIZES[kind.name].format(int(kind.value))}; found {len(value):,}"
     return ""
 
 
-def _nearest(
+def _explain_nearest(
     ways: "Sequence[Sequence[jsonschema_rs.ValidationError]]", place: Place, value: object, schema: Schema
 ) -> Iterator[Found]:
     """Yield what keeps a value from the form that it comes nearest to."""
@@ -303,13 +394,13 @@ def _nearest(
             case _:
                 near.append(way)
     if types and not near:
-        yield place, _expected(types, value)
+        yield place, _explain_type(types, value)
         return
     explained = [[found for error in way for found in _explain(error, schema)] for way in near]
     yield from min(explained, key=len, default=[(place, "fits none of the allowed forms")])
 
 
-def _expected(types: Sequence[str], value: object) -> str:
+def _explain_type(types: Sequence[str], value: object) -> str:
     words = " or ".join(KINDS[kind] for kind in KINDS if kind in types)
     match value:
         case bool():
@@ -317,11 +408,11 @@ def _expected(types: Sequence[str], value: object) -> str:
         case None:
             found = "null"
         case float() if "integer" in types and "number" not in types:
-            found = shown(value)
+            found = format_value(value)
         case int() | float():
             found = "a number"
         case str() | list() | dict():
-            found = {str: "a string", list: "an array", dict: "an object"}[type(value)]
+            found = KINDS[{str: "string", list: "array", dict: "object"}[type(value)]]
     return f"expected {words}, found {found}"
 
 
@@ -338,14 +429,14 @@ def _fields(schema: Schema, path: Sequence[str | int]) -> list[str]:
     return list(known) if isinstance(known, dict) else []
 
 
-def _unknown(name: str, names: Sequence[str]) -> str:
+def _explain_unknown(name: str, names: Sequence[str]) -> str:
     near = get_close_matches(name[:100], names, n=1)
     if near:
         return f"{UNKNOWN}; did you mean {near[0]}?"
     return f"{UNKNOWN}; the fields are {', '.join(names[:50])}" if names else f"{UNKNOWN}; there are no fields"
 
 
-def _repeated(items: Sequence[object]) -> tuple[int, int]:
+def _find_repeated(items: Sequence[object]) -> tuple[int, int]:
     """Return the numbers of the first two equal items."""
     seen: dict[object, int] = {}
     for number, item in enumerate(items):

@@ -24,9 +24,11 @@ from evener.transcript.blocks import (
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     ReasoningBlock,
     Remote,
     ResultContent,
+    Seal,
     Source,
     Stored,
     TextBlock,
@@ -40,11 +42,9 @@ from evener.transcript.json import dump_message, load_message
 from evener.transcript.json import load as load_transcript
 from evener.transcript.loss import Loss, LossKind, LossRefused
 from evener.transcript.message import Message, Role
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.repair import Exchange, Repair, RepairRules, repair
-from evener.transcript.reply import Reply, Stop, StopReason
+from evener.transcript.reply import Reply, Stop, StopReason, Usage
 from evener.transcript.transcript import Node, Transcript
-from evener.transcript.usage import Usage
 
 __all__ = [
     "Ask",

@@ -6,40 +6,22 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import force_setattr
 
-from evener.transcript.blocks import TTLS, CacheTtl
-from evener.transcript.checks import (
+from evener.transcript.blocks import (
+    TTLS,
+    CacheTtl,
+    Origin,
     as_tuple,
     check_choice,
     check_number,
     check_object,
     check_text,
+    check_texts,
     check_type,
     json_object,
     json_text,
 )
 from evener.transcript.loss import refused_codes
-from evener.transcript.origin import Origin
 from evener.transcript.transcript import Transcript
-
-__all__ = [
-    "FREE_INPUT",
-    "FREE_SCHEMA",
-    "Ask",
-    "Cache",
-    "Choice",
-    "ChoiceMode",
-    "Effort",
-    "Extra",
-    "FreeText",
-    "HostedTool",
-    "Namespace",
-    "OutputForm",
-    "OutputSchema",
-    "Reasoning",
-    "Settings",
-    "State",
-    "ToolSpec",
-]
 
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How hard to think, on one scale; each wire has its own words for it."""
@@ -76,8 +58,7 @@ class FreeText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     grammar: str = ""
 
     def __post_init__(self) -> None:
-        check_text(self.syntax, "FreeText.syntax")
-        check_text(self.grammar, "FreeText.grammar")
+        check_texts(self, "syntax", "grammar")
 
 
 class Namespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -91,8 +72,7 @@ class Namespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     extra: str = ""
 
     def __post_init__(self) -> None:
-        check_text(self.name, "Namespace.name")
-        check_text(self.description, "Namespace.description")
+        check_texts(self, "name", "description")
         if self.extra != "":
             check_object(self.extra, "Namespace.extra")
 
@@ -124,17 +104,14 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     inline: bool = False
 
     def __post_init__(self) -> None:
-        check_text(self.name, "ToolSpec.name")
+        check_texts(self, "name", "description", "wire", "provider")
         if self.free is not None:
             check_type(self.free, (FreeText,), "ToolSpec.free")
             force_setattr(self, "schema", FREE_SCHEMA)
         if self.namespace is not None:
             check_type(self.namespace, (Namespace,), "ToolSpec.namespace")
-        check_text(self.wire, "ToolSpec.wire")
-        check_text(self.provider, "ToolSpec.provider")
         check_type(self.strict, (bool, type(None)), "ToolSpec.strict")
         check_choice(self.cache, TTLS, "ToolSpec.cache")
-        check_text(self.description, "ToolSpec.description")
         if isinstance(self.schema, Mapping):
             force_setattr(self, "schema", json_text(self.schema, "ToolSpec.schema"))
         check_object(self.schema, "ToolSpec.schema")
@@ -165,10 +142,8 @@ class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     inline: bool = False
 
     def __post_init__(self) -> None:
-        check_text(self.wire, "HostedTool.wire")
+        check_texts(self, "wire", "name", "provider")
         check_object(self.raw, "HostedTool.raw")
-        check_text(self.name, "HostedTool.name")
-        check_text(self.provider, "HostedTool.provider")
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -287,8 +262,7 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     def __post_init__(self) -> None:
         check_choice(self.mode, STATE_MODES, "State.mode")
-        check_text(self.id, "State.id")
-        check_text(self.after, "State.after")
+        check_texts(self, "id", "after")
         check_type(self.store, (bool, type(None)), "State.store")
         check_type(self.sealed, (bool, type(None)), "State.sealed")
 
@@ -305,12 +279,11 @@ class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     provider: str = ""
 
     def __post_init__(self) -> None:
-        check_text(self.wire, "Extra.wire")
+        check_texts(self, "wire", "provider")
         check_object(self.body, "Extra.body")
-        check_text(self.provider, "Extra.provider")
 
     def is_for(self, wire: str, provider: str) -> bool:
-        """Whether a request on this wire to this provider carries them."""
+        """True if a request on this wire to this provider carries them."""
         return self.wire == wire and self.provider in ("", provider)
 
 

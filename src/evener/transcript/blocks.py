@@ -1,33 +1,166 @@
 """The blocks a message is made of: a closed union, tagged by `kind`. Frozen; a change is a replacement. Pure."""
 
-from collections.abc import Mapping
-from typing import Literal, final, get_args
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import ClassVar, Literal, TypeVar, final, get_args
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import asdict, force_setattr
 
 from evener.errors import BadValue
-from evener.transcript.checks import as_tuple, check_choice, check_object, check_text, check_type, json_object, json_text
-from evener.transcript.origin import Origin, Seal
 
-__all__ = [
-    "Block",
-    "CacheTtl",
-    "Citation",
-    "DocumentBlock",
-    "HostedBlock",
-    "ImageBlock",
-    "Inline",
-    "ReasoningBlock",
-    "Remote",
-    "ResultContent",
-    "Source",
-    "Stored",
-    "TextBlock",
-    "ToolCall",
-    "ToolResult",
-    "Uploaded",
-]
+T = TypeVar("T")
+_json: msgspec.json.Decoder[dict[str, object]] = msgspec.json.Decoder(dict[str, object])
+_objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def check_text(text: object, where: str) -> None:
+    """Refuse what is not a str that can be written as UTF-8."""
+    if type(text) is not str:
+        raise BadValue(f"{where} must be a str, not {type(text).__name__}. Convert it first.")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise BadValue(
+                f"{where} holds a lone surrogate at position {error.start}, which no provider accepts. "
+                "Decode the source correctly, or replace it with text.encode(errors='replace').decode()."
+            ) from None
+
+
+def check_texts(value: msgspec.Struct, *names: str) -> None:
+    """Refuse a value in which one of these fields is not a str that can be written as UTF-8."""
+    given = asdict(value)
+    for name in names:
+        text = given[name]
+        if type(text) is not str or not text.isascii():
+            check_text(text, f"{type(value).__name__}.{name}")
+
+
+def check_type(value: object, kinds: tuple[type, ...], where: str) -> None:
+    """Refuse other types than these. A subclass (a bool as an int, a block with more fields) could not be read back."""
+    if type(value) not in kinds:
+        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise BadValue(f"{where} must be {names}, not {type(value).__name__}. Make one of those first.")
+
+
+def check_choice(value: object, allowed: tuple[str, ...], where: str) -> None:
+    """Refuse what is not one of these words."""
+    if value not in allowed:
+        raise BadValue(f"{where} must be one of {', '.join(map(repr, allowed))}, not {value!r:.80}. Pick one of them.")
+
+
+def check_number(value: object, where: str, *, least: float | None = None, whole: bool = False) -> None:
+    """Refuse what is neither None nor a finite number of the right kind."""
+    if value is None:
+        return
+    right = (int,) if whole else (int, float)
+    if type(value) not in right:
+        kind = "a whole number" if whole else "a number"
+        raise BadValue(f"{where} must be {kind} or None, not {type(value).__name__}. Convert it first.")
+    if isinstance(value, float) and not isfinite(value):
+        raise BadValue(f"{where} must be a finite number, not {value}. No provider takes that.")
+    if least is not None and isinstance(value, (int, float)) and value < least:
+        raise BadValue(f"{where} must be at least {least}, not {value}.")
+
+
+def check_object(text: object, where: str) -> None:
+    """Refuse what is not a str with the JSON text of an object."""
+    check_text(text, where)
+    try:
+        _objects.decode(str(text))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadValue(f"{where} must be the JSON text of an object ({error}). Encode a dict with json.dumps first.") from None
+
+
+def as_tuple(values: Iterable[T], where: str) -> tuple[T, ...]:
+    """Return any collection but a text or a mapping as a tuple."""
+    if type(values) is tuple:
+        return values
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise BadValue(f"{where} must be a collection of values, not a {type(values).__name__}. Put it into a tuple.")
+    return tuple(values)
+
+
+def json_text(value: Mapping[str, object], where: str) -> str:
+    """Return the JSON text of a mapping. A number that JSON has not is refused; it would silently become null."""
+    try:
+        text = msgspec.json.encode(dict(value)).decode()
+        wrong = next((key for key in value if type(key) is not str), None)
+        infinite = "null" in text and holds_infinity(msgspec.to_builtins(dict(value)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadValue(f"{where} must be a JSON object: {error}. Convert it first.") from None
+    if wrong is not None or infinite:
+        what = "NaN or an infinity" if infinite else f"the key {wrong!r}, which is not a str"
+        raise BadValue(f"{where} must be a JSON object, but it holds {what}. Convert it first.")
+    return text
+
+
+def json_object(text: str, what: str, *names: str) -> dict[str, object]:
+    """Return the object that a JSON text is, decoded afresh. `what` it is has a place for each of the names."""
+    try:
+        return _json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        named = what.format(*names) if names else what
+        raise BadValue(f"{named} is not a JSON object ({error}). Read the text itself for what was written.") from None
+
+
+def holds_infinity(value: object) -> bool:
+    """True if plain JSON values hold NaN or an infinity, which JSON cannot express."""
+    left = [value]
+    while left:
+        match left.pop():
+            case float() as number if not isfinite(number):
+                return True
+            case dict() as fields:
+                left += fields.values()
+            case list() | tuple() as items:
+                left += items
+    return False
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Who made something, or who is asked: the same five facts.
+
+    `account` is a fingerprint of the credential's account, never the credential.
+    """
+
+    wire: str = ""
+    provider: str = ""
+    endpoint: str = ""
+    model: str = ""
+    account: str = ""
+
+    def __post_init__(self) -> None:
+        check_texts(self, "wire", "provider", "endpoint", "model", "account")
+
+    def owns(self, wire: str, provider: str) -> bool:
+        """True if something of this wire and provider (empty: of anyone on the wire) is this one's own."""
+        return wire == self.wire and provider in ("", self.provider)
+
+
+class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A provider's own fields on one block (signature, encrypted content, item id, phase): replayed verbatim or not at all.
+
+    `data` is the JSON text of an object. `binding` is the fingerprint of the prefix the block was made under, cache marks
+    excluded; empty when it is not known. `id` is the provider's name for the sealed thing, which may go out only once; empty
+    when it has none.
+    """
+
+    data: str
+    origin: Origin = Origin()
+    binding: str = ""
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        check_object(self.data, "Seal.data")
+        if type(self.origin) is not Origin:
+            check_type(self.origin, (Origin,), "Seal.origin")
+        if self.binding != "":
+            check_text(self.binding, "Seal.binding")
+        if self.id != "":
+            check_text(self.id, "Seal.id")
+
 
 CacheTtl = Literal["", "5m", "30m", "1h", "12h"]
 """A cache mark after this block: how long the prefix up to here should live. Empty means no mark."""
@@ -53,9 +186,7 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     end: int = -1
 
     def __post_init__(self) -> None:
-        check_text(self.url, "Citation.url")
-        check_text(self.title, "Citation.title")
-        check_text(self.quote, "Citation.quote")
+        check_texts(self, "url", "title", "quote")
         check_type(self.start, (int,), "Citation.start")
         check_type(self.end, (int,), "Citation.end")
 
@@ -65,6 +196,7 @@ class TextBlock(
 ):
     """Words. Citations ride on them."""
 
+    kind: ClassVar[Literal["text"]] = "text"
     text: str
     citations: tuple[Citation, ...] = ()
     seal: Seal | None = None
@@ -79,10 +211,6 @@ class TextBlock(
                 check_type(citation, (Citation,), "Each of TextBlock.citations")
         if self.seal is not None or self.cache != "":
             _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["text"]:
-        return "text"
 
 
 class Inline(msgspec.Struct, frozen=True, tag_field="at", tag="inline", forbid_unknown_fields=True):
@@ -122,12 +250,10 @@ class Uploaded(msgspec.Struct, frozen=True, tag_field="at", tag="uploaded", forb
     provider: str = ""
 
     def __post_init__(self) -> None:
-        check_text(self.file_id, "Uploaded.file_id")
-        check_text(self.wire, "Uploaded.wire")
-        check_text(self.provider, "Uploaded.provider")
+        check_texts(self, "file_id", "wire", "provider")
 
     def is_for(self, target: Origin) -> bool:
-        """Whether this id means anything to whom we ask."""
+        """True if the target understands this id."""
         return target.owns(self.wire, self.provider)
 
 
@@ -140,6 +266,7 @@ class ImageBlock(
 ):
     """A picture. `detail` is the resolution the model should look at, where a wire knows such a thing."""
 
+    kind: ClassVar[Literal["image"]] = "image"
     source: Source
     media_type: str = ""
     detail: str = ""
@@ -148,13 +275,8 @@ class ImageBlock(
 
     def __post_init__(self) -> None:
         check_type(self.source, SOURCES, "ImageBlock.source")
-        check_text(self.media_type, "ImageBlock.media_type")
-        check_text(self.detail, "ImageBlock.detail")
+        check_texts(self, "media_type", "detail")
         _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["image"]:
-        return "image"
 
 
 class DocumentBlock(
@@ -162,6 +284,7 @@ class DocumentBlock(
 ):
     """A file of any other type (PDF, plain text, audio, video): the media type decides."""
 
+    kind: ClassVar[Literal["document"]] = "document"
     source: Source
     media_type: str = ""
     name: str = ""
@@ -170,13 +293,8 @@ class DocumentBlock(
 
     def __post_init__(self) -> None:
         check_type(self.source, SOURCES, "DocumentBlock.source")
-        check_text(self.media_type, "DocumentBlock.media_type")
-        check_text(self.name, "DocumentBlock.name")
+        check_texts(self, "media_type", "name")
         _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["document"]:
-        return "document"
 
 
 class ReasoningBlock(
@@ -184,16 +302,13 @@ class ReasoningBlock(
 ):
     """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker."""
 
+    kind: ClassVar[Literal["reasoning"]] = "reasoning"
     text: str = ""
     seal: Seal | None = None
 
     def __post_init__(self) -> None:
         check_text(self.text, "ReasoningBlock.text")
         check_type(self.seal, (Seal, type(None)), "ReasoningBlock.seal")
-
-    @property
-    def kind(self) -> Literal["reasoning"]:
-        return "reasoning"
 
     @property
     def metadata(self) -> dict[str, object]:
@@ -210,6 +325,7 @@ class ToolCall(
     model wrote, because something was taken out before they were stored. Such a call must not run.
     """
 
+    kind: ClassVar[Literal["tool_call"]] = "tool_call"
     id: str
     name: str
     raw: str = "{}"
@@ -230,12 +346,8 @@ class ToolCall(
 
     @classmethod
     def of(cls, id: str, name: str, args: Mapping[str, object]) -> "ToolCall":
-        """A call with arguments given as a mapping."""
+        """Return a call with arguments given as a mapping."""
         return cls(id, name, json_text(args, "The arguments of a tool call"))
-
-    @property
-    def kind(self) -> Literal["tool_call"]:
-        return "tool_call"
 
     @property
     def args(self) -> dict[str, object]:
@@ -244,7 +356,7 @@ class ToolCall(
 
     @property
     def parses(self) -> bool:
-        """Whether `raw` is a JSON object."""
+        """True if `raw` is a JSON object."""
         try:
             self.args  # noqa: B018 - reading it is the test
         except BadValue:
@@ -257,6 +369,7 @@ class ToolResult(
 ):
     """What a tool gave back for one call. Content is always blocks inside; a str is taken as one text block."""
 
+    kind: ClassVar[Literal["tool_result"]] = "tool_result"
     call_id: str
     content: "tuple[ResultContent, ...]" = ()
     is_error: bool = False
@@ -276,10 +389,6 @@ class ToolResult(
             check_type(self.is_error, (bool,), "ToolResult.is_error")
         if self.seal is not None or self.cache != "":
             _check_marks(self)
-
-    @property
-    def kind(self) -> Literal["tool_result"]:
-        return "tool_result"
 
     @property
     def text(self) -> str:
@@ -303,6 +412,7 @@ class HostedBlock(
     that one only, not for others that speak its wire.
     """
 
+    kind: ClassVar[Literal["hosted"]] = "hosted"
     raw: str
     wire: str
     text: str = ""
@@ -315,27 +425,18 @@ class HostedBlock(
 
     def __post_init__(self) -> None:
         check_object(self.raw, "HostedBlock.raw")
-        check_text(self.wire, "HostedBlock.wire")
-        check_text(self.text, "HostedBlock.text")
+        check_texts(self, "wire", "text", "opens", "closes", "id", "provider")
         check_choice(self.role, HOSTED_ROLES, "HostedBlock.role")
-        check_text(self.opens, "HostedBlock.opens")
-        check_text(self.closes, "HostedBlock.closes")
-        check_text(self.id, "HostedBlock.id")
-        check_text(self.provider, "HostedBlock.provider")
         check_choice(self.cache, TTLS, "HostedBlock.cache")
 
     def is_for(self, target: Origin) -> bool:
-        """Whether it may go to whom we ask, verbatim."""
+        """True if it may go to the target, verbatim."""
         return target.owns(self.wire, self.provider)
 
     @property
     def line(self) -> str:
         """What stands for it where it cannot go."""
         return f"[{self.text or 'provider data omitted'}]"
-
-    @property
-    def kind(self) -> Literal["hosted"]:
-        return "hosted"
 
 
 ResultContent = TextBlock | ImageBlock | DocumentBlock | HostedBlock

@@ -19,5 +19,5 @@ class Completer(Protocol):
         ...
 
     async def complete(self, transcript: Transcript, tools: Sequence[ToolSpec] = ()) -> Reply:
-        """One answer to this conversation, with these tools on offer."""
+        """Return one answer to this conversation, with these tools on offer."""
         ...

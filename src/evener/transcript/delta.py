@@ -10,27 +10,7 @@ import msgspec
 
 from evener.errors import EvenerError
 from evener.transcript.blocks import Citation, HostedBlock
-from evener.transcript.reply import StopReason
-from evener.transcript.usage import Usage
-
-__all__ = [
-    "ArgumentsDelta",
-    "CallEnded",
-    "CallStarted",
-    "CitationAdded",
-    "Delta",
-    "Failed",
-    "HostedAdded",
-    "MediaAdded",
-    "Notice",
-    "ReasoningDelta",
-    "SealAdded",
-    "SealedKind",
-    "Started",
-    "Stopped",
-    "TextDelta",
-    "UsageReported",
-]
+from evener.transcript.reply import StopReason, Usage
 
 
 @final
@@ -79,7 +59,7 @@ class SealAdded(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class CallStarted(msgspec.Struct, frozen=True, gc=False):
+class CallBegun(msgspec.Struct, frozen=True, gc=False):
     """A tool call has begun."""
 
     index: int
@@ -138,7 +118,7 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Notice(msgspec.Struct, frozen=True, gc=False):
-    """An event nobody here knows: its name and its JSON text."""
+    """An event of an unknown form: its name and its JSON text."""
 
     name: str
     raw: str
@@ -157,7 +137,7 @@ Delta = (
     | ReasoningDelta
     | CitationAdded
     | SealAdded
-    | CallStarted
+    | CallBegun
     | ArgumentsDelta
     | CallEnded
     | HostedAdded

@@ -15,12 +15,11 @@ from typing import Annotated, Literal, TypeVar, get_args
 import msgspec
 
 from evener.errors import BadDocument, BadValue
-from evener.transcript.blocks import CONTENTS, TTLS, Block, Source, TextBlock
+from evener.transcript.blocks import CONTENTS, TTLS, Block, Origin, Source, TextBlock
 from evener.transcript.message import ROLES, Message, Role
-from evener.transcript.origin import Origin
+from evener.transcript.reply import Usage
 from evener.transcript.scan import checked_bytes, path_at, repeated_key, short
 from evener.transcript.transcript import Transcript
-from evener.transcript.usage import Usage
 
 __all__ = ["dump", "dump_message", "load", "load_message"]
 
@@ -69,16 +68,16 @@ _encoder = msgspec.json.Encoder()
 
 
 def dump(transcript: Transcript) -> bytes:
-    """The transcript as UTF-8 JSON."""
+    """Return the transcript as UTF-8 JSON."""
     if not isinstance(transcript, Transcript):
         raise BadValue(f"dump takes a Transcript, not {type(transcript).__name__}. For a Message there is dump_message.")
-    messages = tuple(_stored(message) for message in transcript)
-    return _encoded(_TranscriptDocument("transcript", VERSION, transcript.system_blocks, messages))
+    messages = tuple(_store(message) for message in transcript)
+    return _encode(_TranscriptDocument("transcript", VERSION, transcript.system_blocks, messages))
 
 
 def load(data: bytes | str, *, max_bytes: int = MAX_BYTES) -> Transcript:
-    """The transcript that `dump` wrote. A text of more than `max_bytes` is not looked at."""
-    document = _decoded(checked_bytes(data, max_bytes), "transcript", _transcripts)
+    """Return the transcript that `dump` wrote. A text of more than `max_bytes` is not looked at."""
+    document = _decode(checked_bytes(data, max_bytes), "transcript", _transcripts)
     messages = [_message(stored, f"messages[{number}]") for number, stored in enumerate(document.messages)]
     for number, (before, message) in enumerate(pairwise(messages), 1):
         if message.parent_id != before.id:
@@ -88,18 +87,18 @@ def load(data: bytes | str, *, max_bytes: int = MAX_BYTES) -> Transcript:
 
 
 def dump_message(message: Message) -> bytes:
-    """One message as UTF-8 JSON."""
+    """Return one message as UTF-8 JSON."""
     if not isinstance(message, Message):
         raise BadValue(f"dump_message takes a Message, not {type(message).__name__}. For a Transcript there is dump.")
-    return _encoded(_MessageDocument("message", VERSION, _stored(message)))
+    return _encode(_MessageDocument("message", VERSION, _store(message)))
 
 
 def load_message(data: bytes | str, *, max_bytes: int = MAX_BYTES) -> Message:
-    """The message that `dump_message` wrote."""
-    return _message(_decoded(checked_bytes(data, max_bytes), "message", _messages).message, "message")
+    """Return the message that `dump_message` wrote."""
+    return _message(_decode(checked_bytes(data, max_bytes), "message", _messages).message, "message")
 
 
-def _stored(message: Message) -> _StoredMessage:
+def _store(message: Message) -> _StoredMessage:
     return _StoredMessage(
         message.id, message.role, message.created_at, message.blocks, message.parent_id, message.origin, message.usage
     )
@@ -112,23 +111,23 @@ def _message(stored: _StoredMessage, path: str) -> Message:
         raise _bad(path, str(error)) from None
 
 
-def _encoded(document: _TranscriptDocument | _MessageDocument) -> bytes:
+def _encode(document: _TranscriptDocument | _MessageDocument) -> bytes:
     try:
         return _encoder.encode(document)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadValue(f"This {document.evener} cannot be written as JSON: {error}. Correct that value.") from None
 
 
-def _decoded(body: bytes, kind: str, decoder: "msgspec.json.Decoder[D]") -> D:
+def _decode(body: bytes, kind: str, decoder: "msgspec.json.Decoder[D]") -> D:
     try:
         _check_header(body, kind)
         document = decoder.decode(body)
     except msgspec.ValidationError as error:
         why, _, place = str(error).partition(" - at `$")
         path = place.strip(".`")
-        raise _bad(path, short(why) + (_expected(path) if why.startswith("Invalid") else "")) from None
+        raise _bad(path, short(why) + (_list_expected(path) if why.startswith("Invalid") else "")) from None
     except msgspec.DecodeError as error:
-        raise _malformed(body, str(error)) from None
+        raise _describe_malformed(body, str(error)) from None
     except RecursionError:
         raise _bad("", "it is nested deeper than any document of Evener's") from None
     twice = repeated_key(body.decode())
@@ -158,8 +157,8 @@ def _check_header(body: bytes, kind: str) -> None:
         raise BadDocument(f"There is no version {header.version} of a {kind}; the first is 1. Correct it.", path="version")
 
 
-def _expected(path: str) -> str:
-    """The words that may stand at a path; empty where any text may."""
+def _list_expected(path: str) -> str:
+    """Return the words that may stand at a path; empty where any text may."""
     inside, _, key = path.rpartition(".")
     words: tuple[str, ...] = {"role": ROLES, "cache": TTLS, "at": _tags(get_args(Source))}.get(key, ())
     if key == "kind":
@@ -172,7 +171,7 @@ def _tags(kinds: tuple[type[msgspec.Struct], ...]) -> tuple[str, ...]:
     return tuple(str(kind.__struct_config__.tag) for kind in kinds)
 
 
-def _malformed(body: bytes, why: str) -> BadDocument:
+def _describe_malformed(body: bytes, why: str) -> BadDocument:
     found = re.search(r"\(byte (\d+)\)", why)
     byte = int(found[1]) if found else len(body)
     if body[byte : byte + 8].startswith((b"NaN", b"Infinity")):

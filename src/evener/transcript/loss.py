@@ -14,23 +14,6 @@ from evener.errors import UsageError
 from evener.transcript.blocks import Block, ToolResult
 from evener.transcript.message import Message
 
-__all__ = [
-    "CODES",
-    "OUTPUT",
-    "TOPICS",
-    "Loss",
-    "LossKind",
-    "LossRefused",
-    "Owner",
-    "Topic",
-    "escape_step",
-    "loss_in",
-    "loss_of",
-    "path_of",
-    "refuse",
-    "refused_codes",
-]
-
 LossKind = Literal[
     "dropped",  # it is not in the request at all
     "degraded",  # something lesser stands in its place

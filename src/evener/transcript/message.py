@@ -11,17 +11,19 @@ from evener.errors import BadValue
 from evener.transcript.blocks import (
     Block,
     HostedBlock,
+    Origin,
     ReasoningBlock,
     ResultContent,
+    Seal,
     TextBlock,
     ToolCall,
     ToolResult,
+    as_tuple,
+    check_text,
+    check_type,
 )
-from evener.transcript.checks import as_tuple, check_text, check_type
 from evener.transcript.mint import new_id, now
-from evener.transcript.origin import Origin, Seal
-from evener.transcript.reply import Reply
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Reply, Usage
 
 __all__ = ["Message", "Role"]
 
@@ -70,14 +72,14 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             raise BadValue("Message.id must name the message; it is empty. Leave it out to have one made.")
         made = self.created_at
         if made is not None and (type(made) is not datetime or made.tzinfo is not UTC):
-            force_setattr(self, "created_at", _in_utc(made))
+            force_setattr(self, "created_at", _convert_to_utc(made))
         if type(self.origin) not in ORIGINS:
             check_type(self.origin, ORIGINS, "Message.origin")
         if type(self.usage) not in USAGES:
             check_type(self.usage, USAGES, "Message.usage")
 
     def after(self, parent: str) -> "Message":
-        """The same message with another one before it."""
+        """Return the same message with another one before it."""
         if self.parent_id == parent:
             return self
         check_text(parent, "Message.parent_id")
@@ -87,34 +89,34 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @classmethod
     def user_text(cls, text: str) -> "Message":
-        """A user message of one text."""
+        """Return a user message of one text."""
         return cls("user", (TextBlock(text),))
 
     @classmethod
     def system_text(cls, text: str) -> "Message":
-        """An instruction in mid-conversation. The system prompt itself belongs to the transcript."""
+        """Return an instruction in mid-conversation. The system prompt itself belongs to the transcript."""
         return cls("system", (TextBlock(text),))
 
     @classmethod
     def assistant_text(cls, text: str, *, reasoning: ReasoningBlock | None = None) -> "Message":
-        """An assistant message of one text; reasoning stands before it."""
-        return cls("assistant", _led_by(reasoning, (TextBlock(text),)))
+        """Return an assistant message of one text; reasoning stands before it."""
+        return cls("assistant", _lead_with(reasoning, (TextBlock(text),)))
 
     @classmethod
     def assistant_tool_call(cls, *calls: ToolCall, reasoning: ReasoningBlock | None = None) -> "Message":
-        """An assistant message that calls tools; reasoning stands before the calls."""
-        return cls("assistant", _led_by(reasoning, calls))
+        """Return an assistant message that calls tools; reasoning stands before the calls."""
+        return cls("assistant", _lead_with(reasoning, calls))
 
     @classmethod
     def tool_result(cls, call_id: str, content: str | Sequence[ResultContent], *, is_error: bool = False) -> "Message":
-        """A user message with the result of one call."""
+        """Return a user message with the result of one call."""
         return cls("user", (ToolResult(call_id, content, is_error),))  # type: ignore[arg-type] # it takes a str, too
 
     @classmethod
     def from_assistant_response(
         cls, reply: Reply, *, origin: Origin | None = None, binding: str = "", at: datetime | None = None
     ) -> "Message":
-        """The reply as a message: all its blocks in order, seals stamped with who made them and under which prefix.
+        """Return the reply as a message: all its blocks in order, seals stamped with who made them and under which prefix.
 
         Reasoning with neither text nor seal is nothing and is left out; an empty reply is one empty text. `at` is when it was
         given; now, if that is not said.
@@ -125,7 +127,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             if type(block) is HostedBlock:
                 said.append(block if block.provider else replace(block, provider=origin.provider))
             elif block.seal is not None and type(block) is not ToolResult:
-                said.append(_stamped(block, block.seal, origin, binding))
+                said.append(_stamp(block, block.seal, origin, binding))
             elif type(block) is not ReasoningBlock or block.text:
                 said.append(block)
         blocks = tuple(said) or (TextBlock(""),)
@@ -146,12 +148,12 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return tuple(found)
 
 
-def _led_by(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:
+def _lead_with(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:
     return (reasoning, *blocks) if reasoning else tuple(blocks)
 
 
-def _stamped(block: Block, seal: Seal, origin: Origin, binding: str) -> Block:
-    """The block, its seal stamped. Both are copied: what they hold beside that was checked when they were made."""
+def _stamp(block: Block, seal: Seal, origin: Origin, binding: str) -> Block:
+    """Return the block, its seal stamped. Both are copied: what they hold beside that was checked when they were made."""
     check_type(origin, (Origin,), "Seal.origin")
     check_text(binding, "Seal.binding")
     stamped: Seal = seal.__copy__()  # type: ignore[attr-defined]
@@ -162,7 +164,7 @@ def _stamped(block: Block, seal: Seal, origin: Origin, binding: str) -> Block:
     return made
 
 
-def _in_utc(moment: datetime) -> datetime:
+def _convert_to_utc(moment: datetime) -> datetime:
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise BadValue(f"Message.created_at must be a datetime with a time zone, not {moment!r:.80}. Use datetime.now(UTC).")
     try:

@@ -9,11 +9,11 @@ VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def new_id() -> str:
-    """A fresh random id: the digits of a UUID of version 4, without the dashes."""
+    """Return a fresh random id: the digits of a UUID of version 4, without the dashes."""
     digits = urandom(16).hex()
     return f"{digits[:12]}4{digits[13:16]}{VARIANTS[digits[16]]}{digits[17:]}"
 
 
 def now() -> datetime:
-    """The time in UTC."""
+    """Return the time in UTC."""
     return datetime.now(UTC)

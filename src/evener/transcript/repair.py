@@ -16,8 +16,10 @@ settled when the assistant speaks again: no later message can change it. The rul
     results                         stand first, in call order
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Sequence
+from hashlib import blake2b
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -32,14 +34,252 @@ from evener.transcript.blocks import (
     ToolCall,
     ToolResult,
 )
-from evener.transcript.calls import Due, Names, answered, expect, fresh_id, has_result, only_due, with_unique_ids
-from evener.transcript.grown import Growing, Grown
-from evener.transcript.hosted import pair_hosted
 from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
-from evener.transcript.usage import Usage
+from evener.transcript.reply import Usage
+from evener.transcript.transcript import Growing, Grown
 
-__all__ = ["Exchange", "Repair", "RepairRules", "repair"]
+__all__ = ["Exchange", "Repair", "RepairRules", "rename_used_ids", "repair"]
+
+
+NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
+
+Names = list[tuple[str, str]]
+"""The calls of a turn in order: the id that each was made with, and the id it goes under."""
+
+
+Due = dict[str, int]
+"""How many results may still come for each call id; less than none where one came that was not asked for."""
+
+
+class UsedIds(Container[str], Protocol):
+    """Ids that are taken."""
+
+    def add(self, name: str, /) -> object: ...
+
+
+def has_result(message: Message) -> bool:
+    """True if a message brings a result."""
+    for block in message.blocks:  # noqa: SIM110 - a generator for each message costs more than all else here
+        if type(block) is ToolResult:
+            return True
+    return False
+
+
+def expect(due: Due, messages: Iterable[Message]) -> None:
+    """Count what messages of an exchange ask for and what they bring."""
+    for message in messages:
+        for block in message.blocks:
+            if type(block) is ToolCall:
+                due[block.id] = due.get(block.id, 0) + 1
+            elif type(block) is ToolResult:
+                due[block.call_id] = due.get(block.call_id, 0) - 1
+
+
+def keep_due(message: Message, due: Due, losses: list[Loss], *, elsewhere: bool) -> Message | None:
+    """Return the message without results that no call waits for, the others counted; None when nothing else was in it.
+
+    Where calls are `elsewhere`, with the provider, any id may have one.
+    """
+    kept: list[Block] = []
+    for block in message.blocks:
+        if type(block) is ToolResult:
+            id = block.call_id
+            left = due.get(id, 0)
+            if left < 0 or (left == 0 and not (elsewhere and id)):
+                losses.append(loss_in("repaired", "tool_result", f"no open call {id!r} stands before it", message, block))
+                continue
+            due[id] = left - 1
+        kept.append(block)
+    if len(kept) == len(message.blocks):
+        return message
+    return replace(message, blocks=tuple(kept)) if kept else None
+
+
+def rename_used_ids(message: Message, used: UsedIds, names: Names, losses: list[Loss]) -> Message:
+    """Return the message with ids that no call before has; they are added to `used` and `names`."""
+    blocks: list[Block] = []
+    renamed = False
+    for block in message.blocks:
+        if type(block) is ToolCall:
+            wanted = fresh = block.id
+            if not wanted or wanted in used:
+                fresh = fresh_id(wanted or _make_id(message.id, len(blocks)), used)
+                why = f"the id {wanted!r} was used before or empty; sent as {fresh!r}"
+                losses.append(loss_in("renamed", "tool_call.id", why, message, block))
+                block, renamed = replace(block, id=fresh), True
+            used.add(fresh)
+            names.append((wanted, fresh))
+        blocks.append(block)
+    return replace(message, blocks=tuple(blocks)) if renamed else message
+
+
+def fresh_id(wanted: str, used: Container[object]) -> str:
+    """Return the id that is wanted, or one like it that is not used."""
+    if wanted not in used:
+        return wanted
+    taken, free = 1, 2  # by doubling and halving: an id that is used a thousand times costs ten looks
+    while f"{wanted}_{free}" in used:
+        taken, free = free, free * 2
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        taken, free = (middle, free) if f"{wanted}_{middle}" in used else (taken, middle)
+    return f"{wanted}_{free}"
+
+
+def _make_id(message_id: str, place: int) -> str:
+    return "call_" + blake2b(f"{message_id}/{place}".encode(), digest_size=8).hexdigest()
+
+
+def put_results_first(
+    assistant: Message, came: Sequence[Message], names: Names, losses: list[Loss]
+) -> tuple[list[Message], Message | None]:
+    """Return the messages that came back, a result for each call standing first and in call order.
+
+    Also the first of them if it had to be made: a message of results only, that belongs to no one. Every result in `came`
+    is expected.
+    """
+    if len(came) == 1 and _are_answers(came[0].blocks, names):
+        return list(came), None
+    results, places = _match_results(came, names)
+    for _, new in names:
+        if new not in results:
+            losses.append(loss_in("added", "tool_result", f"call {new!r} had none; an honest one was made", assistant))
+    if places != sorted(places):
+        losses.append(loss_in("repaired", "tool_result", "results were put first and in call order", assistant))
+    ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in names)
+    return _lead_with(ordered, assistant, came)
+
+
+def _are_answers(blocks: tuple[Block, ...], names: Names) -> bool:
+    """True if the blocks are the results as they should be: one for each call, in order, and nothing else."""
+    results: Names = []
+    for block in blocks:
+        if type(block) is not ToolResult:
+            return False
+        results.append((block.call_id, block.call_id))
+    return results == names
+
+
+def _match_results(came: Sequence[Message], names: Names) -> tuple[dict[str, ToolResult], list[int]]:
+    """Return the results under the ids of their calls, and for each block the place where it belongs, results first."""
+    due: defaultdict[str, deque[int]] = defaultdict(deque)
+    for number, (old, _) in enumerate(names):
+        due[old].append(number)
+    results: dict[str, ToolResult] = {}
+    places: list[int] = []
+    for block in (block for message in came for block in message.blocks):
+        place = len(names)
+        if isinstance(block, ToolResult):
+            place = due[block.call_id].popleft()
+            new = names[place][1]
+            results[new] = block if block.call_id == new else replace(block, call_id=new)
+        places.append(place)
+    return results, places
+
+
+def _lead_with(
+    results: tuple[ToolResult, ...], assistant: Message, came: Sequence[Message]
+) -> tuple[list[Message], Message | None]:
+    first = next((message for message in came if any(isinstance(block, ToolResult) for block in message.blocks)), None)
+    others = [(message, tuple(block for block in message.blocks if not isinstance(block, ToolResult))) for message in came]
+    if first is not None and first is came[0]:
+        return [_with(first, (*results, *others[0][1])), *(_with(*rest) for rest in others[1:] if rest[1])], None
+    rest = [_with(message, blocks) for message, blocks in others if blocks]
+    if first is not None and all(message.id != first.id for message in rest):
+        return [_with(first, results), *rest], None
+    made = Message("user", results, id=f"{first.id if first else assistant.id}/results", created_at=assistant.created_at)
+    return [made, *rest], made
+
+
+def _with(message: Message, blocks: tuple[Block, ...]) -> Message:
+    return message if blocks == message.blocks else replace(message, blocks=blocks)
+
+
+Place = tuple[int, int]
+"""A block by its message's number in the exchange and its own in the message: equal blocks are not the same."""
+
+
+def pair_hosted(
+    messages: Sequence[Message], awaited: frozenset[str], coming: Message | None, losses: list[Loss], *, in_flight: bool
+) -> tuple[list[Message], frozenset[str]]:
+    """Return the messages of one exchange with lines for what is alone, and the ids that are still awaited after it.
+
+    `coming` is the assistant's next message, None while the exchange is open.
+    """
+    told = list(messages)
+    while True:
+        alone, waiting = _find_alone(told, awaited, coming, in_flight=in_flight)
+        if not alone:
+            return told, frozenset(waiting)
+        told = [_with_lines(message, number, alone, losses) for number, message in enumerate(told)]  # may leave others alone
+
+
+def _find_alone(
+    messages: Sequence[Message], awaited: frozenset[str], coming: Message | None, *, in_flight: bool
+) -> tuple[set[Place], set[str]]:
+    """Return the blocks that lack their counterpart, and the ids that may still be awaited."""
+    alone, begun = _find_unpaired(messages, awaited)
+    waiting: set[str] = set()
+    if in_flight and not _has_spoken(messages, alone):
+        waiting = set(begun) & _closed_by(coming) if coming else set(begun if _may_go_on(messages, alone) else ())
+    given_up = {place for id, place in begun.items() if place and id not in waiting}
+    if _has_spoken(messages, given_up):  # their lines are words, and after words nothing waits
+        waiting, given_up = set(), {place for place in begun.values() if place}
+    return alone | given_up, waiting
+
+
+def _find_unpaired(messages: Sequence[Message], awaited: frozenset[str]) -> tuple[set[Place], dict[str, Place | None]]:
+    """Return ends without a beginning or begun twice, and beginnings without an end (None for those of earlier exchanges)."""
+    begun: dict[str, Place | None] = dict.fromkeys(awaited)
+    alone: set[Place] = set()
+    for place, block in _place_blocks(messages):
+        if not isinstance(block, HostedBlock):
+            continue
+        if (block.closes and block.closes not in begun) or (block.opens and block.opens in begun):
+            alone.add(place)
+            continue
+        if block.closes:
+            del begun[block.closes]
+        if block.opens:
+            begun[block.opens] = place
+    return alone, begun
+
+
+def _place_blocks(messages: Sequence[Message]) -> Iterable[tuple[Place, Block]]:
+    return (((number, place), block) for number, message in enumerate(messages) for place, block in enumerate(message.blocks))
+
+
+def _has_spoken(messages: Sequence[Message], lines: set[Place]) -> bool:
+    """True if anyone but the assistant and the client's tools has said something; a block that becomes a line is said."""
+    return any(
+        messages[place[0]].role != "assistant" and (place in lines or not isinstance(block, (ToolResult, HostedBlock)))
+        for place, block in _place_blocks(messages)
+    )
+
+
+def _may_go_on(messages: Sequence[Message], lines: set[Place]) -> bool:
+    """True if the provider goes on from here by itself: the turn was paused, or its calls have their results."""
+    if not messages:
+        return False
+    last = messages[-1]
+    paused = isinstance(last.blocks[-1], HostedBlock) and (len(messages) - 1, len(last.blocks) - 1) not in lines
+    return last.role != "assistant" or paused
+
+
+def _closed_by(message: Message) -> set[str]:
+    return {block.closes for block in message.blocks if isinstance(block, HostedBlock)}
+
+
+def _with_lines(message: Message, number: int, alone: set[Place], losses: list[Loss]) -> Message:
+    blocks: list[Block] = []
+    for place, block in enumerate(message.blocks):
+        if isinstance(block, HostedBlock) and (number, place) in alone:
+            losses.append(loss_in("repaired", "hosted", "its counterpart is missing; its line stands for it", message, block))
+            block = TextBlock(block.line)
+        blocks.append(block)
+    return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
+
 
 NOTHING = Grown()
 
@@ -99,7 +339,7 @@ class Repair(msgspec.Struct, frozen=True, gc=False):
         Feeding messages one by one or all at once gives the same exchanges. `known` is what `finish` gave in this state: it
         saves work, no more.
         """
-        fold = _folding(self, known)
+        fold = _start_fold(self, known)
         for message in messages:
             fold.add(message)
         return fold.state(), fold.settled
@@ -107,19 +347,19 @@ class Repair(msgspec.Struct, frozen=True, gc=False):
     def advance(
         self, messages: Iterable[Message], known: Exchange | None = None
     ) -> tuple["Repair", list[Exchange], Exchange | None]:
-        """`feed`, and what `finish` would say then: cheaper than one after the other."""
-        fold = _folding(self, known)
+        """Return what `feed` and then `finish` would return: cheaper than one after the other."""
+        fold = _start_fold(self, known)
         for message in messages:
             fold.add(message)
-        return fold.state(), fold.settled, fold.finished()
+        return fold.state(), fold.settled, fold.finish()
 
     def finish(self) -> Exchange | None:
-        """The open exchange as it would be sent now; None when there is nothing to say."""
-        return _folding(self, None).finished()
+        """Return the open exchange as it would be sent now; None when there is nothing to say."""
+        return _start_fold(self, None).finish()
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
-    """A legal history, and what it took."""
+    """Return a legal history, and what it took."""
     _, exchanges, last = Repair(rules or RepairRules()).advance(messages)
     if last:
         exchanges.append(last)
@@ -130,7 +370,7 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
 class _Fold(msgspec.Struct, eq=False, gc=False):
     """A Repair while messages are folded in.
 
-    `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once somebody asks. `used`
+    `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once that is needed. `used`
     are the ids of calls, once there is one.
     """
 
@@ -157,8 +397,8 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         seen, back = self.seen.done(), tuple(self.back)
         return Repair(self.rules, said, back, held, losses, seen, self.named, used, self.awaited, self.hosted)
 
-    def finished(self) -> Exchange | None:
-        """The open exchange as it would be sent now. The fold is of no use afterwards: take its state first."""
+    def finish(self) -> Exchange | None:
+        """Return the open exchange as it would be sent now. The fold is of no use afterwards: take its state first."""
         if self.held:
             self.let_go()
         return self.exchange(None) if self.said or self.back or self.losses else None
@@ -169,7 +409,7 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         left: Message | None = message
         losses: list[Loss] | None = None
         if sort != "words" or not new:
-            left = self._left(message, sort, new, losses := [])
+            left = self._strip(message, sort, new, losses := [])
         if left is not None:
             if left.role == "assistant":
                 self._speak(left)
@@ -185,24 +425,24 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         if self.known is not None:
             self.known = None
 
-    def _left(self, message: Message, sort: Sort, new: bool, losses: list[Loss]) -> Message | None:
-        """What is left of a message; `new`: none before has its id."""
+    def _strip(self, message: Message, sort: Sort, new: bool, losses: list[Loss]) -> Message | None:
+        """Return what is left of a message; `new`: none before has its id."""
         left = message if new else self._once(message, losses)
         if left is not None and sort == "mixed":
             named = Growing(self.named)
-            left = _cleaned(left, named, losses)
+            left = _clean(left, named, losses)
             self.named = named.done()
         if left is not None and left.role == "user" and has_result(left):
-            left = self._awaited(left, losses)
+            left = self._keep_awaited(left, losses)
         return left
 
     def _speak(self, message: Message) -> None:
-        """The assistant has said something: what came back before is settled. Reasoning alone waits for what it leads to."""
+        """Add what the assistant said: what came back before is settled. Reasoning alone waits for what it leads to."""
         if not _weighs(message.blocks[-1]) and not any(_weighs(block) for block in message.blocks):
             self.held.append(message)
             return
         if self.back:
-            self.settled.append(self._taken() or self.exchange(message))
+            self.settled.append(self._use_known() or self.exchange(message))
             self.said, self.back, self.losses, self.due, self.hosted = [], [], [], None, False
         new = [*self.held, message]
         self.said += new
@@ -218,48 +458,48 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
             )
         self.held = []
 
-    def _taken(self) -> Exchange | None:
-        """The open exchange, if it is known. The ids of its calls are used from now on."""
+    def _use_known(self) -> Exchange | None:
+        """Return the open exchange, if it is known. The ids of its calls are used from now on."""
         if self.known is not None and self.known.assistant is not None:
             for block in self.known.assistant.blocks:
                 if type(block) is ToolCall:
-                    self._ids().add(block.id)
+                    self._open_ids().add(block.id)
         return self.known
 
-    def _ids(self) -> Growing:
-        """The ids of calls, to be added to."""
+    def _open_ids(self) -> Growing:
+        """Return the ids of calls, to be added to."""
         if self.used is None:
             self.used = Growing(self.used_ids)
         return self.used
 
     def exchange(self, coming: Message | None) -> Exchange:
-        """The open exchange; `coming` is the assistant's message that settles it, None while it is open."""
+        """Return the open exchange; `coming` is the assistant's message that settles it, None while it is open."""
         first, back, made = None, self.back, None
         if self.said:
             names: Names = []
-            first = self._told(names)
+            first = self._tell(names)
             if names:
-                back, made = answered(first, back, names, self.losses)
+                back, made = put_results_first(first, back, names, self.losses)
         if len(back) > 1 and self.rules.merge:
-            back = _joined(back, made, self.losses)
+            back = _join(back, made, self.losses)
         if self.hosted or self.awaited:
             said = [first] if first is not None else []
             told, self.awaited = pair_hosted([*said, *back], self.awaited, coming, self.losses, in_flight=self.rules.in_flight)
             first, back = told[0] if said else None, told[len(said) :]
         return Exchange(first, tuple(back), tuple(self.losses) if self.losses else ())
 
-    def _told(self, names: Names) -> Message:
-        """What the assistant said, as one message whose calls have ids of their own."""
-        used = self._ids() if self.rules.unique_ids else Growing(NOTHING)
+    def _tell(self, names: Names) -> Message:
+        """Return what the assistant said, as one message whose calls have ids of their own."""
+        used = self._open_ids() if self.rules.unique_ids else Growing(NOTHING)
         said = self.said
-        last = _without_trailing_reasoning(said[-1], self.losses)
+        last = _drop_trailing_reasoning(said[-1], self.losses)
         if len(said) == 1:
-            return with_unique_ids(last, used, names, self.losses)
-        return _merged([with_unique_ids(message, used, names, self.losses) for message in (*said[:-1], last)], self.losses)
+            return rename_used_ids(last, used, names, self.losses)
+        return _merge([rename_used_ids(message, used, names, self.losses) for message in (*said[:-1], last)], self.losses)
 
     def _once(self, message: Message, losses: list[Loss]) -> Message | None:
-        """The message under a name of its own, as its id was seen before; None when it stood there itself."""
-        if self._stands(message):
+        """Return the message under a name of its own, as its id was seen before; None when it stood there itself."""
+        if self._is_repeated(message):
             losses.append(loss_in("repaired", "message", "the same message stands twice", message))
             return None
         fresh = fresh_id(message.id, self.seen)
@@ -268,23 +508,23 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         self.seen.add(fresh)
         return replace(message, id=fresh)
 
-    def _awaited(self, message: Message, losses: list[Loss]) -> Message | None:
-        """A user's message with those results only that are due."""
+    def _keep_awaited(self, message: Message, losses: list[Loss]) -> Message | None:
+        """Return a user's message with those results only that are due."""
         if self.due is None:
             self.due = {}
             expect(self.due, self.said)
             expect(self.due, self.back)
-        return only_due(message, self.due, losses, elsewhere=self.rules.past_elsewhere and not self.said)
+        return keep_due(message, self.due, losses, elsewhere=self.rules.past_elsewhere and not self.said)
 
-    def _stands(self, message: Message) -> bool:
-        """Whether the same was said before under this id: by the first who had it, or by one who was renamed."""
+    def _is_repeated(self, message: Message) -> bool:
+        """True if the same was said before under this id: by the first who had it, or by one who was renamed."""
         first = self.seen.get(message.id)
         same = isinstance(first, Message) and (first.role, first.blocks) == (message.role, message.blocks)
         return same or (message.id, message.role, message.blocks) in self.seen
 
 
-def _folding(state: Repair, known: Exchange | None) -> _Fold:
-    """A fold that goes on from a state. What is known of its open exchange is sure only if nothing depends on what comes."""
+def _start_fold(state: Repair, known: Exchange | None) -> _Fold:
+    """Return a fold that goes on from a state. `known` is used only if its open exchange does not depend on what comes."""
     return _Fold(
         state.rules,
         [*state.said],
@@ -301,7 +541,7 @@ def _folding(state: Repair, known: Exchange | None) -> _Fold:
 
 
 def _weighs(block: Block) -> bool:
-    """Whether a block says something by itself: reasoning and empty text only go with others."""
+    """True if a block says something by itself: reasoning and empty text only go with others."""
     return type(block) is not ReasoningBlock and (type(block) is not TextBlock or not _is_empty(block))
 
 
@@ -314,8 +554,8 @@ def _has_hosted(message: Message) -> bool:
 
 
 def _sort(message: Message) -> Sort:
-    """What there is to a message: only `words`; `plain` blocks, none of which may have to be changed, as each may stand here,
-    says something and has no seal; or `mixed` ones."""
+    """Return what there is to a message: only `words`; `plain` blocks, none of which may have to be changed, as each may stand
+    here, says something and has no seal; or `mixed` ones."""
     sort: Sort = "words"
     for block in message.blocks:
         if type(block) is TextBlock:  # which may stand anywhere
@@ -328,10 +568,10 @@ def _sort(message: Message) -> Sort:
     return sort if message.blocks else "mixed"
 
 
-def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | None:
+def _clean(message: Message, named: Growing, losses: list[Loss]) -> Message | None:
     kept: list[Block] = []
     for block in message.blocks:
-        fitting = _fitting(block, message, losses)
+        fitting = _fit(block, message, losses)
         once = _once(fitting, message, named, losses) if fitting else None
         if isinstance(once, TextBlock) and _is_empty(once) and not (once.seal and message.role == "assistant"):
             losses.append(loss_in("repaired", "text", "it was empty", message, block))
@@ -346,8 +586,8 @@ def _cleaned(message: Message, named: Growing, losses: list[Loss]) -> Message | 
     return message if tuple(kept) == message.blocks else replace(message, blocks=tuple(kept))
 
 
-def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None:
-    """The block if this message may hold it, the line that stands for it, or nothing."""
+def _fit(block: Block, message: Message, losses: list[Loss]) -> Block | None:
+    """Return the block if this message may hold it, the line that stands for it, or nothing."""
     if not isinstance(block, ALLOWED[message.role]):
         losses.append(loss_in("repaired", block.kind, f"a {message.role} message cannot hold it", message, block))
         return None
@@ -359,7 +599,7 @@ def _fitting(block: Block, message: Message, losses: list[Loss]) -> Block | None
 
 
 def _once(block: Block, message: Message, named: Growing, losses: list[Loss]) -> Block | None:
-    """The block, or what may stand for it when the provider's name for it was used before. Parts of one text share a name."""
+    """Return the block, or what stands for it when the provider's name for it was used before. Parts of one text share one."""
     name = _name(block)
     if name not in named:
         if name and not isinstance(block, TextBlock):
@@ -378,7 +618,7 @@ def _name(block: Block) -> str:
     return block.seal.id if block.seal else ""
 
 
-def _without_trailing_reasoning(message: Message, losses: list[Loss]) -> Message:
+def _drop_trailing_reasoning(message: Message, losses: list[Loss]) -> Message:
     if _weighs(message.blocks[-1]):
         return message
     end = max(number for number, block in enumerate(message.blocks) if _weighs(block)) + 1
@@ -388,8 +628,8 @@ def _without_trailing_reasoning(message: Message, losses: list[Loss]) -> Message
     return replace(message, blocks=(*message.blocks[:end], *tail)) if dropped else message
 
 
-def _merged(messages: Sequence[Message], losses: list[Loss]) -> Message:
-    """The assistant's messages as one. It has an origin only if they share it, so that no reasoning gets a false one."""
+def _merge(messages: Sequence[Message], losses: list[Loss]) -> Message:
+    """Return the assistant's messages as one. It has an origin only if they share it, so that no reasoning gets a false one."""
     first = messages[0]
     if len(messages) == 1:
         return first
@@ -406,8 +646,8 @@ def _merged(messages: Sequence[Message], losses: list[Loss]) -> Message:
     return replace(first, blocks=tuple(blocks), origin=origin, usage=sum(usages, Usage()) if usages else None)
 
 
-def _joined(messages: Sequence[Message], made: Message | None, losses: list[Loss]) -> list[Message]:
-    """Consecutive user messages as one. To put results that were gathered (`made`) before words is not worth a report."""
+def _join(messages: Sequence[Message], made: Message | None, losses: list[Loss]) -> list[Message]:
+    """Merge consecutive user messages. To put results that were gathered (`made`) before words is not worth a report."""
     joined: list[Message] = []
     for message in messages:
         before = joined[-1] if joined else None

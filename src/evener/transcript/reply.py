@@ -3,11 +3,50 @@
 from typing import Literal
 
 import msgspec
+from msgspec.structs import asdict
 
-from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, TextBlock, ToolCall
-from evener.transcript.usage import Usage
+from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, TextBlock, ToolCall, check_type
 
-__all__ = ["Reply", "Stop", "StopReason"]
+
+class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Tokens of one model call, or of many.
+
+    input_total = uncached + cache_read + cache_write (when the provider states them);
+    output_total includes reasoning.
+    """
+
+    input_total: int = 0
+    uncached: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output_total: int = 0
+    reasoning: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.input_total) is type(self.uncached) is type(self.cache_read) is type(self.cache_write) is int and (
+            type(self.output_total) is type(self.reasoning) is int
+        ):
+            return  # at a glance: a usage is made for every sum
+        for name, count in asdict(self).items():
+            check_type(count, (int,), f"Usage.{name}")
+
+    def __add__(self, other: "Usage") -> "Usage":
+        if not isinstance(other, Usage):
+            return NotImplemented
+        return Usage(
+            self.input_total + other.input_total,
+            self.uncached + other.uncached,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.output_total + other.output_total,
+            self.reasoning + other.reasoning,
+        )
+
+    @property
+    def total(self) -> int:
+        """All tokens in and out."""
+        return self.input_total + self.output_total
+
 
 StopReason = Literal[
     "done",  # the model finished its turn
@@ -35,7 +74,7 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One answer. Text, reasoning and several calls may stand together, in the order they came.
 
-    `notices` are events nobody here knows, as (name, JSON text): kept, never raised.
+    `notices` are events of an unknown form, as (name, JSON text): kept, never raised.
     """
 
     blocks: tuple[Block, ...]
@@ -67,17 +106,17 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def is_tool_call(self) -> bool:
-        """Whether tools must run before the model goes on."""
+        """True if tools must run before the model goes on."""
         return bool(self.calls)
 
     @property
     def is_final(self) -> bool:
-        """Whether this ends the turn."""
+        """True if this ends the turn."""
         return not self.calls and not self.awaited and self.stop.reason not in ("paused", "pending")
 
     @property
     def awaited(self) -> frozenset[str]:
-        """Ids of the wire's own calls that somebody must still answer."""
+        """Ids of the wire's own calls that the client must still answer."""
         hosted = [block for block in self.blocks if isinstance(block, HostedBlock)]
         return frozenset(block.opens for block in hosted) - {block.closes for block in hosted} - {""}
 

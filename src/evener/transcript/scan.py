@@ -6,10 +6,11 @@ only once the shape of the text is known to be shallow: before that, a hostile t
 
 import json
 import re
+from collections.abc import Mapping
 
 from evener.errors import BadDocument
 
-__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "short"]
+__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "resolve_pointer", "short"]
 
 BOM = b"\xef\xbb\xbf"
 HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
@@ -20,7 +21,7 @@ MOST_WALKED = 1 << 20  # bytes; the path to a place further on takes too long to
 
 
 def checked_bytes(data: bytes | str, max_bytes: int) -> bytes:
-    """The bytes of a document that is small enough, not empty, and text throughout."""
+    """Return the bytes of a document that is small enough, not empty, and text throughout."""
     if isinstance(data, str) and len(data) <= max_bytes:
         try:
             data = data.encode()
@@ -42,7 +43,7 @@ def checked_bytes(data: bytes | str, max_bytes: int) -> bytes:
 
 
 def path_at(body: bytes, end: int) -> str:
-    """The path to the value that stands at a byte, as in `messages[3].blocks[0].text`; empty when it is too far to walk."""
+    """Return the path to the value at a byte, as in `messages[3].blocks[0].text`; empty when it is too far to walk."""
     if end > MOST_WALKED:
         return ""
     path: list[str | int] = []
@@ -62,7 +63,7 @@ def path_at(body: bytes, end: int) -> str:
 
 
 def repeated_key(text: str) -> str | None:
-    """The path of a key that stands twice in one object; None when there is none. Only for text of a known shape."""
+    """Return the path of a key that stands twice in one object; None when there is none. Only for text of a known shape."""
     try:
         json.loads(text, object_pairs_hook=_check_unique, parse_int=str)
     except _Repeated:
@@ -71,7 +72,7 @@ def repeated_key(text: str) -> str | None:
 
 
 def short(text: str) -> str:
-    """A foreign text, cut to what fits in a message."""
+    """Return a foreign text, cut to what fits in a message."""
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
@@ -135,7 +136,7 @@ def _lone_surrogate(where: str, path: str) -> BadDocument:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Whether a decoded value is nested deeper than so many levels. Looks level by level, never by recursion."""
+    """True if a decoded value is nested deeper than so many levels. Looks level by level, never by recursion."""
     level: list[object] = [value]
     for _ in range(levels):
         level = [inner for item in level for inner in inside(item)]
@@ -145,10 +146,29 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def inside(value: object) -> list[object]:
-    """What an object or a list holds; nothing for anything else."""
+    """Return what an object or a list holds; nothing for anything else."""
     match value:
         case dict():
             return list(value.values())
         case list():
             return value
     return []
+
+
+def resolve_pointer(root: Mapping[str, object], reference: str) -> object:
+    """Return the value that a JSON pointer such as `#/$defs/City` refers to; None for any other reference."""
+    if reference != "#" and not reference.startswith("#/"):
+        return None
+    from urllib.parse import unquote
+
+    found: object = root
+    for step in reference[1:].split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        match found:
+            case dict():
+                found = found.get(name)
+            case list() if name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            case _:
+                return None
+    return found

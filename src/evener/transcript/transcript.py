@@ -1,19 +1,100 @@
 """A conversation: the path from a root message to one head. Immutable; a fork shares the past and copies nothing. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
 
 from evener.errors import BadValue
-from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, Stored, TextBlock, ToolResult
-from evener.transcript.checks import as_tuple, check_type
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, Stored, TextBlock, ToolResult, as_tuple, check_type
 from evener.transcript.message import Message
 
-__all__ = ["Node", "PagedNode", "Transcript", "far_media", "paged"]
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What there is: the first `size` of the names that are shared, each with what it stands for."""
+
+    _shared: dict[Hashable, tuple[int, object]] = {}
+    _size: int = 0
+    _claims: dict[int, object] = {}  # by size: the token of the first that grew it from there on
+
+    def __contains__(self, name: Hashable) -> bool:
+        found = self._shared.get(name)
+        return found is not None and found[0] < self._size
+
+    def get(self, name: Hashable) -> object:
+        """Return what a name stands for; None for one that is not there."""
+        found = self._shared.get(name)
+        return found[1] if found is not None and found[0] < self._size else None
+
+    def plus(self, names: Mapping[Name, object]) -> "Grown":
+        """Return it with more names. Those that are there already stay what they are."""
+        growing = Growing(self)
+        for name, value in names.items():
+            growing.add(name, value)
+        return growing.done()
+
+    def _with(self, new: dict[Hashable, tuple[int, object]]) -> "Grown":
+        """Return it with names that are not in it, numbered from its size on. It is not the empty one."""
+        size, shared, claims = self._size, self._shared, self._claims
+        if claims.setdefault(size, token := object()) is token:  # to set is one step: of two threads one is the first
+            shared.update(new)
+        else:
+            shared, claims = self._copied() | new, {}
+        return Grown(shared, size + len(new), claims)
+
+    def _copied(self) -> dict[Hashable, tuple[int, object]]:
+        return {name: found for name, found in tuple(self._shared.items()) if found[0] < self._size}
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return (name for name, found in tuple(self._shared.items()) if found[0] < self._size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grown):
+            return NotImplemented
+        return self._size == other._size and all(other.get(name) == self.get(name) for name in self)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Grown: {self._size} names>"
+
+
+class Growing(msgspec.Struct, eq=False, gc=False):
+    """A Grown while names are added."""
+
+    base: Grown
+    new: dict[Hashable, tuple[int, object]] = {}
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self.new or name in self.base
+
+    def get(self, name: Hashable) -> object:
+        return self.new[name][1] if name in self.new else self.base.get(name)
+
+    def add(self, name: Hashable, value: object = True) -> bool:
+        """True if the name is a new one. One that is there already stays what it is."""
+        base, new = self.base, self.new
+        if name in new or (name in base._shared and base._shared[name][0] < base._size):
+            return False
+        new[name] = (base._size + len(new), value)
+        return True
+
+    def done(self) -> Grown:
+        """Return all there is now. What is added later is not in it."""
+        base, new = self.base, self.new
+        if new:
+            # the empty one is shared by all, so it is never grown itself
+            self.base = base = base._with(new) if base._size else Grown(new, len(new))
+            self.new = {}
+        return base
 
 
 class Node:
     """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
 
-    __slots__ = ("base", "depth", "message", "parent")
+    __slots__ = ("base", "depth", "media", "message", "parent")
 
     def __init__(self, message: Message, parent: "Node | None") -> None:
         self.message = message
@@ -21,6 +102,8 @@ class Node:
         self.depth: int = parent.depth + 1 if parent else 1
         self.base: Node = parent.base if parent else self
         """Where the path begins in memory."""
+        self.media: bool = (parent is not None and parent.media) or has_media_elsewhere((message,))
+        """Messages up to this one have media that lie elsewhere."""
 
     @property
     def first(self) -> Message:
@@ -32,10 +115,10 @@ class PagedNode(Node):
     """The last message of a path whose other messages are not in memory. They are loaded when they are first walked to.
 
     `load` gives the node before this one, at depth `depth - 1`. It may take as long as reading all of them does, and raises
-    what that raises. `media`: messages up to this one have media that lie elsewhere.
+    what that raises.
     """
 
-    __slots__ = ("_before", "_load", "media")
+    __slots__ = ("_before", "_load")
 
     def __init__(self, message: Message, depth: int, load: Callable[[], Node | None], *, media: bool) -> None:
         self.message = message
@@ -77,7 +160,7 @@ class Transcript:
 
     def __init__(self, messages: Iterable[Message] = (), system: str | Iterable[TextBlock] | None = None) -> None:
         self._system = _system_blocks(system)
-        self._head = _linked(messages, None)
+        self._head = _link(messages, None)
 
     @property
     def system(self) -> str | None:
@@ -118,8 +201,7 @@ class Transcript:
     @property
     def has_far_media(self) -> bool:
         """True if there are media that lie in the blob store or behind a URL."""
-        page = self.page
-        return (page is not None and page.media) or far_media(self.since(page))
+        return self._head is not None and self._head.media
 
     def load(self) -> None:
         """Bring all messages into memory, if they are not."""
@@ -127,7 +209,7 @@ class Transcript:
             self.since(None)
 
     def since(self, node: Node | None) -> tuple[Message, ...]:
-        """The messages after a node of this path; all of them for None."""
+        """Return the messages after a node of this path; all of them for None."""
         here = self._head
         if here is node:  # first: to ask for what is before a page would load it
             return ()
@@ -143,7 +225,7 @@ class Transcript:
         return tuple(found)
 
     def extends(self, node: Node | None) -> bool:
-        """Whether the path goes through this node. Costs as much as there are messages after it."""
+        """True if the path goes through this node. Costs as much as there are messages after it."""
         here = self._head
         depth = node.depth if node else 0
         while here is not None and here.depth > depth:
@@ -151,22 +233,22 @@ class Transcript:
         return here is node
 
     def append(self, message: Message) -> "Transcript":
-        """A transcript with one more message."""
-        return _made(_linked((message,), self._head), self._system)
+        """Return a transcript with one more message."""
+        return _make(_link((message,), self._head), self._system)
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
-        """A transcript with more messages."""
-        return _made(_linked(messages, self._head), self._system)
+        """Return a transcript with more messages."""
+        return _make(_link(messages, self._head), self._system)
 
     def at(self, node: Node | None) -> "Transcript":
-        """The transcript as it was when `node` was its head: the past of a fork."""
+        """Return the transcript as it was when `node` was its head: the past of a fork."""
         if not self.extends(node):
             raise BadValue("That node is not on this transcript's path. Take a node from `head` of an earlier transcript.")
-        return _made(node, self._system)
+        return _make(node, self._system)
 
     def with_system(self, system: str | Iterable[TextBlock] | None) -> "Transcript":
-        """The same messages under another system prompt."""
-        return _made(self._head, _system_blocks(system))
+        """Return the same messages under another system prompt."""
+        return _make(self._head, _system_blocks(system))
 
     def __len__(self) -> int:
         return self._head.depth if self._head else 0
@@ -196,28 +278,28 @@ class Transcript:
 def paged(
     last: Message, load: Callable[[], Node | None], *, depth: int, system: tuple[TextBlock, ...], media: bool
 ) -> Transcript:
-    """A conversation of `depth` messages with only the last of them in memory. `load` gives the node before that one."""
-    return _made(PagedNode(last, depth, load, media=media), system)
+    """Return a conversation of `depth` messages with only the last of them in memory. `load` gives the node before that one."""
+    return _make(PagedNode(last, depth, load, media=media), system)
 
 
-def far_media(messages: Iterable[Message], far: tuple[type, ...] = (Stored, Remote)) -> bool:
-    """True if they have media that lie elsewhere. Plain loops: every turn asks, and most blocks are told by their type."""
+def has_media_elsewhere(messages: Iterable[Message], places: tuple[type, ...] = (Stored, Remote)) -> bool:
+    """True if they have media in one of these places. Plain loops: it runs for every message, and most blocks have none."""
     for message in messages:
         for block in message.blocks:
             for part in block.content if isinstance(block, ToolResult) else (block,):
-                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, far):
+                if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, places):
                     return True
     return False
 
 
-def _made(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
+def _make(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:
     made = Transcript.__new__(Transcript)
     made._head = head
     made._system = system
     return made
 
 
-def _linked(messages: Iterable[Message], head: Node | None) -> Node | None:
+def _link(messages: Iterable[Message], head: Node | None) -> Node | None:
     for message in messages if type(messages) is tuple else as_tuple(messages, "Transcript messages"):
         if not isinstance(message, Message):
             raise BadValue(f"A transcript holds messages, not {type(message).__name__}. Use Message.user_text(...).")

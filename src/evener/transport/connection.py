@@ -1,32 +1,368 @@
-"""One connection to one server: an exchange at a time, each under its deadlines. Reads no further ahead than a bound."""
+"""One connection to one server: HTTP/1.1 framing, deadlines and error messages. One exchange at a time, bounded read-ahead."""
 
 import asyncio
+import errno
+import re
+import select
+import socket
 import ssl
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import cast
 
-from evener.errors import EvenerError, UsageError
-from evener.transport.exchange import Deadlines
-from evener.transport.failures import broken_off, closed_early, cut_head, malformed, not_http, timed_out
-from evener.transport.framing import Framing, NotHttp
-from evener.transport.sockets import has_news
+import httptools
 
-__all__ = ["PIECE", "Connection", "Terms"]
+from evener.errors import BadValue, ConnectFailed, EvenerError, TruncatedStream, UsageError, WireError
+from evener.transport.exchange import Deadlines, timed_out
+
+REASONS = {
+    errno.ECONNREFUSED: "nothing listens there",
+    errno.EHOSTUNREACH: "there is no route to it",
+    errno.ENETUNREACH: "there is no route to it",
+    errno.ECONNRESET: "it closed the connection at once",
+    errno.ECONNABORTED: "it closed the connection at once",
+    errno.EMFILE: "this process has too many files open",
+    errno.EADDRNOTAVAIL: "the address cannot be used from here",
+    errno.ETIMEDOUT: "the operating system gave up waiting",
+}
+
+
+def beside(place: str) -> str:
+    """Return how an error names the proxy on the way to a place."""
+    return f"the proxy on the way to {place}"
+
+
+def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
+    """Return the error for a connection that could not be opened. `proxy`: it was the one to the proxy."""
+    peer = beside(place) if proxy else place
+    match error:
+        case ssl.SSLCertVerificationError():
+            return _untrusted(error, peer)
+        case ssl.SSLError():
+            return ConnectFailed(
+                f"No secure connection to {peer} could be made: the TLS handshake failed. "
+                "Check that the address is right and that https:// is spoken on this port."
+            )
+        case _ if proxy:
+            return ConnectFailed(
+                f"The proxy on the way to {place} could not be reached: {_reason(error)}. "
+                "Check `proxy` or the variables HTTP_PROXY and HTTPS_PROXY, or name the host in NO_PROXY."
+            )
+        case socket.gaierror():
+            return ConnectFailed(
+                f"The name in {place} is not known: no address was found. Check its spelling, and the network's name servers."
+            )
+    return ConnectFailed(
+        f"No connection to {place} could be made: {_reason(error)}. Check the address, and that the server runs."
+    )
+
+
+def not_http(place: str) -> WireError:
+    """Return the error for bytes that are not HTTP."""
+    return WireError(f"What came from {place} is not HTTP. Check the address, its port, and whether it wants https://.")
+
+
+def closed_early(place: str) -> TruncatedStream:
+    """Return the error for a connection that was closed before any byte of a response."""
+    return TruncatedStream(f"{place} closed the connection before it answered. Send the request again.")
+
+
+def cut_head(place: str) -> WireError:
+    """Return the error for a head that broke off. Not a TransportError: such a request must not be retried automatically."""
+    return WireError(
+        f"{place} broke off in the first lines of its answer, so it does not count. The request may have been carried out: "
+        "send it again if that does no harm."
+    )
+
+
+def proxy_refused(status: int, place: str) -> ConnectFailed:
+    """Return the error for a proxy that opens no tunnel."""
+    if status == 407:
+        advice = "It wants credentials: write them into its address, as in http://user:password@host:port."
+    else:
+        advice = "Check that it may reach this host, or name the host in NO_PROXY."
+    return ConnectFailed(f"The proxy on the way to {place} answered HTTP {status} instead of connecting. {advice}")
+
+
+def broken_off(place: str) -> TruncatedStream:
+    """Return the error for a body that broke off."""
+    return TruncatedStream(f"{place} broke off in the middle of its answer, so it does not count. Send the request again.")
+
+
+def malformed(place: str) -> WireError:
+    """Return the error for a response whose framing is wrong."""
+    return WireError(f"The answer of {place} breaks the rules of HTTP, so it does not count. Send the request again.")
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
+    return ConnectFailed(
+        f"The certificate of {place} is not trusted: {error.verify_message or 'it could not be verified'}. If this server is "
+        "yours, name its authority's certificate with `ca_file`; if not, something stands between you and the provider."
+    )
+
+
+def _reason(error: OSError) -> str:
+    """Return the operating system's reason in words; an error of the event loop's own means a closed connection."""
+    number = error.errno or (errno.ECONNRESET if isinstance(error, ConnectionError) else 0)
+    return REASONS.get(number, f"the operating system said {type(error).__name__}")
+
+
+HEAD, LINES = 64 * 1024, 128
+"""Bytes and lines of a head."""
+BETWEEN = 16 * 1024
+"""Bytes that may come between two pieces of a body: sizes of chunks, their extensions, trailers."""
+INTERIM = 64
+"""Heads of 1xx before the one that counts."""
+SWITCHING = 101
+BODYLESS = (SWITCHING, 204, 304)
+
+START = b"HTTP/1."
+STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n\0]*)?", re.ASCII)
+TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
+SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
+"""A head as it is checked: the separators are characters that no part may contain."""
+MOST_DIGITS = 15
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+"""The head that llhttp gets in place of the one that was checked here."""
+
+
+class NotHttp(Exception):
+    """The bytes break the rules of HTTP."""
+
+
+def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return the head of a request. Raises BadValue, without the values, which may be secrets, if a character is forbidden."""
+    lines = [f"{name}\r{value}\n" for name, value in headers]
+    text = f"{method} {target} HTTP/1.1\n{''.join(lines)}\n"
+    if not SENT.fullmatch(text) or text.count("\n") != len(lines) + 2:
+        raise BadValue(
+            "The request cannot be sent: its method or one of its headers has a character that HTTP forbids, a line break "
+            "for example. Look for one at the end of a key or of an extra header."
+        )
+    return text.replace("\r", ": ").replace("\n", "\r\n").encode("latin-1")
+
+
+class Framing:
+    """The parser of one response. `reusable`: after its end the connection may carry another exchange."""
+
+    __slots__ = (
+        "_between",
+        "_chunks",
+        "_held",
+        "_interim",
+        "_left",
+        "_method",
+        "_part",
+        "ended",
+        "framed",
+        "headers",
+        "reusable",
+        "status",
+    )
+
+    def __init__(self, method: str = "POST") -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.ended = False
+        self.reusable = False
+        self.framed = True
+        self._method = method
+        self._held = b""
+        self._left = 0  # bytes of the body that are still to come
+        self._between = 0  # bytes since the last piece of a chunk
+        self._chunks: _Chunks | None = None
+        self._part = "head"
+        self._interim = 0
+
+    @property
+    def begun(self) -> bool:
+        """True if any byte has come."""
+        return bool(self.status or self._held or self._interim)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Parse the next bytes and return the pieces of the body among them. Raises NotHttp."""
+        if self._part == "head":
+            data = self._head(data)
+        if not data:
+            return []
+        if self.ended:
+            self.reusable = False  # more than the answer came
+            if self._method == "CONNECT":
+                raise NotHttp  # the server at the other end never speaks first
+            return []
+        if self._part == "length":
+            return self._counted(data)
+        return [data] if self._part == "close" else self._chunked(data)
+
+    def finish(self) -> bool:
+        """Note that the connection has ended. True if the response is whole."""
+        self.reusable = False
+        if self._part == "close":
+            self.ended = True
+        return self.ended
+
+    # The head.
+
+    def _head(self, data: bytes) -> bytes:
+        """Parse the head and return the bytes after it."""
+        held = self._held + data if self._held else data
+        while True:
+            if held[: len(START)] != START[: len(held)]:
+                raise NotHttp
+            end = held.find(b"\r\n\r\n")
+            if end < 0:
+                lines = held.count(b"\n")
+                if len(held) > HEAD + 1 or lines > LINES or lines != held.count(b"\r\n"):
+                    raise NotHttp
+                self._held = held
+                return b""
+            self._held = b""
+            rest = held[end + 4 :]
+            if self._is_final(held[: end + 2].decode("latin-1")):
+                return rest
+            if not rest:
+                return rest
+            held = rest
+
+    def _is_final(self, text: str) -> bool:
+        first, _, fields = text.partition("\r\n")
+        found = STATUS.fullmatch(first)
+        if found is None or len(text) > HEAD or text.count("\n") > LINES or not FIELDS.fullmatch(fields):
+            raise NotHttp
+        status = int(found[2])
+        if status < 200 and status != SWITCHING:
+            self._interim += 1
+            if self._interim > INTERIM:
+                raise NotHttp
+            return False
+        headers = self.headers
+        for line in fields.split("\r\n")[:-1]:
+            name, _, value = line.partition(":")
+            name, value = name.lower(), value.strip(" \t")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        self.status = status
+        self._frame(first_version=found[1])
+        return True
+
+    def _frame(self, *, first_version: str) -> None:
+        """Decide how the body ends."""
+        headers = self.headers
+        wishes = headers.get("connection", "").lower()
+        self.reusable = "close" not in wishes if first_version == "1" else "keep-alive" in wishes
+        coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+        if self.status in BODYLESS or self._method == "HEAD" or (self._method == "CONNECT" and self.status < 300):
+            self.ended, self._part = True, "length"
+            self.reusable = self.reusable and self.status != SWITCHING
+        elif coding is not None:
+            if coding.lower() != "chunked":
+                raise NotHttp
+            self._part, self._chunks = "chunks", _Chunks()
+            self.reusable = self.reusable and length is None
+        elif length is not None:
+            self._left = _length(length)
+            self._part, self.ended = "length", not self._left
+        else:
+            self._part, self.framed, self.reusable = "close", False, False
+
+    # The body.
+
+    def _counted(self, data: bytes) -> list[bytes]:
+        if len(data) > self._left:
+            data = data[: self._left]
+            self.reusable = False
+        self._left -= len(data)
+        self.ended = not self._left
+        return [data]
+
+    def _chunked(self, data: bytes) -> list[bytes]:
+        chunks = self._chunks
+        assert chunks is not None
+        pieces = chunks.feed(data)
+        self._between = self._between + len(data) if not pieces else 0
+        if self._between > BETWEEN:
+            raise NotHttp
+        if chunks.ended:
+            self.ended, self._chunks = True, None
+            self.reusable = self.reusable and not chunks.followed
+        return pieces
+
+
+class _Chunks:
+    """A chunked body, parsed by llhttp. `followed`: bytes came after the body."""
+
+    __slots__ = ("_parser", "_sink")
+
+    def __init__(self) -> None:
+        self._sink = _Sink()
+        self._parser = httptools.HttpResponseParser(self._sink)
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad chunk sizes
+        self._parser.feed_data(CHUNKED)
+
+    @property
+    def ended(self) -> bool:
+        return self._sink.ended
+
+    @property
+    def followed(self) -> bool:
+        return self._sink.followed
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the pieces of the body among these bytes. Raises NotHttp."""
+        sink = self._sink
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not sink.ended:
+                raise NotHttp from None
+            sink.followed = True
+        pieces = sink.pieces[: sink.end] if sink.ended else sink.pieces.copy()
+        sink.pieces.clear()
+        return pieces
+
+
+class _Sink:
+    """Receives the callbacks of llhttp. It has no reference to the parser: a cycle would outlive the response."""
+
+    __slots__ = ("end", "ended", "followed", "on_body", "pieces")
+
+    def __init__(self) -> None:
+        self.ended = self.followed = False
+        self.end = 0  # pieces up to the end of the body: a second response after it adds none
+        self.pieces: list[bytes] = []
+        self.on_body = self.pieces.append  # the parser looks it up once
+
+    def on_message_complete(self) -> None:
+        if not self.ended:
+            self.ended, self.end = True, len(self.pieces)
+
+    def on_message_begin(self) -> None:
+        self.followed = self.ended
+
+
+def _length(text: str) -> int:
+    """Return a stated length; equal repetitions count as one. Raises NotHttp."""
+    stated = {part.strip(" \t") for part in text.split(",")}
+    found = stated.pop()
+    if stated or not found.isascii() or not found.isdecimal() or len(found) > MOST_DIGITS:
+        raise NotHttp
+    return int(found)
+
 
 PIECE = 64 * 1024
-"""Bytes that one `read` gives at most."""
+"""The most bytes that one `read` returns."""
 AHEAD = 64 * 1024
-"""Bytes that are read ahead of whoever reads; a little more may come."""
+"""Bytes that are read ahead of the caller; a little more may come."""
 ROOM = 64 * 1024
-"""Bytes that one look at the socket takes."""
+"""Bytes that one read of the socket takes."""
 RECORD = 32 * 1024
-"""Bytes, more than TLS may hold beside what it says it holds."""
+"""Bytes: more than TLS may hold beyond its hint."""
 
 
 class Terms:
-    """What an exchange must keep to: whom it is with, its deadlines, and by what time of the loop it ends."""
+    """The terms of an exchange: the server's name for errors, its deadlines, and the loop's time at which it must end."""
 
     __slots__ = ("deadlines", "end", "place")
 
@@ -37,10 +373,10 @@ class Terms:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Begin an exchange, await its head, take its pieces until there are none. `failure` is why there will be no more.
+    """Begin an exchange, await its head, read its pieces until there are none. `failure` is why no more will come.
 
-    Waiting for bytes has a deadline, and so has the whole; one timer looks after both, and what arrives only notes the time.
-    The timer outlives an exchange: if it comes too early for the next, it looks and is set again.
+    Waiting for bytes has a deadline, and so has the whole exchange; one timer checks both, and arriving bytes only note the
+    time. The timer outlives an exchange: if it fires too early for the next one, it is set again.
     `release` gives back what an exchange holds beside the connection; it is called when the exchange fails.
     """
 
@@ -50,16 +386,16 @@ class Connection(asyncio.BufferedProtocol):
         self._terms: Terms | None = None
         self._room = memoryview(bytearray(ROOM))
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when the timer looks
-        self._since = 0.0  # when bytes last came, or when somebody began to wait for them
+        self._due = 0.0  # when the timer fires
+        self._since = 0.0  # when bytes last came, or when a caller began to wait for them
         self._waiter: asyncio.Future[None] | None = None
-        self._full = False  # the system takes no more at the moment
+        self._full = False  # the kernel's send buffer is full
         self._paused = False
         self._pieces: deque[bytes] = deque()
         self._size = 0
         self._lost = False
         self.gone = False
-        """Whether its socket is closed, too."""
+        """True if its socket is closed, too."""
         self.answer = Framing()
         self.failure: EvenerError | None = None
         self.release: Callable[[], None] | None = None
@@ -68,31 +404,31 @@ class Connection(asyncio.BufferedProtocol):
     # One exchange.
 
     def begin(self, terms: Terms, method: str) -> None:
-        """A new exchange."""
+        """Begin a new exchange."""
         self._terms = terms
         self.answer = Framing(method)
         self.failure = None
         self._since = now = self._loop.time()
         due = min(terms.end, now + terms.deadlines.idle)
         if self._timer is None or due < self._due:
-            self._look_at(due)
+            self._set_timer(due)
         if self._lost:
             self.fail(closed_early(terms.place))
 
     def write(self, data: bytes) -> None:
-        """Send; nothing is sent on a connection that is gone."""
+        """Send bytes; a no-op on a lost connection."""
         if self._transport is not None and not self._lost:
             self._transport.write(data)
 
-    async def written(self) -> None:
-        """Until the system takes more; an answer that comes meanwhile, or a failure, ends the wait, too."""
+    async def drain(self) -> None:
+        """Wait until the kernel takes more; a response that comes meanwhile, or a failure, ends the wait, too."""
         while self._full and not self.answer.status and self.failure is None:
             await self._wait()
-        for _ in range(2):  # what has come is seen before more is sent: the loop looks for it behind those who are ready
+        for _ in range(2):  # notice what has arrived before more is sent: the loop polls after it has run ready tasks
             await asyncio.sleep(0)
 
     async def head(self) -> Framing:
-        """The answer, when its head is whole."""
+        """Wait for the head and return the response's parser."""
         while not self.answer.status:
             if self.failure is not None:
                 raise self.failure
@@ -100,17 +436,17 @@ class Connection(asyncio.BufferedProtocol):
         return self.answer
 
     async def read(self) -> bytes:
-        """The next bytes; empty at the end. What came before a failure is given first."""
+        """Return the next bytes; empty at the end. Bytes that came before a failure are returned first."""
         while not self._pieces:
             if self.failure is not None:
                 raise self.failure
             if self.answer.ended:
                 return b""
             await self._wait()
-        return self._taken()
+        return self._take()
 
     def end(self) -> bool:
-        """The exchange is over, whether it came to its end or not. True: the connection may carry another one."""
+        """End the exchange, complete or not. True if the connection may carry another one."""
         self.release = None
         fit = self.answer.ended and self.answer.reusable and not (self._lost or self._full or self._paused)
         if not fit or self.failure is not None:
@@ -124,28 +460,28 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def ended(self) -> bool:
-        """Whether all has been read."""
+        """True if the whole response has been read."""
         return self.answer.ended and not self._pieces and self.failure is None
 
     @property
     def lost(self) -> bool:
-        """Whether it is gone."""
+        """True if the connection is closed."""
         return self._lost
 
     @property
     def fit(self) -> bool:
-        """Whether an exchange may begin. What came while the loop was busy was not told yet: it would be read as an answer."""
+        """True if an exchange may begin: no unread bytes, which would be taken for its response, wait at the socket."""
         return not self._lost and self._transport is not None and not has_news(self._transport.get_extra_info("socket"))
 
     def abort(self) -> None:
-        """Cut it."""
-        self._still()
+        """Close the connection at once."""
+        self._cancel_timer()
         self._lost = True
         if self._transport is not None:
             self._transport.abort()
 
     def fail(self, failure: EvenerError) -> None:
-        """Cut it, and have whoever reads know why; what came before can still be read."""
+        """Close the connection and have the reader raise this error, after what came before it."""
         if self.failure is None:
             self.failure = failure
         self.abort()
@@ -153,18 +489,18 @@ class Connection(asyncio.BufferedProtocol):
         self.let_go()
 
     def let_go(self) -> None:
-        """Release what the exchange holds, unless that has been done."""
+        """Release what the exchange holds. Idempotent."""
         if self.release is not None:
             self.release()
 
     def forget(self) -> None:
-        """Nobody will read the answer. From any thread."""
-        with suppress(RuntimeError):  # its loop has ended, and so has all that was in it
+        """Release the exchange of a response that was dropped unread. From any thread."""
+        with suppress(RuntimeError):  # its event loop has ended, and its connections with it
             self._loop.call_soon_threadsafe(self.let_go)
 
     async def secure(self, context: ssl.SSLContext, host: str, *, within: float) -> None:
-        """Speak TLS from here on, through a tunnel that has been opened."""
-        self._still()
+        """Start TLS, through a tunnel that has been opened."""
+        self._cancel_timer()
         self._terms = None
         made = None if self._transport is None or self._lost else await self._loop.start_tls(
             self._transport, self, context, server_hostname=host, ssl_handshake_timeout=within
@@ -173,13 +509,13 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionResetError
         self._transport = made
 
-    # What the loop tells us.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Room for what comes. TLS hints at what it holds: all of that must fit, as an end behind it leaves no second look."""
+        """Return the buffer. What TLS hints at must fit as a whole: after an end of the stream there is no second read."""
         if sizehint + RECORD > len(self._room):
             self._room = memoryview(bytearray(sizehint + RECORD))
         return self._room
@@ -188,7 +524,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._lost:
             return
         if self._terms is None:
-            self.abort()  # nobody asked: what comes now would be taken for an answer to what is asked next
+            self.abort()  # no exchange is open: these bytes would be taken for the next one's response
             return
         self._since = self._loop.time()
         try:
@@ -215,7 +551,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = self.gone = True
         self._full = False
         if self._terms is None:
-            self._still()
+            self._cancel_timer()
         self._wake()
 
     def pause_writing(self) -> None:
@@ -225,41 +561,39 @@ class Connection(asyncio.BufferedProtocol):
         self._full = False
         self._wake()
 
-    # In between.
+    # Internals.
 
     def _finish(self, *, farewell: bool) -> None:
-        """Nothing more comes. Where only the end of the connection ends the answer, the other side must have said so."""
+        """Handle the end of the stream. Where only that ends the response, the server must have closed it (`farewell`)."""
         terms, answer = self._terms, self.answer
         if terms is None or answer.ended or self.failure is not None:
             return
         if not answer.status:
             self.fail(cut_head(terms.place) if answer.begun else closed_early(terms.place))
-        elif not (answer.framed or (farewell and self._said_goodbye())) or not answer.finish():
+        elif not (answer.framed or (farewell and self._closed_by_server())) or not answer.finish():
             self.fail(broken_off(terms.place))
         self._wake()
 
-    def _said_goodbye(self) -> bool:
-        """Whether an end is the server's: where TLS is spoken, anybody on the way can end a connection, but not say so."""
+    def _closed_by_server(self) -> bool:
+        """True if the end is the server's own. With TLS, an attacker can end the connection but not send its close alert."""
         secured = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         try:
             return secured is None or not secured.read(1)
         except ssl.SSLError:
             return False
 
-    def _still(self) -> None:
-        """No timer any more."""
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look_at(self, due: float) -> None:
-        """Have the timer look at this time."""
-        self._still()
+    def _set_timer(self, due: float) -> None:
+        self._cancel_timer()
         self._due = due
-        self._timer = self._loop.call_at(due, self._look)
+        self._timer = self._loop.call_at(due, self._check_deadlines)
 
-    def _look(self) -> None:
-        """The time of the timer has come: is there a deadline that has passed?"""
+    def _check_deadlines(self) -> None:
+        """Fail the exchange if one of its deadlines has passed, else set the timer again."""
         self._timer = None
         terms = self._terms
         if terms is None:
@@ -274,7 +608,7 @@ class Connection(asyncio.BufferedProtocol):
             failure.begun = self.answer.begun
             self.fail(failure)
         else:
-            self._look_at(min(terms.end, since + idle))
+            self._set_timer(min(terms.end, since + idle))
 
     async def _wait(self) -> None:
         if self._waiter is not None:
@@ -291,8 +625,8 @@ class Connection(asyncio.BufferedProtocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _taken(self) -> bytes:
-        """What lies here, up to a bound."""
+    def _take(self) -> bytes:
+        """Return the bytes that have come, up to a bound."""
         pieces = self._pieces
         if self._size <= PIECE:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -306,7 +640,7 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def _part(self) -> bytes:
-        """The first bytes of what lies here, as many as may be given at once."""
+        """Return the first bytes that have come, as many as one `read` may return."""
         pieces, taken, room = self._pieces, [], PIECE
         while room and pieces:
             piece = pieces.popleft()
@@ -316,3 +650,12 @@ class Connection(asyncio.BufferedProtocol):
             taken.append(piece)
             room -= len(piece)
         return b"".join(taken)
+
+
+def has_news(found: socket.socket) -> bool:
+    """True if bytes or an end have come that the event loop may not have reported yet."""
+    if sys.platform == "win32":
+        return bool(select.select((found,), (), (), 0)[0])
+    looking = select.poll()
+    looking.register(found, select.POLLIN)
+    return bool(looking.poll(0))

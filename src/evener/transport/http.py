@@ -1,10 +1,11 @@
-"""HTTP: the transport that talks to the network. TLS is always verified, no redirect is followed, no cookie is kept.
+"""The HTTP transport and its pool of connections. TLS is always verified, no redirect is followed, no cookie is kept.
 
-Every wait has a deadline and every buffer a bound. It never looks into what it carries, and retries nothing.
+Every wait has a deadline and every buffer a bound. It never parses bodies, and retries nothing.
 """
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from functools import cache, lru_cache, partial
 from os import environ
 from os.path import isfile
@@ -13,19 +14,231 @@ from typing import Self
 import msgspec
 
 from evener import __version__
-from evener.errors import BadValue, WireError
-from evener.transport.connection import Connection, Terms
-from evener.transport.dialing import Route, dial, route_of
-from evener.transport.exchange import Request, Response
-from evener.transport.failures import place_of, timed_out
-from evener.transport.framing import head_bytes
-from evener.transport.inflate import OFFERED
-from evener.transport.pool import Pool
-from evener.transport.proxies import Proxy, proxy_for, proxy_from
-from evener.transport.response import HttpResponse
+from evener.errors import BadValue, EvenerError, TimedOut, UsageError, WireError
+from evener.transport.connection import Connection, Terms, head_bytes
+from evener.transport.dial import Proxy, Route, dial, proxy_for, proxy_from, route_of
+from evener.transport.exchange import Request, Response, place_of, timed_out
+from evener.transport.inflate import OFFERED, Inflater
 from evener.transport.secrets import Secret
 
-__all__ = ["HttpTransport", "read_all", "shared_transport"]
+BURST = 256 * 1024
+"""Bytes that are decompressed without yielding to other tasks: a few compressed bytes can become very many."""
+
+
+class HttpResponse:
+    """A Response over a connection on which the head has arrived."""
+
+    _held = False
+
+    def __init__(self, connection: Connection, place: str) -> None:
+        answer = connection.answer
+        self.status: int = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        encoding = answer.headers.get("content-encoding", "").strip().lower()
+        self._encoding = "" if encoding == "identity" else encoding
+        self._inflater: Inflater | None = None
+        self._burst = 0
+        self._connection = connection
+        self._place = place
+        self._failure: EvenerError | None = None
+        self._closed = False
+        self._ended = False
+        self._held = True
+
+    def __del__(self) -> None:
+        """Release the slot of a response that was never closed, before the deadline does."""
+        if self._held:
+            self._connection.forget()
+
+    def read(self) -> Coroutine[object, None, bytes]:
+        """Return the next bytes; see `Response`."""
+        return self._inflated() if self._encoding else self._piece()
+
+    @property
+    def ended(self) -> bool:
+        """True if the whole body has been read, as far as is known without waiting."""
+        return self._ended or (self._held and not self._encoding and self._connection.ended)
+
+    async def aclose(self) -> None:
+        """Let go of the connection; see `Response`. More than once does no harm."""
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"HttpResponse({self.status} from {self._place})"
+
+    async def _inflated(self) -> bytes:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._burst > BURST:
+                await self._give_way()
+            inflater = self._inflater = self._inflater or Inflater(self._encoding)
+            while not (piece := inflater.take()):
+                fed = await self._piece()
+                if not fed:
+                    inflater.finish()
+                    return b""
+                inflater.feed(fed)
+        except UsageError:
+            raise
+        except EvenerError as error:
+            self._failure = error
+            self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self._burst += len(piece)
+        return piece
+
+    async def _give_way(self) -> None:
+        """Let others have their turn, the timer of the deadlines among them."""
+        self._burst = 0
+        await asyncio.sleep(0)
+        if isinstance(self._connection.failure, TimedOut):
+            raise self._connection.failure
+
+    async def _piece(self) -> bytes:
+        """The next bytes as they came."""
+        if self._closed:
+            return self._over()
+        try:
+            piece = await self._connection.read()
+        except UsageError:
+            raise
+        except EvenerError as error:
+            self._failure = error
+            self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        if not piece:
+            self.close()
+        return piece
+
+    def _over(self) -> bytes:
+        failure = self._failure
+        if failure is not None:
+            raise failure
+        if not self._ended:
+            raise UsageError("This answer was closed before its end, so no more can be read from it. Read first, then close.")
+        return b""
+
+    def close(self) -> None:
+        """`aclose`, which has nothing to wait for here."""
+        if not self._closed:
+            self._closed = True
+            self._ended = self._connection.ended
+            self._held = False
+            self._connection.let_go()
+
+
+KEPT_SECONDS = 30.0
+"""How long an unused connection is kept; servers commonly close theirs after a minute or more."""
+TURNS = 16
+"""Turns of the loop that closed connections have to say so."""
+
+
+class Pool:
+    """The connections of one event loop, closed with it. Opens none itself.
+
+    `slots` bounds the exchanges that are open at once; an exchange that took one gives it back. No more connections are kept.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self.slots = asyncio.Semaphore(most)
+        self._most = most
+        self._loop = loop
+        self._idle: dict[object, list[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._keeper = self._keep()
+
+    async def watch(self) -> None:
+        """Have the loop close the connections when it shuts down: it finishes every generator that was begun in it."""
+        await anext(self._keeper)
+
+    async def aclose(self) -> None:
+        await self._keeper.aclose()
+
+    def take(self, route: object) -> Connection | None:
+        """Return the idle connection of this route that was used last."""
+        idle = self._idle.get(route)
+        oldest = self._loop.time() - KEPT_SECONDS
+        while idle:
+            found = idle.pop()
+            if found.idle_since > oldest and found.fit:
+                return found
+            self.drop(found)
+        return None
+
+    def give(self, route: object, connection: Connection) -> None:
+        """Take back a connection whose exchange is over, and its slot. Keep it if it may carry another."""
+        self.slots.release()
+        if not connection.end() or self._closed:
+            self.drop(connection)
+            return
+        self._idle.setdefault(route, []).append(connection)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._sweep_idle)
+
+    def add(self, connection: Connection) -> None:
+        """Add a new connection, to be closed with the others."""
+        if self._closed:
+            connection.abort()
+            return
+        self._open.add(connection)
+        if len(self._open) > self._most:
+            self._drop_oldest()
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection, and forget it."""
+        connection.abort()
+        self._open.discard(connection)
+
+    def _drop_oldest(self) -> None:
+        """Close the connection that has been idle for the longest time, if one is idle."""
+        routes = [route for route, idle in self._idle.items() if idle]
+        if routes:
+            self.drop(self._idle[min(routes, key=lambda route: self._idle[route][0].idle_since)].pop(0))
+
+    def _sweep_idle(self) -> None:
+        self._sweep = None
+        now = self._loop.time()
+        for route in tuple(self._idle):
+            kept = []
+            for connection in self._idle.pop(route):
+                if connection.lost or connection.idle_since <= now - KEPT_SECONDS:
+                    self.drop(connection)
+                else:
+                    kept.append(connection)
+            if kept:
+                self._idle[route] = kept
+        if self._idle:
+            self._sweep = self._loop.call_later(KEPT_SECONDS, self._sweep_idle)
+
+    async def _keep(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self._closed = True
+            if self._sweep is not None:
+                self._sweep.cancel()
+            self._idle.clear()
+            closing = tuple(self._open)
+            for connection in closing:
+                if connection.release is not None:  # a caller still has its response
+                    connection.fail(
+                        UsageError("The transport was closed before the end of this answer. Read first, then close.")
+                    )
+                self.drop(connection)
+            for _ in range(TURNS):
+                if all(connection.gone for connection in closing):
+                    break
+                await asyncio.sleep(0)
+
 
 USUAL_HEADERS = (("user-agent", f"evener/{__version__}"), ("accept-encoding", OFFERED))
 URL = re.compile(r"(?P<scheme>https?)://(?P<host>[!\"$-.0->@-~]+)(?P<target>[/?#][!-~]*)?", re.IGNORECASE)
@@ -59,16 +272,20 @@ class HttpTransport:
         self._proxies: dict[str, Proxy | None] = {}
 
     async def send(self, request: Request) -> Response:
-        """The answer's head. Raises TransportError when none came, WireError when it is not HTTP, BadValue for a bad one."""
-        target = _parts(request.url)
+        """Send a request, return the response's head. Raises TransportError, WireError if that is not HTTP, BadValue."""
+        target = _split_url(request.url)
         place = target.place
         route = route_of(target.base, self._proxy_of(target.base), request.reach)
-        head = Secret(_head(request, route, target))  # not as it is: a traceback may be printed with its locals
+        head = Secret(_head(request, route, target))  # wrapped: a traceback may be printed with its locals
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop) or await self._open(loop)
         terms = Terms(place, request.deadlines, loop.time() + request.deadlines.total)
-        if request.deadlines.total <= 0 or not pool.slots.taken():
-            await _turn(pool, terms)
+        if request.deadlines.total <= 0:
+            raise timed_out("total", request.deadlines.total, place)
+        if pool.slots.locked():
+            await _wait_for_slot(pool, terms)
+        else:
+            await pool.slots.acquire()
         try:
             connection = pool.take(route)
             if connection is None:
@@ -91,7 +308,7 @@ class HttpTransport:
             pool.give(route, connection)
             raise
         connection.release = partial(pool.give, route, connection)
-        if connection.failure is not None:  # it broke off right behind the head
+        if connection.failure is not None:  # the connection broke right after the head
             connection.let_go()
         return response
 
@@ -108,7 +325,7 @@ class HttpTransport:
         await self.aclose()
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> Pool:
-        for old in tuple(self._pools):  # no lock, which a fork could leave locked: each step here is one for all threads
+        for old in tuple(self._pools):  # no lock, which a fork could leave locked: each step here is atomic
             if old.is_closed():
                 self._pools.pop(old, None)
         pool = self._pools[loop] = Pool(loop, self._connections)
@@ -119,56 +336,56 @@ class HttpTransport:
         if self._proxy is not None or not self._trust_env:
             return self._proxy
         if base not in self._proxies:
-            route_of(base, None)  # an address must be one before anybody is asked about it
+            route_of(base, None)  # raises for a malformed address before the environment is read
             self._proxies[base] = proxy_for(base, environ)
         return self._proxies[base]
 
 
-async def _turn(pool: Pool, terms: Terms) -> None:
-    """Wait for a free connection, which may take until the end."""
+async def _wait_for_slot(pool: Pool, terms: Terms) -> None:
+    """Wait for a free slot, at most until the total deadline."""
     try:
         async with asyncio.timeout_at(terms.end):
-            await pool.slots.wait()
+            await pool.slots.acquire()
             return
     except TimeoutError:
         failure = timed_out("total", terms.deadlines.total, terms.place)
-    raise failure  # outside the handler: a timeout says nothing that this does not say
+    raise failure  # outside the handler: its cause would add nothing
 
 
 async def _send_in_parts(connection: Connection, head: Secret[bytes], body: bytes) -> None:
-    """Who refuses what is still being sent is sent no more of it."""
+    """Send a large body part by part. A server that refuses it meanwhile gets no more of it."""
     connection.write(head.reveal())
     for start in range(0, len(body), LARGE):
         if connection.answer.status >= REFUSED:
             connection.answer.reusable = False
             break
         connection.write(body[start : start + LARGE])
-        await connection.written()
+        await connection.drain()
 
 
-class Target(msgspec.Struct, frozen=True):
-    """An address: without its path, which chooses route and proxy; what is asked for there; its name, which may be shown."""
+class HttpTarget(msgspec.Struct, frozen=True):
+    """A URL in parts. `base` chooses route and proxy, `path` is the request's target, `place` may be shown."""
 
     base: str
     path: str
     place: str
 
     def __repr__(self) -> str:
-        """Without the query, which may hold a key."""
+        """Leave out the query: it may hold a key."""
         return f"Target({self.place})"
 
 
-def _head(request: Request, route: Route, target: Target) -> bytes:
+def _head(request: Request, route: Route, target: HttpTarget) -> bytes:
     try:
-        start, is_framed = _opening(request.method, target, tuple(request.headers), route)
+        start, is_framed = _open_head(request.method, target, tuple(request.headers), route)
     except BadValue as error:
         failure = error
     else:
-        return _closed_head(request, start, is_framed)
+        return _close_head(request, start, is_framed)
     raise failure.with_traceback(None) from None  # without the frames that have the headers among their locals
 
 
-def _closed_head(request: Request, start: bytes, is_framed: bool) -> bytes:
+def _close_head(request: Request, start: bytes, is_framed: bool) -> bytes:
     if is_framed:
         _check_framing(request)
     elif request.body or request.method not in ("GET", "HEAD"):
@@ -177,8 +394,8 @@ def _closed_head(request: Request, start: bytes, is_framed: bool) -> bytes:
 
 
 @lru_cache(16)
-def _opening(method: str, target: Target, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
-    """What requests have in common, made once: all of the head but its end; and whether it says how long the body is."""
+def _open_head(method: str, target: HttpTarget, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
+    """Return the part of a head that requests share, made once, and whether it states the body's length."""
     names = {name.lower() for name, _ in given}
     headers = [("host", target.base.partition("://")[2])] if "host" not in names else []
     headers += [(name, value) for name, value in USUAL_HEADERS if name not in names]
@@ -192,7 +409,7 @@ def _opening(method: str, target: Target, given: tuple[tuple[str, str], ...], ro
 
 
 def _check_framing(request: Request) -> None:
-    """A request says how long it is only as it is: else its body would be read as another request."""
+    """Refuse a stated length that is not the body's: the rest would be read as another request."""
     length = str(len(request.body))
     for name, value in request.headers:
         if name.lower() in FRAMING and (name.lower(), value.strip()) != ("content-length", length):
@@ -200,8 +417,8 @@ def _check_framing(request: Request) -> None:
 
 
 @lru_cache(64)
-def _parts(url: str) -> Target:
-    """The parts of an address. Raises BadValue."""
+def _split_url(url: str) -> HttpTarget:
+    """Return the parts of a URL. Raises BadValue."""
     found = URL.fullmatch(url)
     if found is None:
         raise BadValue(
@@ -210,11 +427,11 @@ def _parts(url: str) -> Target:
         )
     target = (found["target"] or "").partition("#")[0]
     base = f"{found['scheme'].lower()}://{found['host']}"
-    return Target(base, target if target[:1] == "/" else f"/{target}", place_of(url))
+    return HttpTarget(base, target if target[:1] == "/" else f"/{target}", place_of(url))
 
 
 async def read_all(response: Response, cap: int) -> bytes:
-    """The whole body. The response is closed when this fails. Raises WireError for more than `cap` bytes."""
+    """Return the whole body. Closes the response when this fails. Raises WireError for more than `cap` bytes."""
     pieces, size = [], 0
     try:
         while piece := await response.read():
@@ -233,5 +450,5 @@ async def read_all(response: Response, cap: int) -> bytes:
 
 @cache
 def shared_transport() -> HttpTransport:
-    """The transport that all of this process shares unless told otherwise: proxies and trust as the environment says."""
+    """Return the transport that models share by default; proxies and trust come from the environment."""
     return HttpTransport()

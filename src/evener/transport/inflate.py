@@ -1,20 +1,11 @@
-"""Takes compression off a body piece by piece. Pure; a piece and what is kept between two pieces stay small, whatever comes.
-
-inflater = Inflater("gzip")
-inflater.feed(b"...")
-while piece := inflater.take():
-    ...
-inflater.finish()                  # raises when the body stopped in the middle
-"""
+"""Decompresses a body as it comes: gzip and deflate, with bounds on what is held at once."""
 
 import zlib
 
 from evener.errors import TruncatedStream, WireError
 
-__all__ = ["OFFERED", "Inflater"]
-
 OFFERED = "gzip, deflate"
-"""What a request says it understands."""
+"""The encodings that a request accepts."""
 
 GZIP, DEFLATE, BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 FORMATS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": DEFLATE}
@@ -24,7 +15,7 @@ SLICE = 16 * 1024
 """Compressed bytes given to zlib at once: it copies what it does not use yet."""
 
 MEMBERS = 1000
-"""A gzip body may have several members; nobody means more than this."""
+"""A gzip body may have several members; an honest one has no more than this."""
 
 
 class Inflater:
@@ -46,7 +37,7 @@ class Inflater:
         self._members = 1
 
     def feed(self, compressed: bytes) -> None:
-        """Give the next bytes; only when `take` has nothing left."""
+        """Add the next bytes; only when `take` has nothing left."""
         if self._format == DEFLATE and len(self._first) < 2:
             self._first += compressed
             if len(self._first) < 2:
@@ -58,7 +49,7 @@ class Inflater:
         self._fed = memoryview(compressed)
 
     def take(self) -> bytes:
-        """The next piece; empty when more must be fed first."""
+        """Return the next piece; empty when more must be fed first."""
         while self._held or self._full or self._fed:
             if not self._held and not self._full:
                 self._held, self._fed = bytes(self._fed[:SLICE]), self._fed[SLICE:]
@@ -69,12 +60,12 @@ class Inflater:
         return b""
 
     def finish(self) -> None:
-        """Say that the body has ended."""
+        """End the body. Raises TruncatedStream if it is incomplete."""
         if self._begun and not self._zlib.eof:
             raise TruncatedStream("The compressed answer stopped in the middle, so it does not count. Send the request again.")
 
     def _step(self) -> bytes:
-        piece = self._decompressed()
+        piece = self._decompress()
         if piece is None:
             raise WireError(
                 "The compressed answer is damaged: it is not what its content-encoding says. Send the request again."
@@ -84,14 +75,14 @@ class Inflater:
         self._held = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
         return piece
 
-    def _decompressed(self) -> bytes | None:
+    def _decompress(self) -> bytes | None:
         try:
             return self._zlib.decompress(self._held, PIECE)
         except zlib.error:
             return None
 
     def _next_member(self) -> bool:
-        """Whether another member begins here. Zeros after the last one are padding."""
+        """Begin another member, if one follows; True if so. Zeros after the last one are padding."""
         if self._format != GZIP or not self._held.strip(b"\0"):
             self._held, self._full = b"", False
             return False
@@ -105,5 +96,5 @@ class Inflater:
 
 
 def _has_header(content: bytes) -> bool:
-    """Whether deflate's own header stands there: some servers leave it out."""
+    """True if the body begins with deflate's own header: some servers leave it out."""
     return content[0] & 15 == 8 and (content[0] << 8 | content[1]) % 31 == 0

@@ -1,7 +1,7 @@
 """A rate limiter per key, shared by all calls of the process, from any event loop or thread. Fair: first come, first served.
 
-In no minute are more requests begun, or more tokens sent, than the rate allows. Only the first of those who wait looks whether
-it may go; whoever makes room wakes it.
+No minute begins more requests, or sends more tokens, than the rate allows. Only the first waiter checks whether it may begin; a
+call that frees room wakes it.
 """
 
 import asyncio
@@ -10,13 +10,10 @@ from collections.abc import Callable
 from math import inf
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 
 import msgspec
 
 from evener.errors import BadValue, TimedOut
-
-__all__ = ["Limiter", "Rate", "Slot", "limiter_for"]
 
 WITHIN = 900.0
 LONGEST_PAUSE = 3600.0
@@ -24,7 +21,7 @@ LONGEST_PAUSE = 3600.0
 
 
 class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a key may do. Zero: no limit."""
+    """The limits of a key. Zero: no limit."""
 
     requests_per_minute: int = 0
     tokens_per_minute: int = 0
@@ -38,14 +35,14 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise BadValue("A rate cannot be negative; zero means no limit.")
 
     def tightened(self, other: "Rate") -> "Rate":
-        """The lower of both limits, each."""
+        """Return the lower of both for each limit."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         requests, tokens, concurrent = (min(pair) or max(pair) for pair in pairs)
         return Rate(requests_per_minute=requests, tokens_per_minute=tokens, concurrent=concurrent)
 
 
 class Limiter:
-    """Gives slots. `minute` is in seconds; a test may have it pass faster."""
+    """Hands out slots. `minute` is in seconds; a test may shorten it."""
 
     def __init__(self, rate: Rate, *, minute: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
         self._rate = rate
@@ -62,25 +59,25 @@ class Limiter:
 
     @property
     def rate(self) -> Rate:
-        """What it allows now."""
+        """Return the limits that hold now."""
         return self._rate
 
     def slot(self, *, tokens: int = 0, within: float = WITHIN) -> "Slot":
-        """Enter it to wait for your turn; leave it when the call is over. `tokens` is an estimate, settled later.
+        """Return a slot: enter it to wait for room, leave it when the call is over. `tokens` is an estimate, settled later.
 
-        Raises TimedOut when the turn does not come within so many seconds.
+        Entering raises TimedOut after `within` seconds.
         """
         return Slot(self, tokens, within)
 
     def pause(self, seconds: float) -> None:
-        """Begin no call for so long: the provider asked for it. Calls that are on their way go on."""
+        """Begin no call for so many seconds: the provider asked for it. Calls in flight continue."""
         with self._lock:
             until = self._clock() + min(max(seconds, 0.0), LONGEST_PAUSE)
             self._paused_until = max(self._paused_until, until)
             self._wake()
 
     def tighten(self, rate: Rate) -> None:
-        """Take the lower of both rates from now on."""
+        """Apply the lower of both rates from now on."""
         with self._lock:
             self._rate = self._rate.tightened(rate)
             self._unlimited = self._rate == Rate()
@@ -93,7 +90,7 @@ class Limiter:
         try:
             while True:
                 with self._lock:
-                    wait = self._first(waiter)
+                    wait = self._try_first(waiter)
                 if wait is None:
                     return
                 left = end - self._clock()
@@ -119,19 +116,19 @@ class Limiter:
             if self._queue:
                 self._wake()
 
-    # All of these are called with the lock held.
+    # These are called with the lock held.
 
-    def _first(self, waiter: "_Waiter") -> float | None:
-        """Only the first of those who wait looks."""
+    def _try_first(self, waiter: "_Waiter") -> float | None:
+        """Begin the waiter's call if it is the first and there is room: None. Else return the seconds to wait."""
         if self._queue[0] is not waiter:
             return inf
-        wait = self._look(waiter.slot)
+        wait = self._try_begin(waiter.slot)
         if wait is None:
             self._queue.popleft()
         return wait
 
-    def _look(self, slot: "Slot") -> float | None:
-        """None: it has begun. Else how long until it may; for `inf`, whoever makes room will say so."""
+    def _try_begin(self, slot: "Slot") -> float | None:
+        """Begin the call if there is room: None. Else return the seconds until it may; for `inf` the waiter is woken."""
         while self._lost:
             self._give_back(self._lost.popleft())
         if self._rate.concurrent and self._active >= self._rate.concurrent:
@@ -143,7 +140,7 @@ class Limiter:
             return wait
         self._active += 1
         if self._rate.requests_per_minute or self._rate.tokens_per_minute:
-            if slot.counted:  # it was entered before, and that call keeps its place in the window
+            if slot.counted:  # it was entered before: that call keeps its place in the window
                 self._recent[self._recent.index(slot)] = slot._past()
             slot.at, slot.counted = now, True
             self._recent.append(slot)
@@ -156,7 +153,7 @@ class Limiter:
             self._active -= 1
 
     def _wait(self, tokens: int, now: float) -> float:
-        """Seconds until the window has room."""
+        """Return the seconds until the window has room."""
         wait = self._paused_until - now
         most, allowed = self._rate.requests_per_minute, self._rate.tokens_per_minute
         if most and len(self._recent) >= most:
@@ -177,7 +174,7 @@ class Limiter:
             self._tokens -= begun.tokens
 
     def _wake(self) -> None:
-        """Have the first who waits look again. One whose loop has ended is gone."""
+        """Have the first waiter check again. One whose event loop has ended is dropped."""
         while self._queue and not self._queue[0].wake():
             self._queue.popleft()
 
@@ -195,26 +192,26 @@ class Slot(msgspec.Struct, eq=False):
     counted: bool = False
     _held: bool = False
 
-    def entered(self) -> bool:
-        """Take the turn if it is ours at once: there is room, and nobody waits. Where nothing is limited nothing is held."""
+    def try_enter(self) -> bool:
+        """Begin the call if there is room and no other waits; True if it has begun. Without a limit nothing is held."""
         limiter = self._limiter
         if limiter._unlimited and not limiter._paused_until:
             return True
         with limiter._lock:
-            if limiter._queue or limiter._look(self) is not None:
+            if limiter._queue or limiter._try_begin(self) is not None:
                 return False
         self._held = True
         return True
 
     async def enter(self) -> "Slot":
-        """Wait for the turn."""
-        if not self.entered():
+        """Wait for room, and begin the call."""
+        if not self.try_enter():
             await self._limiter._enter(self, self._within)
             self._held = True
         return self
 
     def leave(self) -> None:
-        """The call is over. More than once does no harm."""
+        """End the call. Idempotent."""
         if self._held:
             limiter = self._limiter
             with limiter._lock:
@@ -223,7 +220,7 @@ class Slot(msgspec.Struct, eq=False):
                     limiter._wake()
 
     def forget(self) -> None:
-        """Nobody will leave it. Called whenever it is collected, perhaps while the lock is held: so it takes none."""
+        """Give back a slot that was never left. Called by the garbage collector, maybe with the lock held: takes none."""
         self._limiter._lost.append(self)
         for waiter in tuple(self._limiter._queue):
             if waiter.wake():
@@ -232,22 +229,20 @@ class Slot(msgspec.Struct, eq=False):
     async def __aenter__(self) -> "Slot":
         return await self.enter()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.leave()
 
     def settle(self, tokens: int) -> None:
-        """Say how many tokens it was in truth."""
+        """Replace the estimate by the number of tokens that the call used."""
         self._limiter._settle(self, tokens)
 
     def _past(self) -> "Slot":
-        """The call so far, for one that begins anew."""
+        """Return a copy that stands for the earlier call in the window."""
         return Slot(self._limiter, self.tokens, self._within, self.at, True)
 
 
 class _Waiter:
-    """One who waits, in a loop of its own."""
+    """A call that waits, in the event loop that it belongs to."""
 
     __slots__ = ("_loop", "_woken", "slot")
 
@@ -257,7 +252,7 @@ class _Waiter:
         self._woken = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        """Until woken, or so long."""
+        """Sleep until woken, or so many seconds."""
         timer = self._loop.call_later(seconds, self._woken.set)
         try:
             await self._woken.wait()
@@ -266,7 +261,7 @@ class _Waiter:
             self._woken.clear()
 
     def wake(self) -> bool:
-        """From any thread; False when its loop has ended."""
+        """Wake the waiter, from any thread. False when its event loop has ended."""
         try:
             self._loop.call_soon_threadsafe(self._woken.set)
         except RuntimeError:
@@ -274,16 +269,17 @@ class _Waiter:
         return True
 
 
-_limiters: dict[str, Limiter] = {}
+LIMITERS: dict[str, Limiter] = {}
+"""The limiter of each key that has a rate, or whose provider has asked for a pause, by the key's fingerprint."""
 _lock = Lock()
 
 
-def limiter_for(key_fingerprint: str, rate: Rate) -> Limiter:
-    """The limiter of this key: one for the whole process. When rates differ, the lower limits hold."""
+def limiter_for(key_fingerprint: str, rate: Rate | None = None) -> Limiter:
+    """Return the limiter of this key: one for the whole process. When rates differ, the lower limits hold."""
     with _lock:
-        limiter = _limiters.get(key_fingerprint)
+        limiter = LIMITERS.get(key_fingerprint)
         if limiter is None:
-            limiter = _limiters[key_fingerprint] = Limiter(rate)
-        else:
+            limiter = LIMITERS[key_fingerprint] = Limiter(rate or Rate())
+        elif rate is not None:
             limiter.tighten(rate)
         return limiter

@@ -1,10 +1,11 @@
-"""Keeps credentials out of what people see and out of what is stored. Secrets stay in memory; none is ever written or shown.
+"""Keeps credentials out of messages and stores: wrappers that hide them, and a search for them. Writes and shows none.
 
-`scrub` knows only the secrets it is given. The secrets that this process has used are noted beside it, for whoever stores.
+`scrub` knows only the secrets it is given. The secrets that this process has used are noted beside it, for the store.
 """
 
 import json
 import re
+import sys
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
@@ -13,26 +14,143 @@ from threading import Lock
 from typing import Generic, TypeVar
 from urllib.parse import quote, quote_plus
 
-__all__ = [
-    "REDACTED",
-    "SHORTEST",
-    "Environment",
-    "Secret",
-    "credential",
-    "fingerprint",
-    "forms_of",
-    "is_secret",
-    "known_secrets",
-    "note_secret",
-    "scrub",
-]
+LEVELS = 3
+WORD, QUAD = 8, 4
+SPARSE = 4
+"""Forms of at least 39 bytes cover one of every fourth word: the keys of most providers are that long."""
+MANY = 64
+
+
+class Net:
+    """The forms of some secrets, ready to be searched for. The cost of a search does not depend on how many there are.
+
+    A hit is ruled out first, and cheaply: the content is read as aligned words, and any occurrence of a form covers one of
+    them, which must be among those that the form can have there. Only content with such a word is searched place by place.
+    """
+
+    __slots__ = ("_forms", "_lengths", "_needles", "_quads", "_sampled", "_words")
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._forms: dict[str, str] = {}  # each form, and its secret
+        self._lengths: dict[str, tuple[int, ...]] = {}  # of the forms that begin with these characters, the longest first
+        self._sampled: set[int] = set()  # words of 8 bytes, of forms that cover one of every fourth word
+        self._words: set[int] = set()  # words of 8 bytes, of forms that cover one of all words
+        self._quads: set[int] = set()  # words of 4 bytes, of shorter forms
+        self._needles: list[bytes] = []  # forms that are too short for that, or so few that they are searched one by one
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Add secrets to search for."""
+        whose = {form: secret for secret in secrets if len(secret) >= SHORTEST for form in _nested(secret)}
+        for form in whose.keys() - self._forms.keys():
+            head, length = form[:SHORTEST], len(form)
+            lengths = self._lengths.get(head, ())
+            if length not in lengths:
+                self._lengths[head] = tuple(sorted((*lengths, length), reverse=True))
+            self._cut(form.encode("utf-8", "surrogatepass"))
+        self._forms |= whose
+        if len(self._needles) > MANY:
+            for needle in self._needles:
+                self._quads.update(_starts(needle, QUAD, QUAD))
+            self._needles = [needle for needle in self._needles if len(needle) < 2 * QUAD - 1]
+
+    def _cut(self, form: bytes) -> None:
+        if len(form) >= SPARSE * WORD + WORD - 1:
+            self._sampled.update(_starts(form, WORD, SPARSE * WORD))
+        elif len(form) >= 2 * WORD - 1:
+            self._words.update(_starts(form, WORD, WORD))
+        else:
+            self._needles.append(form)
+
+    def may_hold(self, content: bytes) -> bool:
+        """False if certainly no form is in it."""
+        for needle in self._needles:
+            if content.find(needle) >= 0:  # `in` tries a needle of bytes as a number first, which costs more than the search
+                return True
+        if self._sampled or self._words:
+            words = memoryview(content[: len(content) & -WORD]).cast("Q")
+            if not self._sampled.isdisjoint(words[::SPARSE]) or (self._words and not self._words.isdisjoint(words)):
+                return True
+        return bool(self._quads) and not self._quads.isdisjoint(memoryview(content[: len(content) & -QUAD]).cast("I"))
+
+    def without(self, text: str) -> str:
+        """Return the text with every form replaced."""
+        pieces, done = [], 0
+        for start, end in self._spans(text):
+            pieces += [text[done:start], REDACTED]
+            done = end
+        return "".join((*pieces, text[done:])) if pieces else text
+
+    def found_in(self, text: str) -> set[str]:
+        """Return the secrets of which a form is in the text."""
+        return {self._forms[text[start:end]] for start, end in self._spans(text)}
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Find the spans of forms, the longest at each place."""
+        place, last, lengths, forms = 0, len(text) - SHORTEST, self._lengths, self._forms
+        while place <= last:
+            step = 1
+            for length in lengths.get(text[place : place + SHORTEST], ()):
+                if text[place : place + length] in forms:
+                    yield place, place + length
+                    step = length
+                    break
+            place += step
+
+
+class KeptNet:
+    """A net for a growing list of secrets: only new ones are added to it. Thread-safe."""
+
+    __slots__ = ("_lock", "_net", "seen")
+
+    def __init__(self) -> None:
+        self.seen: tuple[str, ...] = ()
+        self._net = Net()
+        self._lock = Lock()
+
+    def of(self, secrets: Iterable[str]) -> Net:
+        """Return the net for these secrets."""
+        if secrets is self.seen:
+            return self._net
+        given = secrets if isinstance(secrets, tuple) else tuple(secrets)
+        with self._lock:
+            known = len(self.seen)
+            if given[:known] == self.seen:
+                self._net.add(given[known:])
+            else:
+                self._net = Net(given)
+            self.seen = given
+            return self._net
+
+
+_kept_net = KeptNet()
+
+
+def known_net() -> Net:
+    """Return the net for every secret that this process has used."""
+    return _kept_net.of(known_secrets())
+
+
+def _nested(secret: str) -> set[str]:
+    """Return the forms of a secret, also within JSON texts that are strings of JSON texts."""
+    level = found = forms_of(secret)
+    for _ in range(LEVELS):
+        level = {json.dumps(form, ensure_ascii=False)[1:-1] for form in level}
+        found = found | level
+    return found
+
+
+def _starts(form: bytes, size: int, count: int) -> Iterator[int]:
+    """Return the words of a form that may be the first on a word boundary: those at its first `count` places."""
+    return (int.from_bytes(form[start : start + size], sys.byteorder) for start in range(min(count, len(form) - size + 1)))
+
 
 REDACTED = "[secret]"
 SHORTEST = 6
 """A shorter text is in so many places by chance that hiding it would tell more than it hides."""
 
 BEGINNING = 16
-"""Characters: so much of the beginning of a secret is no longer what the keys of a provider have in common."""
+"""Characters: a beginning of this length is longer than the prefix that the keys of a provider share."""
 
 STAND_IN = re.compile(r"[a-z]+(?:[-_][a-z]+)*")
 LONGEST_STAND_IN = 15
@@ -55,7 +173,7 @@ class Secret(Generic[T]):
         self._held: T = held
 
     def reveal(self) -> T:
-        """The secret itself. Keep it in no variable that lives as long as a request."""
+        """Return the secret itself. Keep it in no variable that lives as long as a request."""
         return self._held
 
     def __bool__(self) -> bool:
@@ -90,15 +208,15 @@ class Environment(Mapping[str, str]):
 
 
 def fingerprint(secret: str) -> str:
-    """A short name for a secret that does not give it away: the same for the same secret, of no use to guess it by."""
+    """Return a short name for a secret that does not reveal it: equal secrets have equal fingerprints."""
     return sha256(b"evener key\0" + secret.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets: as they are, and as they look in an address, in JSON and in base64, in either case.
+    """Return the text without the secrets: as they are, and as they look in a URL, in JSON and in base64, in either case.
 
-    A quotation may end in the middle of one: 16 characters of its beginning are hidden, too, with what follows of it.
-    Secrets of fewer than 6 characters are left alone.
+    A quotation may end in the middle of one: 16 characters of its beginning, and what follows of it, are hidden, too.
+    Secrets of fewer than 6 characters are not hidden.
     """
     forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
     if not forms:
@@ -112,9 +230,9 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def note_secret(*secrets: str) -> None:
-    """Remember that this process uses these, so that they are kept out of every store. All of them are known to its end.
+    """Remember that this process uses these, until it ends, so that they are kept out of every store.
 
-    Not taken: fewer than 6 characters, and a plain word of up to 15 letters such as `not-needed`. Such a word stands in for
+    Ignored: fewer than 6 characters, and a plain word of up to 15 letters such as `not-needed`. Such a word stands in for
     a key where none is needed, and hiding it would change names and sentences that are no secret.
     """
     global _known
@@ -127,12 +245,12 @@ def note_secret(*secrets: str) -> None:
 
 
 def known_secrets() -> tuple[str, ...]:
-    """What was noted, in that order. The same object until another secret is noted; then it begins with what it was."""
+    """Return the noted secrets, in order. The same object until another one is noted, which is then added at the end."""
     return _known
 
 
 def credential(name: str, value: str) -> str:
-    """What in a header is a secret for longer than its request: a key or token. Empty for anything else, as a signature."""
+    """Return the part of a header that is a lasting secret: a key or token. Empty for anything else, such as a signature."""
     if not CREDENTIALS.fullmatch(name):
         return ""
     scheme, _, rest = value.rpartition(" ")
@@ -140,12 +258,12 @@ def credential(name: str, value: str) -> str:
 
 
 def is_secret(text: str) -> bool:
-    """Whether it is taken: neither too short nor a word that stands in for a key."""
+    """True if `note_secret` takes it: neither too short nor a word that stands in for a key."""
     return len(text) >= SHORTEST and not (len(text) <= LONGEST_STAND_IN and STAND_IN.fullmatch(text))
 
 
 def forms_of(secret: str) -> set[str]:
-    """A secret in every form that we look for: as it is, and as it looks in an address, in JSON and in base64."""
+    """Return every form of a secret that is searched for: as it is, and as it looks in a URL, in JSON and in base64."""
     content = secret.encode("utf-8", "surrogatepass")
     quoted = {quote(content, safe=""), quote(content), quote_plus(content)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), form) for form in quoted}
@@ -155,7 +273,7 @@ def forms_of(secret: str) -> set[str]:
 
 
 def _without_beginning(text: str, form: str) -> str:
-    """The text without what it has of the beginning of this secret, wherever that is long enough."""
+    """Return the text without beginnings of this secret that are long enough."""
     pieces, at = [], 0
     for found in re.finditer(re.escape(form[:BEGINNING]), text, re.IGNORECASE):
         start = found.start()
@@ -167,7 +285,7 @@ def _without_beginning(text: str, form: str) -> str:
 
 
 def _encoded(content: bytes) -> Iterable[str]:
-    """Base64 of the secret wherever it stands in a longer text: at each of three offsets, without what its neighbours touch."""
+    """Return base64 of the secret within a longer text: at each of three offsets, without letters shared with neighbours."""
     for offset in range(3):
         for encode in (b64encode, urlsafe_b64encode):
             whole = encode(b"\0" * offset + content).decode().rstrip("=")

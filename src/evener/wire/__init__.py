@@ -1,12 +1,12 @@
-"""The wires: pure codecs between values and bytes. `CODECS` is the registry; a new wire is one folder and one name here."""
+"""The wires: pure codecs between values and bytes. `CODECS` is the registry; a new wire is a folder and a name in `WIRES`."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from evener.wire.assembler import Assembler, assemble
 from evener.wire.codec import Codec, Decoder, Encoded, moved
 from evener.wire.quirks import Quirks
 from evener.wire.request import restored
+from evener.wire.stream import Assembler, assemble
 
 __all__ = ["CODECS", "Assembler", "Codec", "Decoder", "Encoded", "Quirks", "assemble", "moved", "restored"]
 
@@ -14,7 +14,7 @@ WIRES = ("anthropic_messages", "openai_responses", "openai_chat", "gemini")
 
 
 class _Codecs(Mapping[str, Codec]):
-    """Every wire by its name. A codec is loaded when it is first asked for: most programs speak one wire."""
+    """Every wire by its name. A codec is loaded on first use: most programs use one wire."""
 
     def __getitem__(self, wire: str) -> Codec:
         if wire not in WIRES:

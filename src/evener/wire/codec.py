@@ -1,4 +1,4 @@
-"""The shape all wires share: a codec is a frozen record of pure functions, no base class. Nothing here does I/O."""
+"""The interface of every wire: a codec is a frozen record of pure functions, no base class. No I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -7,11 +7,11 @@ import msgspec
 
 from evener.errors import ProviderError
 from evener.transcript.ask import Ask
+from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
-from evener.transcript.origin import Origin
 from evener.transcript.reply import Reply
-from evener.wire.fold import Fold
+from evener.wire.prefix import Prefix
 from evener.wire.quirks import Quirks
 
 __all__ = ["Codec", "Decoder", "Encoded", "Frame", "moved"]
@@ -20,7 +20,7 @@ __all__ = ["Codec", "Decoder", "Encoded", "Frame", "moved"]
 class Frame(msgspec.Struct, frozen=True):
     """What stands before the messages in a prefix: each tool and each part of the system prompt, without cache marks.
 
-    `source` is what it was made from, so that it need not be made again. `seed` is where the chain over the messages begins.
+    `source` is what it was made from, so that it can be reused. `seed` is where the chain over the messages begins.
     """
 
     tools: tuple[bytes, ...]
@@ -36,7 +36,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 
     `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will hold the conversation
     from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of all but the messages;
-    only the wire itself reads it. `resumed`: a part of what a reply rests on is with the provider.
+    only the wire itself reads it. `resumed`: the provider holds a part of the conversation.
     """
 
     path: str
@@ -45,7 +45,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
     losses: tuple[Loss, ...]
     names: tuple[tuple[str, str], ...]
     frame: Frame
-    fold: Fold
+    fold: Prefix
     keeps: str = ""
     fixed: object = None
     resumed: bool = False
@@ -53,7 +53,7 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
     @property
     def binding(self) -> str:
         """The fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the reply's
-        message. Empty when not all of it is known."""
+        message. Empty when the provider holds a part of it."""
         return "" if self.resumed else self.fold.tip.hex()
 
 
@@ -61,11 +61,11 @@ class Decoder(Protocol):
     """A streamed answer, from bytes to deltas. Never raises on input: an error is a `Failed` delta, the last one."""
 
     def feed(self, data: bytes) -> list[Delta]:
-        """The deltas that these bytes complete."""
+        """Return the deltas that these bytes complete."""
         ...
 
     def close(self) -> list[Delta]:
-        """The rest, once the bytes have ended. A missing terminal mark is `Failed(TruncatedStream)`."""
+        """Return the rest, once the bytes have ended. A missing end marker is `Failed(TruncatedStream)`."""
         ...
 
 
@@ -81,7 +81,7 @@ class Codec(msgspec.Struct, frozen=True):
 
 
 def moved(before: Encoded, after: Encoded) -> tuple[str, ...]:
-    """What a provider's prompt cache (or a prefix-bound seal) will notice between two requests of one conversation.
+    """Name what a provider's prompt cache (or a prefix-bound seal) will notice between two requests of one conversation.
 
     Empty when the second only appends to the first.
     """

@@ -1,6 +1,6 @@
-"""Cuts Amazon's binary event stream into events, cut anywhere. Pure; checks lengths and checksums, never guesses.
+"""Splits Amazon's binary event stream into events, wherever the bytes are cut. Pure; checks lengths and checksums.
 
-A frame is: total length, headers length (4 bytes each, big end first), a checksum of these eight bytes, headers, payload, and a
+A frame is: total length, headers length (4 bytes each, big-endian), a checksum of these eight bytes, headers, payload, and a
 checksum of all before it. The payload of a `chunk` is JSON that holds the real event in base64 under `bytes`; an exception
 becomes the error event that a stream of server-sent events would hold.
 """
@@ -10,15 +10,15 @@ from zlib import crc32
 import msgspec
 
 from evener.errors import WireError
+from evener.wire.prefix import dumps
 from evener.wire.sse import MAX_FRAME, too_large
-from evener.wire.text import dumps
 
 __all__ = ["EventStreamReader"]
 
 PRELUDE = 12
 LEAST = 16
 FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""Bytes of a header's value, by its type; types 6 and 7 tell their length."""
+"""Bytes of a header's value, by its type; values of types 6 and 7 begin with their length."""
 
 
 class _Chunk(msgspec.Struct):
@@ -43,7 +43,7 @@ class EventStreamReader:
         self._max = max_frame
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         self._buffer += data
         found: list[bytes] = []
         start = 0
@@ -60,7 +60,7 @@ class EventStreamReader:
         return [event for event in found if event]
 
     def close(self) -> list[bytes]:
-        """Nothing: half a frame is no event."""
+        """Return nothing: half a frame is no event."""
         self._buffer.clear()
         return []
 
@@ -73,7 +73,7 @@ class EventStreamReader:
 
 
 def _event(frame: memoryview) -> bytes:
-    """The event in a frame; empty for one that is not for us."""
+    """Return the event in a frame; empty for a frame that holds none."""
     if crc32(frame[:-4]) != int.from_bytes(frame[-4:], "big"):
         raise WireError("A frame of the event stream was damaged on its way: its checksum does not match. Ask again.")
     length = int.from_bytes(frame[4:8], "big")
@@ -107,11 +107,11 @@ KINDS = {
     "modelStreamErrorException": "api_error",
     "validationException": "invalid_request_error",
 }
-"""The exceptions of the framing in the words of the events it carries."""
+"""The error types of Anthropic events, by the exceptions of the framing."""
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """The headers that are text; the others are passed over."""
+    """Return the headers that are text, and skip the others."""
     found: dict[str, str] = {}
     place = 0
     while place < len(data):

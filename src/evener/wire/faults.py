@@ -1,4 +1,4 @@
-"""From a status, a code and a message to a typed error. Tables shared by all wires; nothing here knows a vendor. Pure."""
+"""Typed errors from a status, codes and a message. Tables shared by all wires; no vendor is named here. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -7,8 +7,9 @@ from contextlib import suppress
 import msgspec
 
 from evener import errors as e
+from evener.transcript.delta import Failed
 
-__all__ = ["Complaint", "complaint_of", "fault", "typed"]
+__all__ = ["complaint_of", "fault", "make_error", "read_failure"]
 
 BY_STATUS: dict[int, type[e.ProviderError]] = {
     400: e.InvalidRequest,
@@ -59,7 +60,7 @@ BY_CODE: dict[str, type[e.ProviderError]] = {
     "server_error": e.ServerError,
     "timeout_error": e.ServerError,
 }
-"""Codes and error types that say more than the status does."""
+"""Codes and error types that are more specific than the status."""
 
 REFINED: dict[type[e.ProviderError], frozenset[type[e.ProviderError]]] = {
     e.InvalidRequest: frozenset(
@@ -73,16 +74,16 @@ REFINED: dict[type[e.ProviderError], frozenset[type[e.ProviderError]]] = {
     e.ServerError: frozenset({e.ContextTooLong, e.Overloaded, e.QuotaExceeded, e.RateLimited, e.StateExpired}),
     e.Overloaded: frozenset({e.ContextTooLong, e.QuotaExceeded, e.RateLimited, e.ServerError}),
 }
-"""The status decides what an error is. What the body says may make it one of these instead, and nothing else: a refused key
-is not a broken server, whatever it calls itself."""
+"""The status decides the class of an error. The body may make it one of these instead, and no other: a refused key is not a
+broken server, whatever its code says."""
 
 ALSO: dict[int, frozenset[type[e.ProviderError]]] = {
     409: frozenset({e.InvalidRequest}),
     413: frozenset({e.RateLimited}),
     499: frozenset({e.InvalidRequest}),
 }
-"""What the body may say beyond that with a status of several meanings: a conflict that does not pass, a request that is too
-large for the quota of a minute, a request that the client gave up."""
+"""Further classes for a status of several meanings: a conflict that does not pass, a request that is too large for the quota of
+a minute, a request that the client gave up."""
 
 TOO_LONG = (
     re.compile(r"prompt is too long: (\d+) tokens > (\d+)"),
@@ -109,7 +110,7 @@ SPENT = re.compile(r"spend limit|credit balance is too low")
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """What a provider said went wrong: its words and its codes, the most telling first. `wait` is in seconds."""
+    """A provider's report of an error: its message and its codes, the most specific first. `wait` is in seconds."""
 
     message: str
     codes: tuple[str, ...] = ()
@@ -134,7 +135,7 @@ class _Detail(msgspec.Struct):
     violations: list[_Quota] | None = None
 
     def codes(self) -> list[str]:
-        """A quota for a day will not come back soon: that is no rate limit."""
+        """Return the codes of the detail. A quota for a day will not come back soon: that is no rate limit."""
         daily = [quota.quotaId for quota in self.violations or () if quota.quotaId and "PerDay" in quota.quotaId]
         return [*([self.reason] if self.reason else ()), *daily, *(["insufficient_quota"] if daily else ())]
 
@@ -148,14 +149,14 @@ class _Error(msgspec.Struct):
     metadata: msgspec.Raw = msgspec.Raw(b"null")
 
     def codes(self) -> tuple[str, ...]:
-        """All that names the error, the most telling first."""
+        """Return all codes that name the error, the most specific first."""
         told = [self.details.error_code] if isinstance(self.details, _Details) else []
         told += (code for detail in self.several() for code in detail.codes())
         told += [self.status, _word(self.code)] if isinstance(self.status, str) else [_word(self.code)]
         return tuple(word for word in (*told, self.type, _word(self.status)) if word)
 
     def several(self) -> list[_Detail]:
-        """The details of a list that are of a known shape."""
+        """Return the details of a list that are of a known shape."""
         found = []
         for raw in self.details if isinstance(self.details, list) else ():
             with suppress(msgspec.ValidationError):
@@ -163,7 +164,7 @@ class _Error(msgspec.Struct):
         return found
 
     def words(self) -> str:
-        """The message, and behind it that of whoever the provider had asked in turn."""
+        """Return the message and, behind it, the message of the upstream provider that this one had relayed to."""
         said = self.message or self.type or ""
         with suppress(msgspec.ValidationError):
             passed = _relayed.decode(self.metadata)
@@ -173,19 +174,19 @@ class _Error(msgspec.Struct):
         return said
 
     def wait(self) -> float | None:
-        """Seconds to wait, if a detail says so: `17s`."""
+        """Return the seconds to wait, if a detail states them: `17s`."""
         stated = [detail.retryDelay.removesuffix("s") for detail in self.several() if detail.retryDelay]
-        return _number(stated[0], 1) if stated else None
+        return _read_number(stated[0], 1) if stated else None
 
 
 class _Relayed(msgspec.Struct):
-    """What a provider that passes requests on was told itself: a text, often JSON."""
+    """The error of the upstream provider, which a relaying provider passes on: a text, often JSON."""
 
     raw: str = ""
 
 
 class _Flaw(msgspec.Struct):
-    """What a validator found wrong with one field."""
+    """What a validator reports of one field."""
 
     msg: str = ""
     loc: list[str | int] = []
@@ -206,15 +207,15 @@ _details = msgspec.json.Decoder(_Detail)
 _relayed = msgspec.json.Decoder(_Relayed | None)
 
 
-def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
-    """The error for a complaint."""
+def make_error(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
+    """Return the typed error for a complaint."""
     lower = {name.lower(): value for name, value in headers.items()}
     code = next((code for code in complaint.codes if code), "")
     request = complaint.request_id or lower.get("request-id") or lower.get("x-request-id") or ""
-    wait = complaint.wait if complaint.wait is not None else _retry_after(lower)
-    kind = _kind(complaint)
+    wait = complaint.wait if complaint.wait is not None else _read_wait(lower)
+    kind = _choose_class(complaint)
     if kind is e.ContextTooLong:
-        used, limit = _sizes(complaint.message)
+        used, limit = _read_sizes(complaint.message)
         error: e.ProviderError = e.ContextTooLong(
             complaint.message, status=complaint.status, code=code, request_id=request, used=used, limit=limit
         )
@@ -226,7 +227,7 @@ def typed(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderError:
 
 
 def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
-    """What a body complains about, in any of the shapes that are in use; None when it is no error."""
+    """Return what a body complains about, in any of the known shapes; None when it is no error."""
     try:
         read = _bodies.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -246,16 +247,23 @@ def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
 
 
 def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderError:
-    """The typed error for an HTTP answer that is not a 200; a proxy's page, or nothing, is quoted as it is."""
+    """Return the typed error for an HTTP answer that is not a 200; the page of a proxy is quoted as it is."""
     complaint = complaint_of(body, status)
     if complaint is None:
-        text = _elsewhere(status, headers) or body[:500].decode(errors="replace").strip()
+        text = _explain_redirect(status, headers) or body[:500].decode(errors="replace").strip()
         complaint = Complaint(text or "The provider gave no explanation.", status=status)
-    return typed(complaint, headers)
+    return make_error(complaint, headers)
 
 
-def _elsewhere(status: int, headers: Mapping[str, str]) -> str:
-    """What a redirect means; empty for anything else. What follows the path of its target may be a secret."""
+def read_failure(frame: bytes) -> Failed:
+    """Return the end of a stream in which the provider reports an error."""
+    complaint = complaint_of(frame)
+    said = e.WireError("The stream reported an error without a message. Ask again.")
+    return Failed(make_error(complaint, {}) if complaint else said)
+
+
+def _explain_redirect(status: int, headers: Mapping[str, str]) -> str:
+    """Explain a redirect; empty for any other status. The query of its target may hold a secret and is left out."""
     if not 300 <= status < 400:
         return ""
     target = re.split(r"[?#]", headers.get("location", ""))[0][:200]
@@ -266,9 +274,9 @@ def _word(code: str | int | None) -> str:
     return "" if code is None else str(code)
 
 
-def _kind(complaint: Complaint) -> type[e.ProviderError]:
-    """The class of an error: by its status where it has one, refined by what it says; else by what it says."""
-    said = _said(complaint)
+def _choose_class(complaint: Complaint) -> type[e.ProviderError]:
+    """Return the class of an error: by its status if it has one, refined by its words and codes; else by these alone."""
+    said = _classify(complaint)
     status = complaint.status or _status_in(complaint.codes)
     if not status:
         return said or (e.InvalidRequest if "invalid_request_error" in complaint.codes else e.ServerError)
@@ -280,8 +288,8 @@ def _kind(complaint: Complaint) -> type[e.ProviderError]:
     return base
 
 
-def _said(complaint: Complaint) -> type[e.ProviderError] | None:
-    """What an error calls itself, by its words or its codes."""
+def _classify(complaint: Complaint) -> type[e.ProviderError] | None:
+    """Return the class that the words or the codes of an error name; None when they name none."""
     message = complaint.message
     if any(pattern.search(message) for pattern in TOO_LONG):
         return e.ContextTooLong
@@ -293,11 +301,11 @@ def _said(complaint: Complaint) -> type[e.ProviderError] | None:
 
 
 def _status_in(codes: tuple[str, ...]) -> int:
-    """The status that an error inside a stream would have had; 0 when no code says it."""
+    """Return the status that an error inside a stream would have had; 0 when no code is a status."""
     return next((int(code) for code in codes if len(code) == 3 and code.isdecimal()), 0)
 
 
-def _sizes(message: str) -> tuple[int, int]:
+def _read_sizes(message: str) -> tuple[int, int]:
     for pattern in TOO_LONG:
         match = pattern.search(message)
         if match:
@@ -309,18 +317,18 @@ def _sizes(message: str) -> tuple[int, int]:
 
 
 def _tokens(digits: str) -> int:
-    """A count; 0 for what is too long to be one."""
+    """Return a token count; 0 for digits that are too many for one."""
     return int(digits) if 0 < len(digits) <= MOST_DIGITS else 0
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait. A date is read against the answer's own `date` header: no clock here."""
+def _read_wait(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait. A date is compared with the answer's own `date` header: there is no clock here."""
     if "retry-after-ms" in headers:
-        return _number(headers["retry-after-ms"], 1000)
+        return _read_number(headers["retry-after-ms"], 1000)
     value = headers.get("retry-after")
     if value is None:
         return None
-    seconds = _number(value, 1)
+    seconds = _read_number(value, 1)
     if seconds is not None:
         return seconds
     from email.utils import parsedate_to_datetime  # of no use until a server names a date, and slow to load
@@ -332,7 +340,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, passed.total_seconds())
 
 
-def _number(text: str, divisor: int) -> float | None:
+def _read_number(text: str, divisor: int) -> float | None:
     try:
         return max(0.0, float(text) / divisor)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where media lie and what they are, in the words of the wires that speak of URLs. Pure: nothing is fetched."""
+"""Sources and types of media: normalized, sniffed, and as URLs. Pure: nothing is fetched."""
 
 import re
 from base64 import b64decode
@@ -10,10 +10,19 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Remote, Source, Stored, Uploaded
-from evener.wire.page import Page
-from evener.wire.text import must_fetch
+from evener.wire.prefix import ExchangeWriter, must_fetch
 
-__all__ = ["IMAGES", "is_base64", "is_image_taken", "is_textual", "legal_detail", "plain_text", "read_url", "settled", "url_of"]
+__all__ = [
+    "IMAGES",
+    "check_detail",
+    "is_base64",
+    "is_image_taken",
+    "is_textual",
+    "normalize_media",
+    "plain_text",
+    "read_url",
+    "url_of",
+]
 
 DATA_URL = re.compile(r"data:([^,]*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -24,13 +33,17 @@ OTHER_NAMES = {
     **dict.fromkeys(("image/x-png", "image/apng"), "image/png"),
     **dict.fromkeys(("application/x-pdf", "application/acrobat"), "application/pdf"),
 }
-"""What else a type is called."""
+"""The usual media type for each of its other names."""
 SUFFIXES = {
     **dict.fromkeys(("svg", "svgz"), "image/svg+xml"),
     **dict.fromkeys(("tif", "tiff"), "image/tiff"),
-    **{name: f"image/{name}" for name in ("bmp", "heic", "heif", "avif", "ico")},
+    "bmp": "image/bmp",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "avif": "image/avif",
+    "ico": "image/ico",
 }
-"""Names of files that say that an image is of a type which hardly anyone takes."""
+"""Suffixes of file names that tell a type of image which most endpoints refuse."""
 BEGINNINGS = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
@@ -41,31 +54,31 @@ BEGINNINGS = (
     (re.compile(rb"II\*\x00|MM\x00\*"), "image/tiff"),
     (re.compile(rb"BM....\x00\x00\x00\x00", re.DOTALL), "image/bmp"),
 )
-"""How the bytes of an image begin."""
+"""The first bytes of an image of each type."""
 TEXTUAL = re.compile(
     r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript|x-javascript|x-python|x-sh|sql|csv|graphql)|.*\+(json|xml|yaml)"
 )
 UNSAFE = str.maketrans("-_", "+/")
 
-Media = TypeVar("Media", bound=ImageBlock | DocumentBlock)
+MediaBlock = TypeVar("MediaBlock", bound=ImageBlock | DocumentBlock)
 
 
-def settled(page: Page, block: Media) -> Media:
-    """Return the block with its type and its bytes as every wire writes them; the same one if they are.
+def normalize_media(out: ExchangeWriter, block: MediaBlock) -> MediaBlock:
+    """Return the block with its type and its bytes as every wire writes them; the same one if nothing changes.
 
-    A type is in small letters, without parameters and by its usual name; that of an image is what its bytes say it is. A data
-    URL is what it holds, and base64 has its usual letters and padding.
+    A type is in lower case, without parameters and by its usual name; the type of an image is that of its bytes. A data URL
+    becomes inline data, and base64 gets its standard alphabet and padding.
     """
-    source, kind = block.source, _usual(block.media_type)
+    source, kind = block.source, _normalize_type(block.media_type)
     if type(source) is Remote and source.url[:5].lower() == "data:":
         source, stated = read_url(source.url)
-        kind = kind or _usual(stated)
+        kind = kind or _normalize_type(stated)
     if type(source) is Inline:
-        data = _usual_base64(source.data)
+        data = _normalize_base64(source.data)
         source = source if data == source.data else Inline(data)
-        found = _sniffed(data) if type(block) is ImageBlock else ""
+        found = _sniff(data) if type(block) is ImageBlock else ""
         if found and kind and found != kind:
-            page.lose("repaired", "image", f"it is of type {found}, and was said to be {kind}", block, at="media_type")
+            out.lose("repaired", "image", f"it is of type {found}, but was declared as {kind}", block, at="media_type")
         kind = found or kind
     if source is block.source and kind == block.media_type:
         return block
@@ -73,7 +86,7 @@ def settled(page: Page, block: Media) -> Media:
 
 
 def is_image_taken(block: ImageBlock, types: tuple[str, ...]) -> bool:
-    """True if a wire that takes these types takes a settled image. An image may leave its type open."""
+    """True if a wire with these types takes a normalized image. An image may leave its type open."""
     if type(block.source) is Inline:
         return (not block.media_type or block.media_type in types) and is_base64(block.source.data)
     kind = block.media_type
@@ -82,16 +95,16 @@ def is_image_taken(block: ImageBlock, types: tuple[str, ...]) -> bool:
     return not kind or kind in types or type(block.source) is Uploaded
 
 
-def legal_detail(page: Page, block: ImageBlock) -> str:
-    """Return how closely an image is to be looked at; empty, with a report, when there is no such word."""
+def check_detail(out: ExchangeWriter, block: ImageBlock) -> str:
+    """Return the detail level of an image; empty, with a report, for an unknown level."""
     if block.detail in ("", *DETAILS):
         return block.detail
-    page.drop("image.detail", f"it is one of {', '.join(DETAILS)}", block, at="detail")
+    out.drop("image.detail", f"it is one of {', '.join(DETAILS)}", block, at="detail")
     return ""
 
 
 def is_textual(kind: str) -> bool:
-    """True if files of a type are text, so that their words can go where the file cannot."""
+    """True if files of a type are text, so that their text can go where the file cannot."""
     return TEXTUAL.fullmatch(kind) is not None
 
 
@@ -102,12 +115,12 @@ def _path(url: str) -> str:
         return ""
 
 
-def _usual(media_type: str) -> str:
+def _normalize_type(media_type: str) -> str:
     kind = media_type.partition(";")[0].strip().lower()
     return OTHER_NAMES.get(kind, kind)
 
 
-def _usual_base64(data: str) -> str:
+def _normalize_base64(data: str) -> str:
     if any(space in data for space in " \n\r\t"):
         data = "".join(data.split())
     if "-" in data or "_" in data:
@@ -115,8 +128,8 @@ def _usual_base64(data: str) -> str:
     return data + "=" * (-len(data) % 4)
 
 
-def _sniffed(data: str) -> str:
-    """The type that the first bytes of an image tell; empty when they tell none."""
+def _sniff(data: str) -> str:
+    """Return the type that the first bytes of an image show; empty when they show none."""
     try:
         first = a2b_base64(data[:24])
     except (Base64Error, ValueError):
@@ -125,7 +138,7 @@ def _sniffed(data: str) -> str:
 
 
 def url_of(source: Source, media_type: str) -> str | None:
-    """The address of media, a data URL for those that travel along; None when they lie in a provider's own store."""
+    """Return the address of media: a data URL for inline ones, None for those in a provider's own store."""
     match source:
         case Inline(data):
             return f"data:{media_type};base64,{data}"
@@ -140,13 +153,13 @@ def url_of(source: Source, media_type: str) -> str | None:
 
 
 def read_url(url: str) -> tuple[Source, str]:
-    """The media behind an address, and their type where the address says it."""
+    """Return the media behind an address, and their type where the address states it."""
     found = DATA_URL.fullmatch(url)
     return (Inline(found[2]), found[1]) if found else (Remote(url), "")
 
 
 def is_base64(data: str) -> bool:
-    """Whether media are what they must be, and are there at all; padding may be missing."""
+    """True if the text is base64 and not empty; padding may be missing."""
     if not data:
         return False
     try:
@@ -157,7 +170,7 @@ def is_base64(data: str) -> bool:
 
 
 def plain_text(data: str) -> str | None:
-    """The text that base64 stands for; None when it is none."""
+    """Return the text that base64 encodes; None when it is no UTF-8 text."""
     try:
         return b64decode(data, validate=True).decode()
     except (Base64Error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""How an endpoint or a model deviates from its wire. All defaults stand here and nowhere else. Pure data, no names."""
+"""How an endpoint or a model deviates from its wire. All defaults are here and nowhere else. Pure data, no provider names."""
 
 from typing import Literal
 
@@ -144,5 +144,5 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     thinking_control: Literal["level", "budget", "none"] = "level"  # how it is set
     least_budget: int = 0  # tokens; above 0, thinking cannot be switched off
     most_budget: int = 24_576
-    # Demanded on the first call of a turn; this stands in for one that another model, or nobody, has signed. Empty: none is.
+    # Sent where the first call of a turn has no signature of this model, which demands one. Empty: none is demanded.
     call_signature: str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="

@@ -1,7 +1,7 @@
 """Splits server-sent events out of a byte stream, cut anywhere. Pure; never splits text on anything but CR and LF.
 
 Follows the HTML standard's parsing rules: lines end in LF, CRLF or CR; `data:` lines are joined by LF; comments and unknown
-fields are ignored; a blank line ends an event. Two liberties, because some servers need them: an event that has a field
+fields are ignored; a blank line ends an event. Two deviations, which some servers need: an event that has a field
 `error` and no data is that error; and an event that the stream ends on without its blank line is still delivered by `close` (a
 cut-off one fails to parse and is then a truncation).
 """
@@ -14,13 +14,13 @@ import msgspec
 
 from evener.errors import WireError
 
-__all__ = ["MAX_FRAME", "SLICE", "SseReader", "slices"]
+__all__ = ["MAX_FRAME", "SLICE", "SseReader", "too_large"]
 
 MAX_FRAME = 32 * 1024 * 1024
-"""Bytes one event may have. A larger one is a WireError, not a memory problem."""
+"""The most bytes of one event. A larger one is a WireError, not a memory problem."""
 
 SLICE = 64 * 1024
-"""Bytes that are taken apart at once. An event that is larger is taken apart while it arrives, and only its data is kept."""
+"""Bytes that are split at once. A larger event is split while it arrives, and only its data is kept."""
 
 BOM = b"\xef\xbb\xbf"
 LF = 10
@@ -73,7 +73,7 @@ class LargeEvent:
         return None
 
     def end(self) -> list[bytes]:
-        """The data, if there is any."""
+        """Return the data, if there is any."""
         if self._start.startswith(b"data:"):
             self._append(b"")
         data, self._data = self._data, None
@@ -122,7 +122,7 @@ class SseReader(msgspec.Struct, gc=False):
     _opening: bytes = DATA
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The data of every event that these bytes complete."""
+        """Return the data of every event that these bytes complete."""
         if not self._begun:
             data = self._first(data)
         blank = CRLFS if data[-4:] == CRLFS else BLANK
@@ -131,8 +131,8 @@ class SseReader(msgspec.Struct, gc=False):
                 return [frame for piece in slices(data) for frame in self.feed(piece)]
             held = self._held
             if type(held) is LargeEvent:
-                return self._continued(held, data)
-            data, blank = self._completed(held, data), BLANK
+                return self._continue(held, data)
+            data, blank = self._complete(held, data), BLANK
             if not data:
                 return []
         opening = self._opening
@@ -142,10 +142,10 @@ class SseReader(msgspec.Struct, gc=False):
             told = b"".join(pieces)
             if LF not in told and CR not in told:
                 return pieces
-        return self._learned(data)
+        return self._learn(data)
 
     def close(self) -> list[bytes]:
-        """The data of an event that was not ended by a blank line; one JSON text that calls itself a stream is one, too."""
+        """Return the data of an event without a closing blank line. One JSON text sent as a stream counts as an event."""
         held, self._held = self._held, b""
         if type(held) is LargeEvent:
             return held.end()
@@ -156,7 +156,7 @@ class SseReader(msgspec.Struct, gc=False):
         return [] if found is None else [found]
 
     def _first(self, data: bytes) -> bytes:
-        """The first bytes without a byte order mark; they are held while they may be half of one."""
+        """Return the first bytes without a byte order mark; hold them while they may be half of one."""
         held = self._held
         if held and type(held) is not LargeEvent:
             data = bytes(held) + data
@@ -168,8 +168,8 @@ class SseReader(msgspec.Struct, gc=False):
         self._begun = True
         return data.removeprefix(BOM) if data[:1] == BOM[:1] else data
 
-    def _completed(self, held: bytes | bytearray, data: bytes) -> bytes:
-        """What is held and these bytes, up to the last blank line; the rest is held. Empty when there is no blank line."""
+    def _complete(self, held: bytes | bytearray, data: bytes) -> bytes:
+        """Return the held and these bytes up to the last blank line, and hold the rest. Empty when there is no blank line."""
         if self._cr or CR in data:
             data = self._with_plain_lines(data)
         buffer = held if isinstance(held, bytearray) else bytearray(held)
@@ -191,8 +191,8 @@ class SseReader(msgspec.Struct, gc=False):
         self._searched = max(0, len(buffer) - 1)
         return complete
 
-    def _continued(self, large: LargeEvent, data: bytes) -> list[bytes]:
-        """Go on with a large event; its data and that of the events behind it, if these bytes end it."""
+    def _continue(self, large: LargeEvent, data: bytes) -> list[bytes]:
+        """Continue a large event; return its data and that of the events behind it, if these bytes end it."""
         if self._cr or CR in data:
             data = self._with_plain_lines(data)
         rest = large.add(data)
@@ -208,18 +208,18 @@ class SseReader(msgspec.Struct, gc=False):
             self._cr = cut
         return found
 
-    def _learned(self, text: bytes) -> list[bytes]:
-        """The data of events that do not open as expected. The next ones will most likely open as the last of these does."""
+    def _learn(self, text: bytes) -> list[bytes]:
+        """Return the data of events that do not open as expected, and expect the next to open as the last of these."""
         if CR in text:
             text = self._with_plain_lines(text)
         start = len(NAME) if text[: len(NAME)] == NAME else 0
         events = text[start:-2].split(NEXT_NAME)
-        found = [] if start else taken_apart(events.pop(0))
+        found = [] if start else split_events(events.pop(0))
         last = b""
         for event in events:
             name, opened, data = event.partition(NAMED_DATA)
             if not opened or LF in name or LF in data:
-                found += taken_apart(NAME + event)
+                found += split_events(NAME + event)
             else:
                 found.append(data)
                 last = name
@@ -227,7 +227,7 @@ class SseReader(msgspec.Struct, gc=False):
         return found
 
     def _with_plain_lines(self, data: bytes) -> bytes:
-        """The bytes with LF for every line end. A CR at their end is held: it may be half of one."""
+        """Return the bytes with LF for every line end. A CR at their end is held: it may be half of one."""
         if self._cr:
             data = b"\r" + data
         self._cr = data[-1:] == b"\r"
@@ -244,17 +244,17 @@ def slices(data: bytes) -> Iterator[bytes]:
 
 
 def too_large(limit: int) -> WireError:
-    """The error for an event beyond the cap."""
+    """Return the error for an event beyond the cap."""
     return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
 
 
-def taken_apart(text: bytes) -> list[bytes]:
-    """The data of each event that has some."""
+def split_events(text: bytes) -> list[bytes]:
+    """Return the data of each event that has some."""
     return [data for event in text.split(BLANK) if (data := event_data(event)) is not None]
 
 
 def event_data(event: bytes) -> bytes | None:
-    """The data of one event's lines; None when it has none."""
+    """Return the data of one event's lines; None when it has none."""
     if len(event) > SLICE:
         large = LargeEvent(b"")
         for piece in slices(event.lstrip(b"\n")):
@@ -271,7 +271,7 @@ def event_data(event: bytes) -> bytes | None:
 
 
 def error_data(event: bytes) -> bytes | None:
-    """The error of an event that has a field of that name instead of data, as its wire would send it; None when it has none."""
+    """Return the error of an event with a field `error` instead of data, as its wire would send it; None when it has none."""
     lines = [line[6:].strip() for line in event.split(b"\n") if line.startswith(b"error:")]
     if not lines:
         return None

@@ -35,7 +35,7 @@ from evener.events import (
     Steered,
     encode_event,
 )
-from evener.store.funnel import fixed_fields
+from evener.store.redaction import fixed_fields
 from evener.transcript import (
     Citation,
     DocumentBlock,

@@ -11,7 +11,7 @@ import pytest
 from evener.errors import StoreError
 from evener.events import encode_event
 from evener.store import MemoryStore, SqliteStore
-from evener.store import backup as backups
+from evener.store.sqlite import backup as backups
 from tests.store.extras.stores import KEY, answered, asked, fork_of
 from tests.store.extras.toycipher import ToyCipher
 from tests.store.stores import opened, run, said, texts

@@ -9,9 +9,8 @@ import pytest
 
 from evener.errors import BadValue
 from evener.store import MemoryStore, SqliteStore
-from evener.store.funnel import Funnel
-from evener.store.guard import UNREADABLE
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
+from evener.store.redaction import UNREADABLE, Funnel
 from tests.store.extras.stores import KINDS, answered, asked, fork_of, returned
 from tests.store.stores import Clock, opened, run, said
 

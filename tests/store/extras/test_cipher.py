@@ -10,8 +10,8 @@ import pytest
 from evener.errors import StoreError
 from evener.store import MemoryStore, Note, SqliteStore
 from evener.store.cipher import Cipher, WrongCipher
-from evener.store.guard import UNREADABLE
-from evener.store.jsonl import export_lines
+from evener.store.redaction import UNREADABLE
+from evener.store.transfer.jsonl import export_lines
 from tests.store.extras.samples import EVENTS
 from tests.store.extras.stores import KEY, asked, leftovers
 from tests.store.extras.toycipher import ToyCipher

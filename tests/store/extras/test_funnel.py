@@ -12,7 +12,7 @@ from msgspec import inspect
 
 from evener.errors import BadValue
 from evener.events import Cancelled, Event, Replied, decode_event, encode_event
-from evener.store.funnel import PROSE, Funnel, fields_of, fixed_fields
+from evener.store.redaction import PROSE, Funnel, fields_of, fixed_fields
 from evener.transcript import ReasoningBlock, TextBlock, ToolCall
 from evener.transport.secrets import REDACTED, known_secrets, note_secret
 from tests.patience import steps

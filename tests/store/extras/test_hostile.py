@@ -9,7 +9,7 @@ import pytest
 
 from evener.errors import BadDocument, StoreError
 from evener.store import MemoryStore, SqliteStore, export_lines, import_lines
-from evener.store.chain import digest_of, link, origin_of
+from evener.store.integrity.digests import digest_of, link, origin_of
 from tests.store.extras.stores import KINDS, asked, fork_of
 from tests.store.stores import Clock, opened, run
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from evener.errors import BadDocument, EvenerError, StoreError
 from evener.events import MediaFetched, encode_event
 from evener.store import MemoryStore, SqliteStore
-from evener.store.funnel import Funnel
-from evener.store.jsonl import export_lines, file_lines, import_lines
-from evener.store.lines import MOST_BYTES
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
+from evener.store.redaction import Funnel
+from evener.store.transfer.jsonl import export_lines, file_lines, import_lines
+from evener.store.transfer.lines import MOST_BYTES
 from tests.store.extras.samples import EVENTS
 from tests.store.extras.stores import KINDS, answered, asked, fork_of, leftovers, returned
 from tests.store.stores import Clock, opened, run, said

@@ -10,8 +10,8 @@ import pytest
 from evener.errors import BadValue, StoreError
 from evener.events import ApprovalAsked, CallPaused, Continued, Event, Finished, Question, Resumed
 from evener.store import MemoryStore, SqliteStore
-from evener.store.keeping import Spared, Sweep, keep
-from evener.store.log import Erased
+from evener.store.protocol import Erased
+from evener.store.retention import Spared, Sweep, keep
 from tests.store.extras.stores import KINDS, answered, asked, fork_of, leftovers
 from tests.store.stores import LEASE, Clock, opened, run, said
 

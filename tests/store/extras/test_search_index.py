@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from evener.events import CallFinished, Event
-from evener.store import SqliteStore, catalog, search_index
-from evener.store.log import Hits
+from evener.store import SqliteStore
+from evener.store.protocol import Hits
+from evener.store.sqlite import catalog, search_index
 from evener.transcript import TextBlock
 from tests.store.extras.stores import KEY
 from tests.store.extras.toycipher import ToyCipher
@@ -58,9 +59,9 @@ async def looked(store: SqliteStore, queries: Sequence[str] = QUERIES, limit: in
 
 async def as_by_looking(store: SqliteStore, queries: Sequence[str] = QUERIES) -> None:
     """What is found with the index is what is found without one."""
-    index, store._index = store._index, None
+    index, store._indexes = store._indexes, None
     expected = await looked(store, queries)
-    store._index = index
+    store._indexes = index
     assert await looked(store, queries) == expected
 
 
@@ -120,9 +121,9 @@ async def erase_thread(store: SqliteStore) -> None:
 
 async def erase_unheard(store: SqliteStore) -> None:
     """As a process that is killed between the erasing and the index."""
-    index, store._index = store._index, None
+    index, store._indexes = store._indexes, None
     await store.erase("o")
-    store._index = index
+    store._indexes = index
     await store.search("word1")
 
 

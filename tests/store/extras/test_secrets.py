@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evener.events import Event
-from evener.model.endpoint import Signed
 from evener.providers.keys import find_key
 from evener.providers.rows import load_rows
 from evener.store import Note, SqliteStore
-from evener.store.funnel import Funnel
-from evener.store.jsonl import export_lines
+from evener.store.redaction import Funnel
+from evener.store.transfer.jsonl import export_lines
 from evener.transport import secrets
-from evener.transport.auth import bearer, header, query
-from evener.transport.exchange import Request, Response
+from evener.transport.exchange import Request, Response, Signed, bearer, header, query
 from evener.transport.secrets import credential, forms_of, known_secrets, note_secret
 from tests.store.extras.samples import EVENTS, FORMS, planted
 from tests.store.extras.stores import leftovers

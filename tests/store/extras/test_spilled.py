@@ -4,10 +4,9 @@ import re
 
 from evener.events import CallFinished
 from evener.store import MemoryStore
-from evener.store.funnel import Funnel
+from evener.store.redaction import Funnel
 from evener.tools import Toolbox, tool
-from evener.tools.calling import Caller, CallSite
-from evener.tools.threads import Threads
+from evener.tools.call import Caller, CallSite, Threads
 from evener.transcript import TextBlock, ToolCall
 from tests.store.stores import run
 

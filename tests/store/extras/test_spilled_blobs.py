@@ -11,8 +11,7 @@ from evener.errors import StoreError
 from evener.events import CallFinished
 from evener.store import SqliteStore, export_lines
 from evener.tools import Toolbox, tool
-from evener.tools.calling import Caller, CallSite
-from evener.tools.threads import Threads
+from evener.tools.call import Caller, CallSite, Threads
 from evener.transcript import ToolCall
 from tests.store.stores import opened, run
 

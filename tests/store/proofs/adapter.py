@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import apsw
 import pytest
 
-from evener.store import checkpoints, connection
+from evener.store.integrity import digests
+from evener.store.sqlite import file
 from tests.store.proofs.recorder import Recorder, recording
 
 __all__ = ["Apart", "recorded"]
@@ -100,6 +101,6 @@ def recorded(*, carelessly: str = "") -> Iterator[Recorder]:
             del uri
             return Apart(target, vfs=recorder.name, timeout=timeout, carelessly=carelessly)
 
-        patch.setattr(connection, "_dial", dial)
-        patch.setattr(checkpoints, "EVERY", EVENTS)
+        patch.setattr(file, "_dial", dial)
+        patch.setattr(digests, "EVERY", EVENTS)
         yield recorder

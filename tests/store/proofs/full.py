@@ -15,7 +15,7 @@ from pathlib import Path
 from evener.errors import StoreError
 from evener.events import Event
 from evener.store import Log, SqliteStore
-from evener.store.faults import StoreFull
+from evener.store.sqlite.file import StoreFull
 from tests.store.stores import opened, said
 
 ROOMS = tuple(range(0, 72_000, 6_000))

@@ -14,7 +14,7 @@ import msgspec
 from evener.errors import EvenerError
 from evener.events import Event, Opened
 from evener.store import Log, Note, SqliteStore
-from evener.store.log import NoLog
+from evener.store.protocol import NoLog
 from tests.store.proofs.disk import Files, Mark, Step
 from tests.store.proofs.recorder import Recorder
 from tests.store.stores import opened, said

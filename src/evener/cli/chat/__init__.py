@@ -1,7 +1,7 @@
-"""`evener chat`: a conversation on a terminal, or a message a line where there is none.
+"""`evener chat`: a conversation on a terminal, or one message per line without a terminal.
 
-Parts: `prompt` and `keys` are the line that is being written; `markdown` makes parts of an answer, `screen` prints them above
-that line; `session` is the conversation; `turns` runs it; `app` and `linemode` are the two fronts.
+`prompt` and `keys` are the input line; `markdown` cuts an answer into parts, and `screen` prints them above that line;
+`session` is the conversation, and `runs` runs it; `app` and `linemode` are the two fronts.
 """
 
 import asyncio
@@ -11,27 +11,28 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from evener.cli.chat.linemode import LineChat
 from evener.cli.chat.session import Session
-from evener.cli.ids import log_of
-from evener.cli.run import tools_at
-from evener.cli.stores import opened
+from evener.cli.commands.run import RunOptions, load_tools, same_words
+from evener.cli.names import find_log
+from evener.cli.stores import open_store
 from evener.errors import UsageError
 from evener.events import Configured
 from evener.harness import Harness
 from evener.harness.finding import find_harness
 from evener.providers.config import load_config
-from evener.store.folder import data_folder
-from evener.store.log import Store, state_of
+from evener.store.protocol import Store, state_of
+from evener.store.sqlite.file import data_folder
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["Wish", "run"]
+__all__ = ["ChatOptions", "run"]
 
 OURS = {"chat", "run"}
-"""The names under which the command line runs without a harness."""
+"""Names that the command line gives its own runs, which have no harness."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for."""
+class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command."""
 
     model: str = ""
     system: str = ""
@@ -43,70 +44,67 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: str = ""
 
 
-def run(wish: Wish) -> int:
-    """Chat; the exit code."""
-    if wish.last and wish.thread:
-        raise UsageError("-c goes on with the last conversation, -r with the one that is named. Give one of them.")
-    if wish.harness and (wish.tools or wish.system or wish.store):
-        raise UsageError("A harness brings its own tools, system prompt and store. Leave --harness out to set them here.")
-    return asyncio.run(_chat(wish))
+def run(options: ChatOptions) -> int:
+    """Chat; return the exit code."""
+    if options.last and options.thread:
+        raise UsageError("-c continues the last conversation, -r the one that is named. Give one of them.")
+    if options.harness and (options.tools or options.system or options.store):
+        raise UsageError("A harness brings its own tools, system prompt and store. Leave out --harness to set them here.")
+    return asyncio.run(_chat(options))
 
 
-async def _chat(wish: Wish) -> int:
-    harness, thread, branch = await _begun(wish)
+async def _chat(options: ChatOptions) -> int:
+    harness, thread, branch = await _open(options)
+    words = same_words(RunOptions(harness=options.harness, tools=options.tools, store=options.store), deciding=True)
     try:
-        session = Session(
-            harness, thread=thread, branch=branch, max_cost=wish.max_cost, again=_again(wish), chosen=bool(wish.model)
-        )
-        return await (_on_terminal(session) if _is_terminal() else _in_lines(session))
+        chosen = bool(options.model)
+        session = Session(harness, thread=thread, branch=branch, max_cost=options.max_cost, again=words, chosen=chosen)
+        return await (_run_app(session) if _is_terminal() else LineChat(session).run())
     finally:
         await harness.aclose()
 
 
-async def _begun(wish: Wish) -> tuple[Harness, str, str]:
-    """The harness, and the thread and the branch to go on with; neither for a new conversation."""
-    if wish.harness:
-        found = find_harness(wish.harness)
-        harness = found.with_model(wish.model) if wish.model else found
-        return harness, *await _where(harness.store, wish, {harness.name})
-    if not (wish.thread or wish.last):
-        return _harness(wish, wish.store or None), "", ""
-    store = opened(wish.store, make=True)
+async def _open(options: ChatOptions) -> tuple[Harness, str, str]:
+    """Return the harness, and the thread and branch to continue; both are empty for a new conversation."""
+    if options.harness:
+        found = find_harness(options.harness)
+        harness = found.with_model(options.model) if options.model else found
+        return harness, *await _find_thread(harness.store, options, {harness.name})
+    if not (options.thread or options.last):
+        return _make_harness(options, options.store or None), "", ""
+    store = open_store(options.store, make=True)
     try:
-        thread, branch = await _where(store, wish, OURS)
+        thread, branch = await _find_thread(store, options, OURS)
         config = (await state_of(store, branch or await store.head(thread))).config or Configured(at=0.0, model="")
-        return _harness(wish, store, model=config.model, system=config.system), thread, branch
+        return _make_harness(options, store, model=config.model, system=config.system), thread, branch
     except BaseException:
         await store.aclose()
         raise
 
 
-def _harness(wish: Wish, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()) -> Harness:
-    """What the words describe; `model` and `system` are those of the log, where the words name none."""
+def _make_harness(
+    options: ChatOptions, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()
+) -> Harness:
+    """Return what the options describe; `model` and `system` come from the log, for options that are not given."""
     return Harness(
-        wish.model or model,
-        tools=[tool for reference in wish.tools for tool in tools_at(reference)],
-        system=wish.system or system or None,
+        options.model or model,
+        tools=load_tools(options.tools),
+        system=options.system or system or None,
         store=store,
         name="chat",
         policy=load_config(environ=os.environ).policy,
     )
 
 
-async def _where(store: Store, wish: Wish, names: Collection[str]) -> tuple[str, str]:
-    if wish.thread:
-        return await log_of(store, wish.thread), ""
-    if not wish.last:
+async def _find_thread(store: Store, options: ChatOptions, names: Collection[str]) -> tuple[str, str]:
+    if options.thread:
+        return await find_log(store, options.thread), ""
+    if not options.last:
         return "", ""
     for one in await store.logs():
-        if one.harness in names and not one.erased:  # and not a thread of an agent inside another one
+        if one.harness in names and not one.erased:  # a thread of a subagent has another harness
             return one.thread, one.log
-    raise UsageError("There is no conversation to go on with yet. Begin one with: evener chat")
-
-
-def _again(wish: Wish) -> list[str]:
-    words = [("--harness", wish.harness), *(("--tools", tools) for tools in wish.tools), ("--store", wish.store)]
-    return [part for option, value in words if value for part in (option, value)]
+    raise UsageError("There is no conversation to continue yet. Start one with: evener chat")
 
 
 def _is_terminal() -> bool:
@@ -115,7 +113,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-async def _on_terminal(session: Session) -> int:
+async def _run_app(session: Session) -> int:
     from evener.cli.chat.app import App
     from evener.cli.chat.history import History
 
@@ -125,9 +123,3 @@ async def _on_terminal(session: Session) -> int:
     history = History(data_folder() / "chat_history")
     with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding=sys.stdout.encoding, newline="") as terminal:
         return await App(session, terminal, history=history, colour=not os.environ.get("NO_COLOR"), vi=keys == "vi").run()
-
-
-async def _in_lines(session: Session) -> int:
-    from evener.cli.chat.linemode import LineChat
-
-    return await LineChat(session).run()

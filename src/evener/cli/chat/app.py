@@ -1,6 +1,6 @@
-"""The chat on a terminal: keys in, parts out. One event loop; whatever takes time is a task beside the keys.
+"""The chat on a terminal: takes keys, prints parts. One event loop; everything that takes time runs as a task beside it.
 
-Writing goes on while the model is busy. Nothing blocks the keys but a suspended process.
+The user can write while the model is busy: only a suspended process blocks the keys.
 """
 
 import asyncio
@@ -13,20 +13,19 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from evener import streaming as st
-from evener.cli.chat.answer import PERIOD, Answer
-from evener.cli.chat.attachments import as_picture, attach
+from evener.cli.activity import PERIOD
 from evener.cli.chat.commands import COMMANDS, command_of, model_names, perform, waits
-from evener.cli.chat.completion import Offers
-from evener.cli.chat.draft import Draft
+from evener.cli.chat.draft import Draft, as_image, attach
 from evener.cli.chat.history import History
-from evener.cli.chat.keys import bind_keys
+from evener.cli.chat.keys import Offers, bind_keys
 from evener.cli.chat.overheard import Overheard
-from evener.cli.chat.prompt import PROMPT, Prompt
-from evener.cli.chat.question import Question
-from evener.cli.chat.screen import Line, Screen
+from evener.cli.chat.prompt import PROMPT, PromptView
+from evener.cli.chat.question import UserQuestion
+from evener.cli.chat.run_view import RunView
+from evener.cli.chat.runs import ChatRuns
+from evener.cli.chat.screen import Screen, ScreenLine
 from evener.cli.chat.session import Session
-from evener.cli.chat.turns import Turns
-from evener.cli.terminal import clean
+from evener.cli.terminal import clean, flatten
 from evener.errors import EvenerError
 
 __all__ = ["App"]
@@ -35,7 +34,7 @@ LEFT, INTERRUPTED = 0, 130
 
 
 class App:
-    """One chat on one terminal. While it runs, what is printed by anything else in the process is overheard."""
+    """One chat on one terminal. While it runs, anything else that the process prints is captured."""
 
     def __init__(self, session: Session, terminal: TextIO, *, history: History, colour: bool, vi: bool) -> None:
         self.session = session
@@ -43,14 +42,14 @@ class App:
         self._screen = Screen(terminal, colour=colour)
         self._history = history
         offers = Offers(commands=tuple(COMMANDS), models=model_names, folder=session.folder)
-        self._prompt = Prompt(self, self._screen, history=history, completer=offers, keys=bind_keys(self), vi=vi)
+        self._prompt = PromptView(self, self._screen, history=history, completer=offers, keys=bind_keys(self), vi=vi)
         self._line, self._app = self._prompt.buffer, self._prompt.app
-        self._answer = Answer(self._screen, session.tally)
-        self._turns = Turns(session, self)
+        self._answer = RunView(self._screen, session.tally)
+        self._turns = ChatRuns(session, self)
         self._work: set[asyncio.Task[None]] = set()
         self._queue: list[Draft] = []
         self._calling = self._busy = False
-        self._question: Question | None = None
+        self._question: UserQuestion | None = None
         self._presses = self._armed = 0
 
     async def run(self) -> int:
@@ -72,7 +71,7 @@ class App:
             self._overheard.end()
 
     async def _wind_up(self) -> None:
-        """End what is under way, and leave the cursor on a row of its own."""
+        """Cancel what is under way, and leave the cursor on a row of its own."""
         for task in self._work:
             task.cancel()
         if self._work:
@@ -81,25 +80,26 @@ class App:
         self._overheard.told = lambda: None
         self._quote(self._overheard.close())
         if again := self.session.again:
-            self.tell(f"Go on with: {again}")
+            self.tell(f"Continue with: {again}")
         self._screen.leave()
 
-    # What the parts beside it use.
+    # For commands, runs and approvals.
 
     def tell(self, *lines: str, important: bool = False) -> None:
         for line in lines:
             text = line.lstrip()
             blank = " " * (len(line) - len(text))
-            self._screen.say(Line(clean(text), "" if important else "dim", first=blank, lead=blank))
+            self._screen.say(ScreenLine(clean(text), "" if important else "dim", first=blank, lead=blank))
         self._app.invalidate()
 
     def _quote(self, lines: Sequence[str]) -> None:
-        """Say what tools printed."""
-        self._screen.say(*(Line(line, "dim", first="  | ", lead="  | ") for line in lines))
+        """Show what tools printed."""
+        self._screen.say(*(ScreenLine(line, "dim", first="  | ", lead="  | ") for line in lines))
 
     def event(self, event: st.StreamEvent) -> None:
+        if self._answer.is_acting:
+            self._quote(self._overheard.take())
         self._answer.event(event)
-        self._quote(self._overheard.take())
         if isinstance(event, st.RequestStarted):
             self._calling = False
         elif isinstance(event, st.TurnFinished) and event.message.calls and not event.place.parent_run:
@@ -109,7 +109,7 @@ class App:
 
     def fail(self, error: EvenerError, advice: str) -> None:
         self._answer.close()
-        self._screen.say(Line(clean(str(error)) or type(error).__name__, "red"))
+        self._screen.say(ScreenLine(clean(str(error)) or type(error).__name__, "red"))
         if advice:
             self.tell(advice)
 
@@ -117,17 +117,17 @@ class App:
         await self._turns.go_on()
 
     async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
-        return await self._asked(Question(question, choices, otherwise=otherwise))
+        return await self._ask(UserQuestion(question, choices, otherwise=otherwise))
 
     async def line(self, question: str, text: str) -> str:
         before = self._line.text
         self._prompt.fill(text)
         try:
-            return await self._asked(Question(question))
+            return await self._ask(UserQuestion(question))
         finally:
             self._prompt.fill(before)
 
-    async def _asked(self, question: Question) -> str:
+    async def _ask(self, question: UserQuestion) -> str:
         self._question = question
         self._answer.close()
         self._app.invalidate()
@@ -137,7 +137,7 @@ class App:
             self._question = None
             self._app.invalidate()
 
-    # What the keys do.
+    # For the keys.
 
     def _count(self, _: object) -> None:
         self._presses += 1
@@ -150,7 +150,7 @@ class App:
         return self._question is not None and self._question.choose(letters)
 
     def paste(self, text: str) -> None:
-        self._line.insert_text(as_picture(text, folder=self.session.folder) or self._prompt.pastes.fold(text))
+        self._line.insert_text(as_image(text, folder=self.session.folder) or self._prompt.pastes.fold(text))
 
     def fold(self) -> None:
         """Show a long entry of the history as one piece."""
@@ -173,7 +173,7 @@ class App:
         command = _command(draft)
         if self._busy and command is not None and not waits(command[0]):
             self._screen.say(*_echo(draft))
-            self._begin(self._shown(perform(self, *command)))
+            self._begin(self._guard(perform(self, *command)))
             return
         self._queue.append(draft)
         if not self._busy:
@@ -183,7 +183,7 @@ class App:
             self._steer()
 
     def clear(self) -> None:
-        """Clear the line, or stop the answer (Ctrl-C); leave when pressed twice in a row."""
+        """Clear the line, or interrupt the answer (Ctrl-C); exit when pressed twice in a row."""
         if self._armed and self._armed == self._presses - 1:
             self._finish(INTERRUPTED)
             return
@@ -192,17 +192,17 @@ class App:
             self._line.reset()
         elif self._busy:
             self.stop()
-        self.tell("Press Ctrl-C again to leave.")
+        self.tell("Press Ctrl-C again to exit.")
 
     def stop(self) -> None:
-        """Stop the answer under way (Escape). The model is told then what was queued."""
+        """Interrupt the answer (Escape), or give up on a question. What was queued is sent next."""
         question = self._question
         if question is not None and not question.is_ready:
             question.wait()
         elif question is not None:
             question.give(question.otherwise, empty=True)
         elif self._busy:
-            self._begin(self._shown(self._turns.interrupt()))
+            self._begin(self._guard(self._turns.interrupt()))
 
     def leave(self) -> None:
         self._finish(LEFT)
@@ -224,45 +224,45 @@ class App:
         if self._app.is_running and not self._app.is_done:
             self._app.exit(result=code)
 
-    # What takes time.
+    # Tasks.
 
     def _begin(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(work)
         self._work.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._end_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)
 
     async def _attend(self) -> None:
-        """Take what was sent, one after the other, until nothing waits. The chat is busy meanwhile."""
+        """Process what was sent, in order, until the queue is empty. The chat is busy meanwhile."""
         self._begin(self._tick())
         try:
             while self._queue:
                 self._calling = False
-                await self._shown(self._next())
+                await self._guard(self._next())
                 self._answer.close()
                 self._quote(self._overheard.close())
-                self._screen.say(Line())
+                self._screen.say(ScreenLine())
         finally:
             self._busy = False
             self._app.invalidate()
 
     async def _next(self) -> None:
-        """Take what waits first: a command, or all messages up to the next command as one."""
+        """Process the head of the queue: a command, or all messages up to the next command as one."""
         command = _command(self._queue[0])
         if command is not None:
             self._screen.say(*_echo(self._queue.pop(0)))
             await perform(self, *command)
             return
-        attached = attach(self._taken(), folder=self.session.folder)
+        attached = attach(self._take(), folder=self.session.folder)
         self.tell(*attached.remarks)
         await self._turns.say(attached.blocks)
 
-    async def _shown(self, work: Coroutine[object, object, None]) -> None:
-        """Do some work; show an error, and go on with the chat."""
+    async def _guard(self, work: Coroutine[object, object, None]) -> None:
+        """Do some work. An error is shown, and does not end the chat."""
         try:
             await work
         except EvenerError as error:
@@ -270,14 +270,14 @@ class App:
         self._app.invalidate()
 
     def _steer(self) -> None:
-        """Tell the model what waits with its next request. Only while its calls run: then there will be one."""
+        """Send the queue to the model with its next request. Only while its calls run: then there will be a next request."""
         if self._queue and _command(self._queue[0]) is None:
-            attached = attach(self._taken(), folder=self.session.folder)
+            attached = attach(self._take(), folder=self.session.folder)
             self.tell(*attached.remarks)
-            self._begin(self._shown(self.session.thread.steer(attached.blocks)))
+            self._begin(self._guard(self.session.thread.steer(attached.blocks)))
 
-    def _taken(self) -> Draft:
-        """Return the messages that wait, up to the next command, as one, and show them."""
+    def _take(self) -> Draft:
+        """Remove the messages up to the next command from the queue, show them, and return them as one."""
         taken: list[Draft] = []
         while self._queue and _command(self._queue[0]) is None:
             taken.append(self._queue.pop(0))
@@ -285,16 +285,17 @@ class App:
         parts = [part for draft in taken for part in ("\n\n", *draft.parts)]
         return Draft(tuple(parts[1:]))
 
-    # What is seen.
+    # For the prompt.
 
     async def _tick(self) -> None:
-        """Draw again and again while the model is busy."""
+        """Redraw periodically while the model is busy."""
         while self._busy:
             self._app.invalidate()
             await asyncio.sleep(PERIOD)
 
     def settle(self) -> None:
-        self._quote(self._overheard.take())
+        if not self._busy or self._answer.is_acting:
+            self._quote(self._overheard.take())
         self._answer.settle()
 
     def tail(self) -> StyleAndTextTuples:
@@ -302,7 +303,7 @@ class App:
 
     def beside(self) -> StyleAndTextTuples:
         activity = self._answer.activity if self._busy else ""
-        queued = (f"queued: {' '.join(clean(draft.shown).split())}" for draft in self._queue)
+        queued = (f"queued: {flatten(draft.shown)}" for draft in self._queue)
         return [("dim", "\n".join(row for row in (activity, *queued) if row))]
 
     def prompt(self) -> str:
@@ -316,8 +317,8 @@ def _command(draft: Draft) -> tuple[str, str] | None:
     return command_of(draft.text) if len(draft.parts) == 1 and not draft.text.startswith(" ") else None
 
 
-def _echo(draft: Draft) -> list[Line]:
-    """Return what was sent, as it stays on the screen."""
+def _echo(draft: Draft) -> list[ScreenLine]:
+    """Return a sent message as lines for the screen."""
     first, *more = clean(draft.shown).split("\n")
-    lines = [Line(first, "bold", first=PROMPT, lead="  ", mark="cyan")]
-    return [*lines, *(Line(line, "bold", first="  ", lead="  ") for line in more)]
+    lines = [ScreenLine(first, "bold", first=PROMPT, lead="  ", mark="cyan")]
+    return [*lines, *(ScreenLine(line, "bold", first="  ", lead="  ") for line in more)]

@@ -1,7 +1,6 @@
-"""What was sent before: to go back to, to search, and to keep in a file that only its owner may read. Bounded.
+"""The history of sent messages, in a bounded file that only its owner can read.
 
-Several chats share the file: each adds to what the others wrote. A history that cannot be read or written is no reason not to
-chat: it is then shorter, and that is all.
+Several chats share the file: each appends to what the others wrote. If it cannot be read or written, the chat works without it.
 """
 
 import fcntl
@@ -18,27 +17,27 @@ __all__ = ["History"]
 MOST = 1000
 """Entries that are kept."""
 LONGEST = 10_000
-"""Characters of an entry that goes into the file; longer ones are pastes, and have a place of their own."""
+"""Characters of an entry in the file; longer ones are pastes, and are not stored."""
 LARGEST = 2 * 1024 * 1024
 PRIVATE = 0o600
 
 
 class History(Base):
-    """What prompt_toolkit walks through and searches, the newest entry first."""
+    """The history for prompt_toolkit, which wants the newest entry first."""
 
     def __init__(self, file: Path | None = None) -> None:
         super().__init__()
         self._file = file
 
     def load_history_strings(self) -> list[str]:
-        """Read the file: a JSON text a line. What is not one is passed over."""
+        """Read the file, which has one JSON string per line. Other lines are skipped."""
         try:
             return _read(self._file)[: -MOST - 1 : -1] if self._file else []
         except OSError:
             return []
 
     def add(self, text: str) -> None:
-        """Remember what was sent, once if it was just sent before."""
+        """Add a sent message, unless it equals the last one."""
         if text.strip() and text != next(iter(self.get_strings()[-1:]), ""):
             self.append_string(text)
 
@@ -48,23 +47,23 @@ class History(Base):
             self._save(self._file, string)
 
     def _save(self, file: Path, text: str) -> None:
-        """What the file holds by now, and this after it; beside the old one and then in its place."""
+        """Append to what the file holds now: write a new file, then rename it over the old one."""
         beside = file.with_name(f"{file.name}.{os.getpid()}")
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _alone(file):
+            with _lock(file):
                 kept = [*(_read(file) if file.exists() else []), text][-MOST:]
                 lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in kept)
                 with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as opened:
                     opened.write(lines[-LARGEST:])
                 beside.replace(file)
         except OSError:
-            self._file = None  # it was tried once; the chat goes on without a file
+            self._file = None  # do not try again
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """One writer at a time; the lock ends with its process."""
+def _lock(file: Path) -> Iterator[None]:
+    """Allow one writer at a time; the lock ends with its process."""
     with os.fdopen(os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, PRIVATE), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,9 +1,15 @@
-"""What the keys of the chat do, beyond what prompt_toolkit's emacs and vi keys do to a line. The front decides what happens."""
+"""Key bindings and completion of the chat, in addition to the emacs and vi keys of prompt_toolkit."""
 
+import os
+import re
 import string
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, emacs_mode, is_searching, vi_navigation_mode
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -11,17 +17,73 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import SearchDirection, accept_search, start_search, stop_search
 from wcwidth import iter_graphemes, iter_graphemes_reverse
 
-__all__ = ["Front", "bind_keys"]
+__all__ = [
+    "KeyTarget",
+    "Offers",
+    "bind_keys",
+]
 
-# Enter with Alt, Shift or Ctrl, as terminals send it.
+
+COMMAND = re.compile(r"\s*(/[a-z]*)$")
+MODEL = re.compile(r"\s*/model\s+(\S*)$")
+FILE = re.compile(r'(?:^|\s)(@(?:"([^"]*)|([^\s"]*)))$')
+MOST = 200
+
+
+class Offers(Completer):
+    """Completes commands, models and files. `models` is called only after `/model`."""
+
+    def __init__(self, *, commands: Sequence[str], models: Callable[[], Sequence[str]], folder: Path) -> None:
+        self._commands = commands
+        self._models = models
+        self._folder = folder
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        """Yield the completions of the word before the cursor."""
+        typed, choices = self._choices(document.text_before_cursor)
+        for choice in choices:
+            yield Completion(choice, -len(typed), display=choice.strip())
+
+    def _choices(self, before: str) -> tuple[str, list[str]]:
+        if hit := COMMAND.match(before):
+            return hit[1], [f"{name} " for name in self._commands if name.startswith(hit[1])]
+        if hit := MODEL.match(before):
+            return hit[1], [name for name in self._models() if name.startswith(hit[1])]
+        if hit := FILE.search(before):
+            return hit[1], [_format_path(name) for name in _find_files(hit[2] if hit[2] is not None else hit[3], self._folder)]
+        return "", []
+
+
+def _find_files(typed: str, folder: Path) -> list[str]:
+    """Return the paths that start like this; folders end in a slash. Hidden ones only if a dot is typed."""
+    head, _, start = typed.rpartition("/")
+    where = Path(os.path.expanduser(head or "/")) if "/" in typed else folder
+    try:
+        with os.scandir(folder / where) as found:
+            names = [entry.name + ("/" if entry.is_dir() else "") for entry in found if entry.name.startswith(start)]
+    except OSError:
+        return []
+    shown = sorted(name for name in names if start or not name.startswith("."))[:MOST]
+    return [f"{head}/{name}" if "/" in typed else name for name in shown]
+
+
+def _format_path(path: str) -> str:
+    """Return the path as in a message: quoted if it has spaces; a space follows a complete file."""
+    quoted = f'@"{path}' if re.search(r"\s", path) else f"@{path}"
+    if path.endswith("/"):
+        return quoted
+    return quoted + ('" ' if quoted[1] == '"' else " ")
+
+
+# What terminals send for Enter with Alt, Shift or Ctrl.
 NEWLINES = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[13;5u", "\x1b[27;2;13~", "\x1b[27;5;13~")
 ANSI_SEQUENCES.update(dict.fromkeys(NEWLINES, Keys.ControlJ))
 
 LEAVING_SEARCH = ("left", "right", "home", "end", "up", "down", "tab", "delete", "c-a", "c-e", "c-j")
-"""Keys that take what was found into the line, and are pressed on it then."""
+"""Keys that accept what the search found, and then act on it."""
 
 
-class Front(Protocol):
+class KeyTarget(Protocol):
     """The chat that the keys are pressed in."""
 
     @property
@@ -40,8 +102,8 @@ class Front(Protocol):
     def pick(self, letters: str) -> bool: ...
 
 
-def bind_keys(front: Front) -> KeyBindings:
-    """Return the keys of the chat."""
+def bind_keys(front: KeyTarget) -> KeyBindings:
+    """Return the key bindings of the chat."""
     keys = KeyBindings()
     _bind_letters(keys, front)
     _bind_writing(keys, front)
@@ -53,8 +115,8 @@ def bind_keys(front: Front) -> KeyBindings:
     return keys
 
 
-def _bind_letters(keys: KeyBindings, front: Front) -> None:
-    """Let a letter answer a question. Those that were typed with it are looked at, too: several are no answer."""
+def _bind_letters(keys: KeyBindings, front: KeyTarget) -> None:
+    """Let a letter answer a question. Letters that were typed together with it are counted: several are no answer."""
 
     def pick(event: KeyPressEvent) -> None:
         ahead = (press.data for press in event.key_processor.input_queue)
@@ -80,7 +142,7 @@ def _bind_letters(keys: KeyBindings, front: Front) -> None:
 
 
 def _bind_moving(keys: KeyBindings) -> None:
-    """Step over what is drawn as one character, and over the ends of lines."""
+    """Move by grapheme: what is drawn as one character counts as one."""
 
     def before(buffer: Buffer) -> int:
         return len(next(iter_graphemes_reverse(buffer.document.text_before_cursor), ""))
@@ -109,7 +171,7 @@ def _bind_moving(keys: KeyBindings) -> None:
         event.current_buffer.delete(after(event.current_buffer))
 
 
-def _bind_writing(keys: KeyBindings, front: Front) -> None:
+def _bind_writing(keys: KeyBindings, front: KeyTarget) -> None:
     @keys.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -130,7 +192,7 @@ def _bind_writing(keys: KeyBindings, front: Front) -> None:
         front.paste(event.data)
 
 
-def _bind_history(keys: KeyBindings, front: Front) -> None:
+def _bind_history(keys: KeyBindings, front: KeyTarget) -> None:
     @keys.add("up", filter=~is_searching)
     @keys.add("c-p", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:

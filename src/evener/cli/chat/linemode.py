@@ -1,4 +1,4 @@
-"""The chat without a terminal: a message a line, plain answers on stdout, everything else on stderr."""
+"""The chat without a terminal: one message per line, plain answers on stdout, everything else on stderr."""
 
 import asyncio
 import os
@@ -7,34 +7,34 @@ from collections.abc import Mapping
 
 from evener import streaming as st
 from evener.cli.activity import Activity
-from evener.cli.chat.attachments import attach
+from evener.cli.approvals import choose_by_line
 from evener.cli.chat.commands import command_of, perform
-from evener.cli.chat.draft import Draft
+from evener.cli.chat.draft import Draft, attach
+from evener.cli.chat.runs import ChatRuns
 from evener.cli.chat.session import Session
-from evener.cli.chat.turns import Turns
-from evener.cli.terminal import Cleaner, say
+from evener.cli.terminal import clean, say
 from evener.errors import EvenerError
 
 __all__ = ["LineChat"]
 
 FAILED = 1
 PROMPT = "> "
-UNASKED = {"no": "not allowed", "unknown": "it is not run again, and the model is told that its outcome is unknown"}
+UNASKED = {"no": "rejected", "unknown": "it is not run again, and the model is told that its outcome is unknown"}
 
 
 class LineChat:
-    """Lines in, text out. A line that ends in a backslash goes on in the next one."""
+    """Reads lines and prints text. A backslash at the end of a line joins the next one to it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._turns = Turns(session, self)
+        self._turns = ChatRuns(session, self)
         self._activity = Activity()
         self._lines = _Lines()
         self._over = False
         self._failed = False
 
     async def run(self) -> int:
-        """Until standard input ends; 1 if a message failed."""
+        """Chat until standard input ends; return 1 if a message failed."""
         self.tell(*await self.session.recap())
         while not self._over and (line := await self._lines.next(PROMPT)) is not None:
             text = line
@@ -57,7 +57,7 @@ class LineChat:
         except EvenerError as error:
             self.fail(error, "")
 
-    # What the parts beside it use.
+    # For commands, runs and approvals.
 
     def tell(self, *lines: str, important: bool = False) -> None:  # noqa: ARG002 - all is said alike
         self._activity.clear()
@@ -65,12 +65,11 @@ class LineChat:
             say(line)
 
     def event(self, event: st.StreamEvent) -> None:
-        """A turn when it counts: what was taken back was never shown."""
+        """Print a turn once it is complete: a retracted answer is never shown."""
         self._activity.event(event)
         if isinstance(event, st.TurnFinished) and event.message.text and not event.place.parent_run:
             self._activity.clear()
-            cleaner = Cleaner()
-            print(cleaner.feed(event.message.text) + cleaner.close(), flush=True)
+            print(clean(event.message.text), flush=True)
 
     def fail(self, error: EvenerError, advice: str) -> None:
         self._failed = True
@@ -83,24 +82,20 @@ class LineChat:
         self._over = True
 
     async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
-        """Ask for a line on a terminal; else give up: what is piped in are messages, not answers."""
+        """Ask for a line on a terminal; without one, return `otherwise`: piped lines are messages, not answers."""
         if not sys.stdin.isatty():
             self.tell(f"There is no terminal to ask on: {UNASKED.get(otherwise, otherwise)}.")
             return otherwise
-        while True:
-            answer = await self._lines.next(f"{question} {'  '.join(choices.values())} ")
-            found = [choice for choice in choices if answer and choice.startswith(answer.strip().lower()[:1] or "?")]
-            if found or answer is None:
-                return found[0] if found else otherwise
+        return await choose_by_line(self._lines.next, question, choices) or otherwise
 
-    async def line(self, question: str, text: str) -> str:
+    async def line(self, question: str, text: str) -> str:  # noqa: ARG002 - a line without an editor begins empty
         if not sys.stdin.isatty():
             return "There was no terminal to ask on."
-        return await self._lines.next(f"{question}{text} ") or text
+        return await self._lines.next(question) or ""
 
 
 class _Lines:
-    """Standard input, line by line, without holding up the event loop or a thread that could not be ended."""
+    """Reads standard input line by line. It blocks neither the event loop nor a thread, which could not be ended."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
@@ -108,11 +103,11 @@ class _Lines:
         self._ended = False
 
     async def next(self, prompt: str) -> str | None:
-        """Return the next line; None at the end. On a terminal that cannot do more, `prompt` asks for it."""
+        """Return the next line; None at the end. `prompt` is printed if standard input is a (dumb) terminal."""
         if sys.stdin.isatty():
             print(prompt, end="", file=sys.stderr, flush=True)
         while b"\n" not in self._held and not self._ended:
-            await _readable(self._input)
+            await _wait_readable(self._input)
             read = os.read(self._input, 65536)
             self._ended = not read
             self._held += read
@@ -122,7 +117,7 @@ class _Lines:
         return line.decode(errors="replace").rstrip("\r")
 
 
-async def _readable(descriptor: int) -> None:
+async def _wait_readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
@@ -133,7 +128,7 @@ async def _readable(descriptor: int) -> None:
     try:
         loop.add_reader(descriptor, come)
     except PermissionError:
-        return  # a file: it can always be read
+        return  # a regular file is always readable
     try:
         await ready
     finally:

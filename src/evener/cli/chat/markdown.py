@@ -1,7 +1,7 @@
-"""Markdown that comes in pieces, as parts that are printed once. Any cutting of the text gives the same parts.
+"""Cuts Markdown that arrives in pieces into parts that are printed once. However the text is cut, the parts are the same.
 
-A part is a block, an item of a list, or some lines of code. It is settled when the next one has begun; the rest is `tail`,
-which is drawn again as it grows. Controls are cleaned away first; without colour a part is a line as it was written.
+A part is a block, a list item, or some lines of code. It is settled when the next one has begun; the rest is `tail`, which is
+redrawn as it grows. Control characters are removed first; without colour a part is a line as it was written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,20 +22,20 @@ from rich.text import Text
 from evener.cli.chat.screen import hang
 from evener.cli.terminal import Cleaner
 
-__all__ = ["Markdown", "Part"]
+__all__ = ["Markdown", "MarkdownPart"]
 
 TALLEST = 40
-"""Lines of code after which a part of a block is settled, although the block goes on."""
+"""Lines of code after which a part of a code block is settled, although the block continues."""
 LONGEST = 16_000
-"""Characters after which any block is cut: what is not settled is read again with each picture."""
+"""Characters after which any block is cut: what is not settled is parsed again for every redraw."""
 LISTS = ("bullet_list_open", "ordered_list_open")
 
-# Tags and entities stay as they were written: rich hides tags, and an entity can name a character that steers a terminal.
+# Tags and entities stay as written: rich hides tags, and an entity can name a control character.
 PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("entity")
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Markdown that is printed at once. `gap`: a blank row stands before it; `inside`: it goes on with the code before it."""
+class MarkdownPart(msgspec.Struct, frozen=True):
+    """Markdown that is printed as a whole. `gap`: after a blank row; `inside`: it continues the code block before it."""
 
     text: str
     gap: bool = False
@@ -52,7 +52,7 @@ class Part(msgspec.Struct, frozen=True):
             yield _code(self.text.split("\n"), tokens[0], inside=self.inside)
         else:
             rows = list(Segment.split_lines(console.render(_Rendered(tokens), options)))
-            while rows and not rows[0]:  # rich puts blank rows between the blocks of which a list is made
+            while rows and not rows[0]:  # rich puts blank rows between the blocks of a list
                 del rows[0]
             for row in rows:
                 yield from row
@@ -60,7 +60,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Markdown:
-    """The text of one answer. `colour` False keeps it as it was written."""
+    """The text of one answer. Without `colour` it stays as it was written."""
 
     def __init__(self, *, colour: bool) -> None:
         self._colour = colour
@@ -72,9 +72,9 @@ class Markdown:
         """Take a piece of the text."""
         self._rest += self._cleaner.feed(text)
 
-    def settle(self) -> list[Part]:
+    def settle(self) -> list[MarkdownPart]:
         """Return the parts that will not change any more."""
-        found: list[Part] = []
+        found: list[MarkdownPart] = []
         while True:
             head = self._rest[:LONGEST]
             starts = self._starts(head[: head.rfind("\n") + 1])
@@ -87,7 +87,7 @@ class Markdown:
                 if self._inside:
                     break
 
-    def close(self) -> list[Part]:
+    def close(self) -> list[MarkdownPart]:
         """Return all that is left."""
         self._rest += self._cleaner.close()
         if self._rest and not self._rest.endswith("\n"):
@@ -95,7 +95,7 @@ class Markdown:
         return [*self.settle(), *self._cut(len(self._rest))]
 
     @property
-    def tail(self) -> Part | None:
+    def tail(self) -> MarkdownPart | None:
         """The part that may still change, as it looks so far."""
         return self._part(self._rest) if self._rest.strip() else None
 
@@ -104,8 +104,8 @@ class Markdown:
         offsets = _line_starts(text)
         return [offsets[line] for line in _first_lines(text)] if self._colour else offsets
 
-    def _cut(self, size: int) -> Iterator[Part]:
-        """Take so many characters as one part."""
+    def _cut(self, size: int) -> Iterator[MarkdownPart]:
+        """Take `size` characters as one part."""
         text, self._rest = self._rest[:size], self._rest[size:]
         if text.strip() or (text and not self._colour):
             yield self._part(text)
@@ -115,10 +115,10 @@ class Markdown:
         if self._rest and self._colour and (opening := _open_fence(text)):
             self._inside, self._rest = True, f"{opening}\n{self._rest}"
 
-    def _part(self, text: str) -> Part:
+    def _part(self, text: str) -> MarkdownPart:
         if not self._colour:
-            return Part(text.removesuffix("\n"), plain=True)
-        return Part(text.strip("\n"), gap=self._gap and self._begun and not self._inside, inside=self._inside)
+            return MarkdownPart(text.removesuffix("\n"), plain=True)
+        return MarkdownPart(text.strip("\n"), gap=self._gap and self._begun and not self._inside, inside=self._inside)
 
 
 def _line_starts(text: str) -> list[int]:
@@ -129,7 +129,7 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _last_break(text: str) -> int:
-    """Return where a text that is too long is cut."""
+    """Return where to cut a text that is too long."""
     place = max(text.rfind("\n"), text.rfind(" ")) + 1
     return place if place > len(text) // 2 else len(text)
 
@@ -151,7 +151,7 @@ def _first_lines(text: str) -> Iterator[int]:
 
 
 def _code_cuts(lines: Sequence[str], start: int, end: int) -> Iterator[int]:
-    """Yield where long code is cut: after the last blank line of its first lines, if there is one."""
+    """Yield where to cut long code: after the last blank line among its first lines, if there is one."""
     if end - start > TALLEST + 1:
         blank = [line for line in range(start + 2, start + TALLEST + 1) if not lines[line].strip()]
         yield blank[-1] + 1 if blank else start + TALLEST + 1
@@ -171,10 +171,10 @@ def _closes(line: str, fence: Token) -> bool:
     return line.strip().startswith(fence.markup) and not line.strip().strip(fence.markup[0])
 
 
-# How it looks.
+# Rendering.
 
 
-def _highlighted(code: str, language: str) -> Text:
+def _highlight(code: str, language: str) -> Text:
     syntax = Syntax("", language, theme="ansi_dark", background_color="default")
     text = syntax.highlight(code) if syntax.lexer else Text(code.expandtabs(4), "cyan")
     text.rstrip()
@@ -182,10 +182,10 @@ def _highlighted(code: str, language: str) -> Text:
 
 
 def _code(lines: Sequence[str], fence: Token, *, inside: bool) -> Text:
-    """Return a block of code between its marks. The terminal breaks a long line: then it is copied as one."""
+    """Return a code block with its fences. The terminal wraps long lines, so that they are copied as one line."""
     shown = [] if inside else [Text(lines[0].rstrip(), "dim")]
     if fence.content.strip():
-        shown.append(_highlighted(fence.content, fence.info.partition(" ")[0]))
+        shown.append(_highlight(fence.content, fence.info.partition(" ")[0]))
     if len(lines) > 1 and _closes(lines[-1], fence):
         shown.append(Text(lines[-1].rstrip(), "dim"))
     joined = Text("\n", no_wrap=True, overflow="ignore").join(shown)
@@ -194,10 +194,10 @@ def _code(lines: Sequence[str], fence: Token, *, inside: bool) -> Text:
 
 
 class _Code(md.CodeBlock):
-    """Code inside of a list or a quote: broken where the row is full."""
+    """Code inside a list or a quote: wrapped at the end of the row."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in _highlighted(str(self.text), self.lexer_name).split("\n", allow_blank=True):
+        for line in _highlight(str(self.text), self.lexer_name).split("\n", allow_blank=True):
             ends, end = [], 0
             for row in chop_cells(line.plain, options.max_width):
                 end += len(row)
@@ -240,7 +240,7 @@ class _Table(md.TableElement):
 
 
 class _Rendered(md.Markdown):
-    """What rich draws, with our looks: nothing is centred, framed or padded, and lines end where they were ended."""
+    """The Markdown of rich, without centring, frames and padding, and with the line ends of the text."""
 
     elements = md.Markdown.elements | {
         "heading_open": _Heading,
@@ -254,11 +254,11 @@ class _Rendered(md.Markdown):
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         super().__init__("", justify="default", hyperlinks=False)
-        self.parsed = [token.copy(children=list(_plainer(token.children))) if token.children else token for token in tokens]
+        self.parsed = [token.copy(children=list(_simplify(token.children))) if token.children else token for token in tokens]
 
 
-def _plainer(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Keep line ends, show a picture as a link, and a link that is its own text once."""
+def _simplify(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Keep line ends, show an image as a link, and show a link whose text is its address once."""
     for place, token in enumerate(tokens):
         if token.type == "softbreak":
             yield token.copy(type="hardbreak")
@@ -271,7 +271,7 @@ def _plainer(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _is_bare(tokens: Sequence[Token], place: int) -> bool:
-    """True if this begins or ends a link that is its own text."""
+    """True if this token begins or ends a link whose text is its address."""
     start = place if tokens[place].type == "link_open" else place - 2
     ends = [token.type for token in tokens[max(start, 0) : start + 3]]
     if ends != ["link_open", "text", "link_close"] or place == start + 1:

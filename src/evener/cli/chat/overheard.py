@@ -1,7 +1,7 @@
-"""What tools print while the chat draws: kept off the terminal, and told as plain lines. Bounded; never holds a tool up.
+"""Captures what tools print while the chat draws, and returns it as plain lines. Bounded; never blocks a tool.
 
-Standard output and standard error of the process, and of what it starts, lead into a pipe meanwhile. A thread of its own reads
-it, for a tool that prints may hold up the event loop. What writes to the terminal by its own path is not caught.
+Meanwhile stdout and stderr of the process and its children are a pipe. A thread reads it, because a tool that prints may block
+the event loop. Output written to the terminal device directly is not captured.
 """
 
 import os
@@ -9,19 +9,19 @@ import sys
 import threading
 from collections.abc import Callable
 
-from evener.cli.terminal import clean
+from evener.cli.terminal import clean, count
 
 __all__ = ["Overheard"]
 
 OUTPUTS = (1, 2)
 MOST = 30
-"""Lines that are told of one turn; the others are counted."""
+"""Lines that are kept per turn; the others are counted."""
 LONGEST = 500
 HELD = 64 * 1024
 
 
 class Overheard:
-    """`told` is called, from another thread, when there is something to `take`."""
+    """Captured output. `told` is called, from another thread, when there is something to `take`."""
 
     def __init__(self, told: Callable[[], object] = lambda: None) -> None:
         self.told = told
@@ -33,7 +33,7 @@ class Overheard:
         self._left_out = 0
 
     def begin(self) -> None:
-        """Lead the outputs here."""
+        """Start capturing."""
         _flush()
         ours, theirs = os.pipe()
         self._before = [os.dup(output) for output in OUTPUTS]
@@ -43,7 +43,7 @@ class Overheard:
         threading.Thread(target=self._listen, args=(ours,), name="evener-overheard", daemon=True).start()
 
     def end(self) -> None:
-        """Lead them where they led before."""
+        """Stop capturing, and restore the outputs."""
         _flush()
         for output, before in zip(OUTPUTS, self._before, strict=False):
             os.dup2(before, output)
@@ -51,13 +51,13 @@ class Overheard:
         self._before = []
 
     def take(self) -> list[str]:
-        """The lines that came since, without what steers a terminal."""
+        """Return the lines since the last call, cleaned."""
         with self._lock:
             lines, self._lines = self._lines, []
         return lines
 
     def close(self) -> list[str]:
-        """The same at the end of a turn: a line that has not ended, too, and how many were left out. Then it begins anew."""
+        """Return the same at the end of a turn, with an unfinished line and the number of dropped lines; reset the counts."""
         _flush()
         with self._lock:
             held, self._held = self._held, b""
@@ -65,7 +65,7 @@ class Overheard:
                 self._add(held)
             lines, self._lines = self._lines, []
             if self._left_out:
-                lines.append(f"and {self._left_out:,} more lines, which are not shown")
+                lines.append(f"and {count(self._left_out, 'more line')}, not shown")
             self._room, self._left_out = MOST, 0
         return lines
 
@@ -87,7 +87,7 @@ class Overheard:
                 self._held = b""
 
     def _add(self, line: bytes) -> None:
-        """As a terminal would leave it: after a carriage return a line is written anew."""
+        """Add a line as a terminal would leave it: a carriage return overwrites what was before it."""
         shown = clean(line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
         if not shown.strip():
             return

@@ -1,6 +1,6 @@
-"""The rows under what was said: the answer that is coming, what is under way, the line that is being written, the status.
+"""The rows below the conversation: the growing part of the answer, the progress, the input line, the status.
 
-Lays them out for prompt_toolkit, which draws them. Decides nothing of what they say.
+Lays them out for prompt_toolkit, which draws them. Their content comes from `PromptRows`.
 """
 
 import sys
@@ -27,22 +27,22 @@ from prompt_toolkit.utils import get_cwidth
 from evener.cli.chat.draft import Pastes
 from evener.cli.chat.screen import Screen
 
-__all__ = ["PROMPT", "Prompt", "Rows"]
+__all__ = ["PROMPT", "PromptRows", "PromptView"]
 
 PROMPT = "> "
 SEARCH = "search '"
 MENU = 9
-"""Rows that the line takes while the menu of completions hangs under it."""
+"""Rows of the input line while the completion menu is open below it."""
 FRAME = 1 / 60
 ESCAPE_WAIT = 0.05
-"""Seconds after which an Escape was the key, and not the beginning of another one."""
+"""Seconds after which an Escape counts as the key, and not as the start of an escape sequence."""
 
 
-class Rows(Protocol):
-    """What is to be shown, asked for with each picture."""
+class PromptRows(Protocol):
+    """The content of the rows, read for every redraw."""
 
     def settle(self) -> None:
-        """Say what is to stay: a picture is about to be drawn."""
+        """Print what will not change any more, before a redraw."""
         ...
 
     def tail(self) -> StyleAndTextTuples:
@@ -50,18 +50,18 @@ class Rows(Protocol):
         ...
 
     def beside(self) -> StyleAndTextTuples:
-        """Return what is under way and what waits, a row each."""
+        """Return the progress and the queued messages, one row each."""
         ...
 
     def prompt(self) -> str:
-        """Return what stands before the line."""
+        """Return the text before the input line."""
         ...
 
     def status(self) -> str: ...
 
 
 class ShowPastes(Processor):
-    """Shows the mark of a paste as its size; the cursor steps over it at once."""
+    """Shows a paste by its size; the cursor moves over it in one step."""
 
     def __init__(self, pastes: Pastes) -> None:
         self._pastes = pastes
@@ -81,11 +81,11 @@ class ShowPastes(Processor):
         )
 
 
-class Prompt:
-    """The line that is being written, and the application that draws it."""
+class PromptView:
+    """The input line, and the application that draws it."""
 
     def __init__(
-        self, rows: Rows, screen: Screen, *, history: History, completer: Completer, keys: KeyBindings, vi: bool
+        self, rows: PromptRows, screen: Screen, *, history: History, completer: Completer, keys: KeyBindings, vi: bool
     ) -> None:
         self._rows = rows
         self._screen = screen
@@ -106,7 +106,7 @@ class Prompt:
             include_default_pygments_style=False,
         )
         self.app.ttimeoutlen = ESCAPE_WAIT
-        if not vi:  # where Escape begins the keys with Alt; in vi it begins none, and other keys make sequences
+        if not vi:  # in emacs mode Escape starts the Alt keys; in vi mode other keys start sequences, which need time
             self.app.timeoutlen = ESCAPE_WAIT
 
     def _begin(self, app: Application[int]) -> None:
@@ -114,7 +114,7 @@ class Prompt:
         self._screen.begin(app)
 
     def fill(self, text: str) -> None:
-        """Put this text into the line, with the cursor at its end."""
+        """Set the text of the line, with the cursor at its end."""
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
 
@@ -160,7 +160,7 @@ class Prompt:
 
 
 def _shown(text: Callable[[], StyleAndTextTuples], *, wrap: bool = False) -> ui.ConditionalContainer:
-    """Return rows that are there while they say something; of too many, the last ones."""
+    """Return rows that are hidden while empty; if there are too many, the last ones are shown."""
 
     def last() -> Point:
         return Point(0, fragment_list_to_text(text()).count("\n"))

@@ -1,16 +1,16 @@
-"""Something the user is asked while a run waits for it. A value with an answer to come; shows nothing."""
+"""One question in the chat on a terminal: answered by a key, or by a line. Draws nothing."""
 
 import asyncio
 from collections.abc import Mapping
 
-__all__ = ["Question"]
+__all__ = ["PAUSE", "UserQuestion"]
 
 PAUSE = 0.5
-"""Seconds without a key before one answers. What is typed ahead, or pressed twice, must not decide what was not read."""
+"""Seconds without a key press before a key answers: keys typed ahead or pressed twice must not decide what was not read."""
 
 
-class Question:
-    """Something the user is asked. With `choices` (name: how it is shown) one key answers it, else a line does.
+class UserQuestion:
+    """A question to the user. With `choices` (name: how it is shown) one key answers it, else a line does.
 
     The choices are shown as soon as a key counts. `otherwise` is the choice of a user who gives up.
     """
@@ -30,7 +30,7 @@ class Question:
         return not self.letters or self._loop.time() >= self._quiet
 
     def choose(self, typed: str) -> bool:
-        """Take letters that came together; several answers are none, as early ones are. False if they begin a message."""
+        """Take letters that came together: one letter answers, unless it came too early. False if they begin a message."""
         if not self.letters.keys() >= set(typed.lower()):
             return False
         if len(typed) == 1 and self.is_ready:
@@ -40,7 +40,7 @@ class Question:
         return True
 
     def shown(self, *, writing: bool) -> str:
-        """Return how it stands before the line. `writing`: there is something in the line, which is no answer."""
+        """Return the text before the input line. `writing`: the line has text, and only an empty line takes a key as answer."""
         if not self._choices:
             return self._text
         how = "(Ctrl-U, then answer)" if writing else "  ".join(self._choices.values()) if self.is_ready else "..."

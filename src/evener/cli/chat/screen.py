@@ -1,6 +1,6 @@
-"""What was said, above the rows that prompt_toolkit draws: printed once, then it scrolls away. Decides nothing.
+"""Prints the conversation above the rows that prompt_toolkit draws: once, so that it scrolls away.
 
-After a resize everything that is visible is printed again, for no two terminals agree on what a resize does to text.
+After a resize everything visible is printed again, because terminals differ in what a resize does to text.
 """
 
 import os
@@ -20,10 +20,10 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["Line", "Screen", "hang"]
+__all__ = ["Screen", "ScreenLine", "hang"]
 
 REMEMBERED = 500
-"""Parts that are kept to print them again."""
+"""Parts that are kept for printing them again."""
 NARROWEST = 8
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -40,18 +40,18 @@ LOOKS = Theme(
 
 
 class Output(Vt100_Output):
-    """A terminal that gets a picture as one: while it is `held`, nothing is written."""
+    """A terminal output that writes nothing while it is `held`, so that a redraw arrives as a whole."""
 
     held = False
 
     def flush(self) -> None:
         if not self.held:
-            with suppress(OSError):  # the terminal has gone: the end of its input ends the chat
+            with suppress(OSError):  # the terminal is gone: the end of its input ends the chat
                 super().flush()
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A line, however many rows it takes: `first` before the first of them, `lead` before the others."""
+class ScreenLine(msgspec.Struct, frozen=True):
+    """A line of one or more rows: `first` is put before the first row, `lead` before the others."""
 
     text: str = ""
     style: str = ""
@@ -66,7 +66,7 @@ class Line(msgspec.Struct, frozen=True):
 def hang(
     console: Console, options: ConsoleOptions, inner: RenderableType, *, marks: tuple[str, str], style: str
 ) -> RenderResult:
-    """Yield rows behind a mark: the first of `marks` stands before the first row, the second before the others."""
+    """Yield rows with a mark before each: the first of `marks` for the first row, the second for the others."""
     mark, lead = marks
     if cell_len(lead) * 2 > options.max_width:
         lead = ""
@@ -79,7 +79,7 @@ def hang(
 
 
 class Screen:
-    """Everything that was said, and what of it is not printed yet. `begin` and `end` go around each picture."""
+    """The printed conversation, and what is to be printed next. `begin` and `end` enclose each redraw."""
 
     def __init__(self, terminal: TextIO, *, colour: bool) -> None:
         size = Vt100_Output.from_pty(terminal).get_size
@@ -105,16 +105,16 @@ class Screen:
         return self.output.get_size().rows
 
     def say(self, *parts: RenderableType) -> None:
-        """Add parts that stay. They are printed with the next picture."""
+        """Add parts. They are printed with the next redraw."""
         self._new += parts
         self._since += len(parts)
 
     def mark(self) -> None:
-        """Begin what can be taken back."""
+        """Set the point to which `take_back` returns."""
         self._since = 0
 
     def take_back(self) -> bool:
-        """Take off the screen what was said since the mark. Return False, and do nothing, if part of it has scrolled away."""
+        """Remove what was added since the mark. Return False, and do nothing, if a part of it has scrolled away."""
         waiting = min(self._since, len(self._new))
         printed = self._since - waiting
         taken = sum(self._rows(part) for part in list(self._said)[len(self._said) - printed :])
@@ -128,7 +128,7 @@ class Screen:
         return True
 
     def begin(self, app: Application[int]) -> None:
-        """Print what is new, or everything that fits after a resize. What is drawn under it is drawn anew then."""
+        """Print what is new, or everything that fits after a resize. The rows below are redrawn after it."""
         self.output.held = True
         self.output.write_raw(BEGIN)
         if self.output.get_size() != self._size:
@@ -138,14 +138,14 @@ class Screen:
             self._print()
 
     def end(self, app: Application[int]) -> None:
-        """Let the picture go to the terminal."""
+        """Write the redraw to the terminal."""
         drawn = app.renderer.last_rendered_screen
         self._live = drawn.height if drawn else 0
         self.output.write_raw(END)
         self.release()
 
     def forget_size(self) -> None:
-        """Print everything again with the next picture."""
+        """Print everything again with the next redraw."""
         self._size = Size(0, 0)
 
     def release(self) -> None:
@@ -153,7 +153,7 @@ class Screen:
         self.output.flush()
 
     def redraw(self, app: Application[int]) -> None:
-        """Print everything that fits again, at the size that the terminal has now."""
+        """Print everything that fits again, at the current size of the terminal."""
         self._size = self.output.get_size()
         self._said.extend(self._new)
         self._new, self._taken = [], 0
@@ -168,12 +168,12 @@ class Screen:
         self.output.write_raw("".join(("\x1b[H\x1b[2J", *reversed(shown))))
 
     def leave(self) -> None:
-        """Print what is new after the last picture."""
+        """Print what is new since the last redraw."""
         self._print()
         self.release()
 
     def render(self, part: RenderableType) -> str:
-        """Return a part as the terminal gets it."""
+        """Return a part as text with colour codes."""
         self._console.width = self.width
         with self._console.capture() as made:
             self._console.print(part, crop=False, end="")

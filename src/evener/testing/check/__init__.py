@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from evener.testing.check import anthropic_messages, chat, gemini, openai_responses
+from evener.testing.check import chat, gemini
+from evener.testing.check.anthropic.body import check as check_anthropic
+from evener.testing.check.responses.body import check as check_responses
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import fields
 from evener.testing.check.violation import Violation
@@ -18,8 +20,8 @@ __all__ = ["CHECKS", "DIALECTS", "Scope", "Violation", "check_request"]
 Check = Callable[[Mapping[str, object], Scope], Iterator[Violation]]
 
 CHECKS: Mapping[str, Check] = {
-    "anthropic_messages": anthropic_messages.check,
-    "openai_responses": openai_responses.check,
+    "anthropic_messages": check_anthropic,
+    "openai_responses": check_responses,
     "openai_chat": chat.check,
     "gemini": gemini.check,
 }
@@ -39,12 +41,12 @@ def check_request(
     model: str = "",
     bound: Mapping[str, str] | None = None,
 ) -> list[Violation]:
-    """Every reason why the API behind `wire` would answer this body with a 400; empty when it would take it.
+    """Return every reason why the API behind `wire` would answer this body with a 400; empty when it would take it.
 
     What the body does not show, and the caller does not say, is judged leniently: `api_version` is Anthropic's version
     header, `betas` the names in its beta header (`None`: not known), and `issued` maps each signature or encrypted
     content to the exact text it came with, so that an altered one is found. `dialect` is who serves the wire (see
-    `DIALECTS`; empty: whoever the model's name suggests) and adds what that server refuses. `model` is the model where the
+    `DIALECTS`; empty: the one that the model's name suggests) and adds what that server refuses. `model` is the model where the
     body does not name it, as on Gemini. `bound` maps the id of each item to that of the reasoning it was made with.
     No JSON value makes this raise; a wire that is not in `CHECKS`, or a dialect that the wire does not have, is a ValueError.
     """

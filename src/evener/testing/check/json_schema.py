@@ -13,7 +13,7 @@ from evener.testing.check.shape import fields, is_number, items, join, shown, te
 from evener.testing.check.violation import Violation
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class StrictMode(msgspec.Struct, frozen=True, kw_only=True):
     """What one provider's strict mode refuses."""
 
     banned: frozenset[str]
@@ -27,7 +27,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Sheet anthropic-messages section 6: closed objects, no ranges or lengths, no oneOf, no recursion, listed formats only.
-ANTHROPIC = Dialect(
+ANTHROPIC = StrictMode(
     banned=frozenset(
         (
             *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -43,7 +43,7 @@ ANTHROPIC = Dialect(
 )
 
 # Sheet openai-responses section 5. `not` and `if` are unverified there, so they pass; so do the range keywords.
-OPENAI = Dialect(
+OPENAI = StrictMode(
     banned=frozenset(("allOf", "oneOf", "patternProperties")),
     object_root=True,
     all_required=True,
@@ -55,8 +55,8 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 
 
-def check_subset(path: str, schema: object, dialect: Dialect) -> Iterator[Violation]:
-    """Reports everything in one schema that the dialect refuses."""
+def check_subset(path: str, schema: object, dialect: StrictMode) -> Iterator[Violation]:
+    """Report everything in one schema that the dialect refuses."""
     if not isinstance(schema, dict):
         yield Violation(path, "type", "Input should be an object (a JSON Schema).")
         return
@@ -90,7 +90,7 @@ def _children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, obje
         yield f"{path}.{keyword}", node.get(keyword)
 
 
-def _check_node(path: str, node: Mapping[str, object], dialect: Dialect) -> Iterator[Violation]:
+def _check_node(path: str, node: Mapping[str, object], dialect: StrictMode) -> Iterator[Violation]:
     for keyword in sorted(dialect.banned & node.keys()):
         yield Violation(join(path, keyword), "schema.keyword", f"'{keyword}' is not supported in a strict schema.")
     if dialect.bare_refs and "$ref" in node and len(node) > 1:
@@ -105,7 +105,7 @@ def _is_object(node: Mapping[str, object]) -> bool:
     return kind == "object" or "object" in items(kind) or "properties" in node
 
 
-def _check_closed(path: str, node: Mapping[str, object], dialect: Dialect) -> Iterator[Violation]:
+def _check_closed(path: str, node: Mapping[str, object], dialect: StrictMode) -> Iterator[Violation]:
     if node.get("additionalProperties") is not False:
         message = "For 'object' type, 'additionalProperties' must be explicitly set to false."
         yield Violation(path, "schema.open_object", message)
@@ -117,7 +117,7 @@ def _check_closed(path: str, node: Mapping[str, object], dialect: Dialect) -> It
             yield Violation(join(path, "required"), "schema.not_required", message)
 
 
-def _check_values(path: str, node: Mapping[str, object], dialect: Dialect) -> Iterator[Violation]:
+def _check_values(path: str, node: Mapping[str, object], dialect: StrictMode) -> Iterator[Violation]:
     values = [*items(node.get("enum")), node.get("const")]
     if dialect.primitive_enums and any(isinstance(value, dict | list) for value in values):
         yield Violation(path, "schema.enum", "enum and const may only hold strings, numbers, booleans or null.")
@@ -130,7 +130,7 @@ def _check_values(path: str, node: Mapping[str, object], dialect: Dialect) -> It
 
 
 def _check_recursion(path: str, root: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports a definition that reaches itself through local references."""
+    """Report a definition that reaches itself through local references."""
     edges = {"#": _refs({key: value for key, value in root.items() if key not in ("$defs", "definitions")})}
     for keyword in ("$defs", "definitions"):
         for name, definition in fields(root.get(keyword)).items():
@@ -144,7 +144,7 @@ def _refs(node: Mapping[str, object]) -> list[str]:
 
 
 def _has_cycle(edges: Mapping[str, list[str]]) -> bool:
-    """Takes away, again and again, what points nowhere further; what is left is a cycle. Linear in nodes and edges."""
+    """Take away, again and again, what points nowhere further; what is left is a cycle. Linear in nodes and edges."""
     waiting = {name: {ref for ref in refs if ref in edges} for name, refs in edges.items()}
     users: dict[str, list[str]] = {name: [] for name in edges}
     for name, refs in waiting.items():
@@ -162,7 +162,7 @@ def _has_cycle(edges: Mapping[str, list[str]]) -> bool:
     return done < len(edges)
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class ToolSchemaRule(msgspec.Struct, frozen=True, kw_only=True):
     """What one provider demands of the schema of every tool, strict or not.
 
     `root` are the keywords that may not stand at its root. `properties`: the root must list some. `items`: each list must say
@@ -176,17 +176,17 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 # The provider's words from the field: "input_schema does not support oneOf, allOf, or anyOf at the top level", "JSON schema is
 # invalid. It must match JSON Schema draft 2020-12". A root without properties is recorded as accepted.
-ANTHROPIC_FORM = Form()
+ANTHROPIC_FORM = ToolSchemaRule()
 
 # The provider's words from the field: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the
 # top level", "object schema missing properties", "array schema missing items".
-OPENAI_FORM = Form(root=frozenset(("oneOf", "anyOf", "allOf", "enum", "not")), properties=True, items=True)
+OPENAI_FORM = ToolSchemaRule(root=frozenset(("oneOf", "anyOf", "allOf", "enum", "not")), properties=True, items=True)
 
 # Imitators hand the schema to a grammar or to a model of another maker: an object with a name for each argument is safe.
-CLONE_FORM = Form(root=OPENAI_FORM.root)
+CLONE_FORM = ToolSchemaRule(root=OPENAI_FORM.root)
 
 # Google reads JSON Schema into its own Schema message.
-GEMINI_FORM = Form()
+GEMINI_FORM = ToolSchemaRule()
 
 _TYPES = frozenset(("object", "array", "string", "integer", "number", "boolean", "null"))
 
@@ -235,8 +235,8 @@ _WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def check_arguments(path: str, schema: Mapping[str, object], form: Form) -> Iterator[Violation]:
-    """Reports what is wrong with the schema of a tool's arguments, whether it is strict or not."""
+def check_arguments(path: str, schema: Mapping[str, object], form: ToolSchemaRule) -> Iterator[Violation]:
+    """Report what is wrong with the schema of a tool's arguments, whether it is strict or not."""
     if text(schema.get("type")).lower() != "object":
         message = "Invalid schema for a tool: schema must be a JSON Schema of 'type: \"object\"'."
         yield Violation(join(path, "type"), "tool.schema_type", message)

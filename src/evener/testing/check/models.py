@@ -78,7 +78,7 @@ _OLD_NAME = re.compile(r"claude-(\d)(?:[-.](\d))?-([a-z]+)")
 
 
 def claude(model: str) -> ClaudeRow:
-    """The row of a Claude model, whatever prefix, date or platform suffix its name carries."""
+    """Return the row of a Claude model, whatever prefix, date or platform suffix its name carries."""
     key = _claude_key(model)
     return next((row for row in CLAUDE if re.fullmatch(row.pattern, key)), _ANY_CLAUDE)
 
@@ -134,7 +134,7 @@ _ANY_REASONING = ReasoningRow(pattern="")
 
 
 def reasoning(model: str) -> ReasoningRow:
-    """The effort row of an OpenAI model; Bedrock's `openai.` prefix does not matter."""
+    """Return the effort row of an OpenAI model; Bedrock's `openai.` prefix does not matter."""
     name = model.removeprefix("openai.")
     return next((row for row in REASONING if re.fullmatch(row.pattern, name)), _ANY_REASONING)
 
@@ -159,7 +159,7 @@ _ANY_SERVER = ServerRow(pattern="")
 
 
 def server(model: str) -> ServerRow:
-    """The strictness of the server that runs this model on the Responses wire."""
+    """Return the strictness of the server that runs this model on the Responses wire."""
     return next((row for row in SERVERS if re.fullmatch(row.pattern, model)), _ANY_SERVER)
 
 
@@ -195,7 +195,7 @@ _ANY_CHAT = ChatRow(pattern="")
 
 
 def chat(model: str) -> ChatRow:
-    """The Chat row of an OpenAI model; another vendor's model, or name for the same one, is not judged."""
+    """Return the Chat row of an OpenAI model; another vendor's model, or name for the same one, is not judged."""
     if not server(model).known_fields_only:
         return _ANY_CHAT
     name = model.removeprefix("openai.")
@@ -265,6 +265,6 @@ _ANY_GEMINI = GeminiRow(pattern="")
 
 
 def gemini(model: str) -> GeminiRow:
-    """The row of a Gemini model, whatever path stands before its name."""
+    """Return the row of a Gemini model, whatever path stands before its name."""
     name = model.rpartition("/")[2]
     return next((row for row in GEMINI if re.fullmatch(row.pattern, name)), _ANY_GEMINI)

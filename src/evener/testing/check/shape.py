@@ -22,12 +22,12 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def is_int(value: object) -> bool:
-    """Whether value is a JSON integer (Python counts booleans as integers, JSON does not)."""
+    """True if value is a JSON integer (Python counts booleans as integers, JSON does not)."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether value is a JSON number."""
+    """True if value is a JSON number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -44,13 +44,13 @@ ANY = Kind("any value", lambda _value: True)
 
 
 def one_of(*allowed: str) -> Kind:
-    """The closed set of strings given."""
+    """Return the closed set of strings given."""
     names = frozenset(allowed)
     listed = ", ".join(f"'{name}'" for name in allowed)
     return Kind(f"one of {listed}", lambda value: isinstance(value, str) and value in names, closed=True)
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ObjectShape(msgspec.Struct, frozen=True):
     """What an object holds. An `open` shape tolerates fields it does not name."""
 
     required: Mapping[str, Kind] = {}
@@ -59,32 +59,32 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def fields(value: object) -> dict[str, object]:
-    """The value as an object, or an empty one when it is something else (which its own rule reports)."""
+    """Return the value as an object, or an empty one when it is something else (which its own rule reports)."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[object]:
-    """The value as an array, or an empty one when it is something else (which its own rule reports)."""
+    """Return the value as an array, or an empty one when it is something else (which its own rule reports)."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
-    """The value as a string, or an empty one when it is something else; safe as a table key."""
+    """Return the value as a string, or an empty one when it is something else; safe as a table key."""
     return value if isinstance(value, str) else ""
 
 
 def shown(value: str) -> str:
-    """A string cut to what fits in a message."""
+    """Return a string cut to what fits in a message."""
     return f"'{value}'" if len(value) <= 80 else f"'{value[:77]}...'"
 
 
 def join(path: str, name: object) -> str:
-    """The path of a field, in the dotted form that both providers use."""
+    """Return the path of a field, in the dotted form that both providers use."""
     return f"{path}.{name}" if path else f"{name}"
 
 
-def check_shape(path: str, value: object, shape: Shape) -> Iterator[Violation]:
-    """Reports missing, mistyped and unexpected fields of one object."""
+def check_shape(path: str, value: object, shape: ObjectShape) -> Iterator[Violation]:
+    """Report missing, mistyped and unexpected fields of one object."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Input should be an object.")
         return
@@ -110,7 +110,7 @@ def _check_field(path: str, value: object, kind: Kind) -> Iterator[Violation]:
         yield Violation(path, "type", f"Input should be {kind.expected}.")
 
 
-def _check_extra(path: str, held: Mapping[str, object], shape: Shape) -> Iterator[Violation]:
+def _check_extra(path: str, held: Mapping[str, object], shape: ObjectShape) -> Iterator[Violation]:
     for name in held:
         if name not in shape.required and name not in shape.optional:
             yield Violation(join(path, name), "extra_field", "Extra inputs are not permitted (unknown parameter).")

@@ -6,9 +6,9 @@
 from typing import TYPE_CHECKING
 
 from evener.testing.servers import faults
-from evener.testing.servers.received import Received, Rejected
 from evener.testing.servers.status import Empty, Html, Raw, Redirect, Status
 from evener.testing.servers.turn import Call, Native, Refusal, Text, Thinking, Tokens, Turn, turn
+from evener.testing.servers.wire import Received, Rejected
 
 if TYPE_CHECKING:
     from evener.testing.servers.server import FakeServer

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from evener.testing.servers.answer import MARKER, Action, Answer, Filler, Hang, Pause, Repeat, Sever, Voice
+from evener.testing.servers.answer import MARKER, Action, Filler, Hang, HttpAnswer, Pause, Repeat, Sever, Voice
 
 __all__ = [
     "Bom",
@@ -17,7 +17,7 @@ __all__ = [
     "Cut",
     "Endless",
     "ErrorEvent",
-    "Extra",
+    "ExtraBytes",
     "Fault",
     "Gzip",
     "HangUp",
@@ -44,16 +44,16 @@ _MALFORMED: dict[str, bytes] = {
 _SLICE = b'\x00{"oops": '
 
 
-def _replace(answer: Answer, frames: Sequence[Action], *, ending: int | None = None) -> Answer:
+def _replace(answer: HttpAnswer, frames: Sequence[Action], *, ending: int | None = None) -> HttpAnswer:
     kept = answer.ending if ending is None else ending
     return msgspec.structs.replace(answer, frames=tuple(frames), ending=kept)
 
 
-def _insert(answer: Answer, after: int, *actions: Action) -> Answer:
+def _insert(answer: HttpAnswer, after: int, *actions: Action) -> HttpAnswer:
     return _replace(answer, (*answer.frames[:after], *actions, *answer.frames[after:]))
 
 
-def _end(answer: Answer, after: int, *actions: Action) -> Answer:
+def _end(answer: HttpAnswer, after: int, *actions: Action) -> HttpAnswer:
     return _replace(answer, (*answer.frames[:after], *actions), ending=0)
 
 
@@ -62,8 +62,8 @@ class Cut(msgspec.Struct, frozen=True):
 
     after: int = 2
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
-        """The answer with the fault in it; so for all faults."""
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
+        """Return the answer with the fault in it; so for all faults."""
         return _end(answer, self.after, Sever("clean"))
 
 
@@ -72,7 +72,7 @@ class Torn(msgspec.Struct, frozen=True):
 
     after: int = 2
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _end(answer, self.after, Sever("chunk"))
 
 
@@ -81,7 +81,7 @@ class Reset(msgspec.Struct, frozen=True):
 
     after: int = 2
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _end(answer, self.after, Sever("reset"))
 
 
@@ -90,14 +90,14 @@ class Stall(msgspec.Struct, frozen=True):
 
     after: int = 2
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _end(answer, self.after, Hang())
 
 
 class Silent(msgspec.Struct, frozen=True):
     """The request is read and never answered."""
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return msgspec.structs.replace(answer, before=(*answer.before, Hang()))
 
 
@@ -107,7 +107,7 @@ class Slow(msgspec.Struct, frozen=True):
     head: float = 0.0
     between: float = 0.0
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         if self.between:
             answer = _replace(
                 answer,
@@ -124,7 +124,7 @@ class ErrorEvent(msgspec.Struct, frozen=True):
     status: int = 529
     message: str = "Overloaded"
 
-    def spoil(self, answer: Answer, voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, voice: Voice) -> HttpAnswer:
         kept = answer.frames[: self.after] if voice.streamed else ()
         return _replace(answer, (*kept, *voice.failure(self.status, self.message)), ending=0)
 
@@ -135,7 +135,7 @@ class Insert(msgspec.Struct, frozen=True):
     data: bytes
     after: int = 2
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _insert(answer, self.after, self.data)
 
 
@@ -145,26 +145,26 @@ class Malformed(msgspec.Struct, frozen=True):
     kind: Literal["json", "sse", "utf8", "nul"] = "json"
     after: int = 2
 
-    def spoil(self, answer: Answer, voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, voice: Voice) -> HttpAnswer:
         return _insert(answer, self.after, _MALFORMED[self.kind] if voice.streamed else _SLICE)
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
-    """An event of a type that nobody knows: harmless, clients skip it."""
+    """An event of an unknown type: harmless, clients skip it."""
 
     after: int = 2
 
-    def spoil(self, answer: Answer, voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, voice: Voice) -> HttpAnswer:
         return _insert(answer, self.after, voice.unknown()) if voice.streamed else answer
 
 
 class Huge(msgspec.Struct, frozen=True):
-    """One frame of `size` bytes of filler: a well-formed event that nobody knows, or white space in a whole answer."""
+    """One frame of `size` bytes of filler: a well-formed event of an unknown type, or white space in a whole answer."""
 
     size: int
     after: int = 2
 
-    def spoil(self, answer: Answer, voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, voice: Voice) -> HttpAnswer:
         if not voice.streamed:
             return _insert(answer, 0, Filler(self.size, b" "))
         head, _, tail = voice.unknown(MARKER).partition(MARKER.encode())
@@ -179,7 +179,7 @@ class Endless(msgspec.Struct, frozen=True):
     kind: Literal["ping", "comment"] = "ping"
     times: int = 100_000
 
-    def spoil(self, answer: Answer, voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, voice: Voice) -> HttpAnswer:
         frame = b": keep-alive\n\n" if self.kind == "comment" and voice.streamed else voice.nothing()
         return _end(answer, self.after if voice.streamed else 0, Repeat(frame, self.every, self.times), Sever("clean"))
 
@@ -189,23 +189,23 @@ class Unfinished(msgspec.Struct, frozen=True):
 
     frames: int = 0
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _replace(answer, answer.frames[: -(self.frames or answer.ending)], ending=0)
 
 
 class Twice(msgspec.Struct, frozen=True):
     """The last frame, which ends the answer, comes twice."""
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _replace(answer, (*answer.frames, *answer.frames[-1:]))
 
 
-class Extra(msgspec.Struct, frozen=True):
-    """More bytes after the terminal mark; without `data`, an event that nobody knows."""
+class ExtraBytes(msgspec.Struct, frozen=True):
+    """More bytes after the terminal mark; without `data`, an event of an unknown type."""
 
     data: bytes = b""
 
-    def spoil(self, answer: Answer, voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, voice: Voice) -> HttpAnswer:
         return _replace(answer, (*answer.frames, self.data or voice.unknown()))
 
 
@@ -214,7 +214,7 @@ class Gzip(msgspec.Struct, frozen=True):
 
     lost: int = 0
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         headers = (*answer.headers, ("content-encoding", "gzip"))
         return msgspec.structs.replace(answer, headers=headers, lost=self.lost, chunked=True)
 
@@ -224,21 +224,21 @@ class Bytewise(msgspec.Struct, frozen=True):
 
     size: int = 1
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return msgspec.structs.replace(answer, write=self.size, chunked=True)
 
 
 class Crlf(msgspec.Struct, frozen=True):
     """Lines end in CR LF where they end in LF, and the other way round."""
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _replace(answer, [_other_lines(frame) if isinstance(frame, bytes) else frame for frame in answer.frames])
 
 
 class Bom(msgspec.Struct, frozen=True):
     """A byte order mark before the first byte."""
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _insert(answer, 0, b"\xef\xbb\xbf")
 
 
@@ -247,7 +247,7 @@ class WrongLength(msgspec.Struct, frozen=True):
 
     by: int = 64
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return msgspec.structs.replace(answer, length_off=self.by)
 
 
@@ -256,7 +256,7 @@ class HangUp(msgspec.Struct, frozen=True):
 
     how: Literal["said", "silent"] = "silent"
 
-    def spoil(self, answer: Answer, _voice: Voice) -> Answer:
+    def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return msgspec.structs.replace(answer, hang_up=self.how)
 
 
@@ -271,7 +271,7 @@ Fault = (
     | Cut
     | Endless
     | ErrorEvent
-    | Extra
+    | ExtraBytes
     | Gzip
     | HangUp
     | Huge

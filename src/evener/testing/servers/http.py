@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from evener.testing.servers.answer import Answer, whole
-from evener.testing.servers.performing import perform
-from evener.testing.servers.received import Received
+from evener.testing.servers.answer import HttpAnswer, perform, whole
+from evener.testing.servers.wire import Received
 
 __all__ = ["converse"]
 
@@ -45,7 +44,7 @@ class _Unreadable(Exception):
         self.answer = whole(status, {"error": {"message": said}}, (("connection", "close"),))
 
 
-async def converse(link: socket.socket, respond: Callable[[Received], Answer]) -> None:
+async def converse(link: socket.socket, respond: Callable[[Received], HttpAnswer]) -> None:
     """Answer requests on an accepted connection until it ends. Whatever happens, it is closed afterwards."""
     loop, ear = asyncio.get_running_loop(), Ear()
     protocol = asyncio.StreamReaderProtocol(ear)
@@ -64,7 +63,7 @@ async def converse(link: socket.socket, respond: Callable[[Received], Answer]) -
         transport.abort()
 
 
-async def _exchange(ear: Ear, writer: asyncio.StreamWriter, respond: Callable[[Received], Answer]) -> bool:
+async def _exchange(ear: Ear, writer: asyncio.StreamWriter, respond: Callable[[Received], HttpAnswer]) -> bool:
     received = await _receive(ear, writer)
     if received is None:
         return False

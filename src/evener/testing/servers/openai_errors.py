@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from evener.testing.check import Violation
-from evener.testing.servers.answer import Answer, whole
-from evener.testing.servers.received import Received
-from evener.testing.servers.wire import Refused, Settings, bearer, listed
+from evener.testing.servers.answer import HttpAnswer, whole
+from evener.testing.servers.wire import Received, Refused, ServerSettings, bearer, listed
 
 __all__ = ["error_body", "refused", "serve_models", "unlock"]
 
@@ -31,20 +30,20 @@ _NO_KEY = "You didn't provide an API key. Provide it in an Authorization header 
 
 
 def error_body(status: int, said: str, *, param: str | None = None, code: str | None = None) -> Json:
-    """The body of an HTTP error."""
+    """Return the body of an HTTP error."""
     kind, usual = _TYPES.get(status, ("invalid_request_error" if status < 500 else "server_error", None))
     return {"error": {"message": said, "type": kind, "param": param, "code": code or usual}}
 
 
 def refused(violations: Sequence[Violation]) -> Refused:
-    """A 400 for the first of these."""
+    """Return a 400 for the first of these."""
     first = violations[0]
     body = error_body(400, first.message, param=first.path or None, code=_CODES.get(first.rule))
     return Refused(whole(400, body), tuple(violations))
 
 
-def unlock(received: Received, settings: Settings) -> Refused | None:
-    """The refusal of a wrong key. Azure's own header counts, too."""
+def unlock(received: Received, settings: ServerSettings) -> Refused | None:
+    """Return the refusal of a wrong key. Azure's own header counts, too."""
     offered = bearer(received) or received.headers.get("api-key", "")
     if not settings.key or offered == settings.key:
         return None
@@ -52,8 +51,8 @@ def unlock(received: Received, settings: Settings) -> Refused | None:
     return Refused(whole(401, error_body(401, shown)))
 
 
-def serve_models(received: Received, settings: Settings) -> Answer | None:
-    """The list of models, and each of them."""
+def serve_models(received: Received, settings: ServerSettings) -> HttpAnswer | None:
+    """Return the list of models, and each of them."""
     if received.method != "GET":
         return None
     entries: list[Json] = [

@@ -14,11 +14,9 @@ from typing import Self
 from evener.errors import UsageError
 from evener.testing.check import DIALECTS
 from evener.testing.servers.http import converse
-from evener.testing.servers.provider import WIRES, Provider
-from evener.testing.servers.received import Received, Rejected
+from evener.testing.servers.provider import WIRES, Entry, FakeProvider, Script, Scripted
 from evener.testing.servers.responses import ResponsesWire
-from evener.testing.servers.script import Entry, Script, Scripted
-from evener.testing.servers.wire import Settings
+from evener.testing.servers.wire import Received, Rejected, ServerSettings
 
 __all__ = ["FakeServer"]
 
@@ -57,7 +55,7 @@ class FakeServer:
             raise UsageError(f"The fake of the wire {wire!r} has no dialect {dialect!r}. Known are {known}.")
         if isinstance(models, str):
             raise UsageError(f"The models of a fake server are a list. Write models=[{models!r}].")
-        settings = Settings(
+        settings = ServerSettings(
             models=tuple(models),
             dialect=dialect,
             prefix_bound=prefix_bound,
@@ -66,7 +64,7 @@ class FakeServer:
             seed=seed,
             retention=retention,
         )
-        self._provider = Provider(wire, settings, Scripted(script))
+        self._provider = FakeProvider(wire, settings, Scripted(script))
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,11 +100,13 @@ class FakeServer:
         return len(self._guests)
 
     def add(self, *entries: Entry) -> None:
-        """More entries at the end of the script."""
+        """Add entries at the end of the script."""
         self._provider.script.add(*entries)
 
     def held(self, name: str) -> list[object] | None:
-        """The items that are stored up to an answer, or in a conversation, of this id (Responses); None when they are not."""
+        """Return the items that are stored up to an answer, or in a conversation, of this id (Responses); None when they are
+        not.
+        """
         wire = self._provider.wire
         return wire.held(name) if isinstance(wire, ResponsesWire) else None
 

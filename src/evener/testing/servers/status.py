@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from evener.testing.servers.answer import Answer, Voice, json_bytes
+from evener.testing.servers.answer import HttpAnswer, Voice, json_bytes
 
 __all__ = ["Empty", "Html", "Instead", "Raw", "Redirect", "Status"]
 
@@ -40,8 +40,8 @@ class Status(msgspec.Struct, frozen=True):
     retry_after: float | datetime | None = None
     headers: Mapping[str, str] = {}
 
-    def answer(self, voice: Voice) -> Answer:
-        """The answer as this wire gives it; so for all of these."""
+    def answer(self, voice: Voice) -> HttpAnswer:
+        """Return the answer as this wire gives it; so for all of these."""
         headers = (*self.headers.items(), *self._wait())
         if self.code == 502:
             return _page(self.code, "502 Bad Gateway", headers)
@@ -49,7 +49,7 @@ class Status(msgspec.Struct, frozen=True):
         body = voice.error(self.code, self.message or _REASONS.get(self.code, "Something went wrong."), wait=wait)
         kind = ("content-type", "application/json")
         named = (("request-id", str(body["request_id"])),) if "request_id" in body else ()
-        return Answer(status=self.code, headers=(kind, *named, *headers), frames=(json_bytes(body),))
+        return HttpAnswer(status=self.code, headers=(kind, *named, *headers), frames=(json_bytes(body),))
 
     def _wait(self) -> tuple[tuple[str, str], ...]:
         match self.retry_after:
@@ -67,7 +67,7 @@ class Html(msgspec.Struct, frozen=True):
     code: int = 200
     title: str = "Sign in to the network"
 
-    def answer(self, _voice: Voice) -> Answer:
+    def answer(self, _voice: Voice) -> HttpAnswer:
         return _page(self.code, self.title, ())
 
 
@@ -76,9 +76,9 @@ class Empty(msgspec.Struct, frozen=True):
 
     code: int = 200
 
-    def answer(self, voice: Voice) -> Answer:
+    def answer(self, voice: Voice) -> HttpAnswer:
         kind = "text/event-stream" if voice.streamed else "application/json"
-        return Answer(status=self.code, headers=(("content-type", kind),), frames=())
+        return HttpAnswer(status=self.code, headers=(("content-type", kind),), frames=())
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -87,8 +87,8 @@ class Redirect(msgspec.Struct, frozen=True):
     location: str = "/elsewhere"
     code: int = 307
 
-    def answer(self, _voice: Voice) -> Answer:
-        return Answer(status=self.code, headers=(("location", self.location),), frames=())
+    def answer(self, _voice: Voice) -> HttpAnswer:
+        return HttpAnswer(status=self.code, headers=(("location", self.location),), frames=())
 
 
 class Raw(msgspec.Struct, frozen=True):
@@ -98,13 +98,13 @@ class Raw(msgspec.Struct, frozen=True):
     code: int = 200
     content_type: str = "application/json"
 
-    def answer(self, _voice: Voice) -> Answer:
-        return Answer(status=self.code, headers=(("content-type", self.content_type),), frames=(self.body,))
+    def answer(self, _voice: Voice) -> HttpAnswer:
+        return HttpAnswer(status=self.code, headers=(("content-type", self.content_type),), frames=(self.body,))
 
 
-def _page(code: int, title: str, headers: tuple[tuple[str, str], ...]) -> Answer:
+def _page(code: int, title: str, headers: tuple[tuple[str, str], ...]) -> HttpAnswer:
     kind = ("content-type", "text/html; charset=utf-8")
-    return Answer(status=code, headers=(kind, *headers), frames=(_PAGE.format(title).encode(),))
+    return HttpAnswer(status=code, headers=(kind, *headers), frames=(_PAGE.format(title).encode(),))
 
 
 Instead = Status | Html | Empty | Redirect | Raw

@@ -1,4 +1,4 @@
-"""What a fake server is told to say, in words that no wire owns: parts, turns, token counts. Values only; speaks to nobody."""
+"""What a fake server is told to say, in words that no wire owns: parts, turns, token counts. Values only."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Native(msgspec.Struct, frozen=True):
-    """A block, item or part in the wire's own words: hosted tools, or what nobody knows. On Chat: fields of the message."""
+    """A block, item or part in the wire's own words: hosted tools, or an unknown kind. On Chat: fields of the message."""
 
     value: Mapping[str, object]
 
@@ -108,7 +108,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return any(isinstance(part, Refusal) for part in self.parts)
 
     def tokens(self, body: bytes) -> Tokens:
-        """The usage to report for a request with this body: as told, or about four letters a token."""
+        """Return the usage to report for a request with this body: as told, or about four letters a token."""
         if self.usage is not None:
             return self.usage
         thought = sum(_count(part.text) for part in self.parts if isinstance(part, Thinking))
@@ -119,7 +119,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 def turn(
     *parts: Part | str, stop: str = "", usage: Tokens | None = None, faults: Sequence[Fault] = (), forgets: bool = False
 ) -> Turn:
-    """A turn of these parts, in this order; a bare string is text. `faults`: what goes wrong in delivering it.
+    """Return a turn of these parts, in this order; a bare string is text. `faults`: what goes wrong in delivering it.
 
     `forgets`: after it, the server has lost all stored answers and conversations.
     """
@@ -128,7 +128,7 @@ def turn(
 
 
 def pieces(text: str, count: int) -> list[str]:
-    """The text cut into at most `count` pieces of about the same length; nothing for an empty one."""
+    """Return the text cut into at most `count` pieces of about the same length; nothing for an empty one."""
     if not text:
         return []
     size = -(-len(text) // max(1, min(count, len(text))))

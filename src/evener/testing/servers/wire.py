@@ -1,19 +1,97 @@
 """The seam between the HTTP part and the four wires: what a fake provider has to be able to do. A protocol and its values."""
 
+import base64
+import hashlib
+import json
+import secrets
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from evener.testing.check import Violation
-from evener.testing.servers.answer import Answer, Voice
-from evener.testing.servers.received import Received, Route
+from evener.testing.servers.answer import HttpAnswer, Voice
 from evener.testing.servers.turn import Turn
 
-__all__ = ["Refused", "Settings", "Wire"]
+__all__ = [
+    "Mint",
+    "Received",
+    "Refused",
+    "Rejected",
+    "RequestRoute",
+    "ServerSettings",
+    "Wire",
+]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Mint:
+    """Counts up from a secret seed; the same seed gives the same names in the same order."""
+
+    def __init__(self, seed: str = "") -> None:
+        self._seed = seed or secrets.token_hex(16)
+        self._count = 0
+
+    def id(self, prefix: str, length: int = 24) -> str:
+        """Return a fresh name of `length` letters and digits after the prefix."""
+        return prefix + self._next().hex()[:length]
+
+    def seal(self) -> str:
+        """Return a fresh opaque value as a provider would make it: long, and base64."""
+        return base64.b64encode(self._next() + self._next()).decode()
+
+    def _next(self) -> bytes:
+        self._count += 1
+        return hashlib.sha512(f"{self._seed}:{self._count}".encode()).digest()
+
+
+class Received(msgspec.Struct, frozen=True):
+    """One request as it came. `path` is the whole target, query included; names of headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def route(self) -> str:
+        """The path without the query, and without a slash at its end."""
+        return urlsplit(self.path).path.rstrip("/")
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query, one value a name."""
+        return {name: values[-1] for name, values in parse_qs(urlsplit(self.path).query).items()}
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object; empty when it is something else."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def __repr__(self) -> str:
+        """Without header values, query and body: a key may be in each."""
+        return f"Received({self.method} {self.route}, {len(self.body)} bytes)"
+
+
+class RequestRoute(msgspec.Struct, frozen=True):
+    """Where a request for an answer leads: which model is asked, and whether the answer is streamed."""
+
+    model: str
+    streamed: bool
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A request that the provider would refuse, and why."""
+
+    request: Received
+    violations: tuple[Violation, ...]
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a fake provider is set up.
 
     `models`: those it has (none: any). `issued`: seals it takes besides its own, with their text. `seed`: of ids and seals.
@@ -32,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Refused(msgspec.Struct, frozen=True):
     """A refusal, and why; without violations it is no fault of the request's shape (a wrong key, an unknown model)."""
 
-    answer: Answer
+    answer: HttpAnswer
     violations: tuple[Violation, ...] = ()
 
 
@@ -52,32 +130,32 @@ class Wire(Protocol):
     def voice(self, *, streamed: bool) -> Voice: ...
 
     def unlock(self, received: Received) -> Refused | None:
-        """The refusal of a request whose key is wrong."""
+        """Return the refusal of a request whose key is wrong."""
         ...
 
-    def serve(self, received: Received) -> Answer | None:
-        """The answer to what needs no script: lists of models, stored things."""
+    def serve(self, received: Received) -> HttpAnswer | None:
+        """Return the answer to what needs no script: lists of models, stored things."""
         ...
 
-    def route(self, received: Received) -> Route | None:
-        """Where a request for an answer leads; None for an unknown address."""
+    def route(self, received: Received) -> RequestRoute | None:
+        """Return where a request for an answer leads; None for an unknown address."""
         ...
 
-    def judge(self, received: Received, route: Route) -> Refused | None:
-        """The refusal of a request that the provider would not take."""
+    def judge(self, received: Received, route: RequestRoute) -> Refused | None:
+        """Return the refusal of a request that the provider would not take."""
         ...
 
-    def say(self, received: Received, route: Route, turn: Turn) -> Answer:
-        """The turn in this wire's shape; what it issues is remembered."""
+    def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
+        """Return the turn in this wire's shape; what it issues is remembered."""
         ...
 
 
 def bearer(received: Received) -> str:
-    """The token of an Authorization header."""
+    """Return the token of an Authorization header."""
     scheme, _, token = received.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def listed(models: Sequence[str]) -> tuple[str, ...]:
-    """The models to list when asked: those it has, or one with a telling name."""
+    """Return the models to list when asked: those it has, or one with a telling name."""
     return tuple(models) or ("fake-model",)

@@ -1,4 +1,4 @@
-"""Structured answers: the shape that a user asks for, how an answer is held against it, and what is there of it so far."""
+"""Structured answers: the shape that a user asks for, the check of an answer against it, and an answer while it arrives."""
 
 from evener.tools.outputs.partial import PartialReader
 from evener.tools.outputs.shape import Accepted, OutputShape

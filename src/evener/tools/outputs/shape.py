@@ -5,27 +5,50 @@ code fence, is a matter of the encodings, which hand over the bare JSON text.
 """
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Union, get_args, get_origin
 
 import msgspec
 
-from evener.encodings.forms import FINAL_RESULT
-from evener.encodings.schemas import is_object
+from evener.encodings.forms import FINAL_RESULT, is_object
 from evener.errors import UsageError
-from evener.tools.arguments import Convert, converter
-from evener.tools.closing import closed
-from evener.tools.constraints import Schema
-from evener.tools.models import Refused
-from evener.tools.outputs.absent import without_absent
-from evener.tools.outputs.decoding import Accepted, decoded
-from evener.tools.problems import MOST_TOLD, Problem
-from evener.tools.shapes import Shapes
+from evener.tools.arguments import converter, decode_json, unchanged, unenforced_by_types
+from evener.tools.schema import Convert, Problem, Schema, ValueRefused, close_schema, format_path, list_problems, root_schema
 from evener.tools.validation import Validator
 from evener.transcript.ask import OutputForm, OutputSchema
-from evener.transcript.checks import json_object, json_text
+from evener.transcript.blocks import json_object, json_text
 
 __all__ = ["Accepted", "OutputShape"]
+
+Step = str | int
+Member = tuple[dict[str, object], str]
+
+
+def _remove_nulls(value: object, problems: Sequence[Problem]) -> None:
+    """Remove the nulls that are the problem, in place."""
+    wrong = {problem.path for problem in problems}
+    for holder, name in [member for member, path in _nulls(value) if path in wrong]:
+        del holder[name]
+
+
+def _nulls(value: object) -> Iterator[tuple[Member, str]]:
+    """Yield each member of an object that is null, with its path."""
+    left: list[tuple[object, tuple[Step, ...]]] = [(value, ())]
+    while left:
+        item, path = left.pop()
+        match item:
+            case dict():
+                yield from (((item, name), format_path((*path, name))) for name, inner in item.items() if inner is None)
+                left += [(inner, (*path, name)) for name, inner in item.items()]
+            case list():
+                left += [(inner, (*path, number)) for number, inner in enumerate(item)]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """An answer that fits, as a value of the requested type."""
+
+    value: object
+
 
 NAME = "answer"
 AGAIN: Mapping[OutputForm, str] = {
@@ -38,8 +61,8 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The shape of a final answer. Make it with `OutputShape.of`.
 
     `schema` is the JSON text of its schema, `python` the type that an answer becomes (None for a schema that was given).
-    `strict` asks the provider to enforce the schema; then null stands for a field that may be left out. `unenforced` tells
-    what the schema says that is not checked here, place and reason each.
+    `strict` asks the provider to enforce the schema; then null stands for a field that may be left out. `unenforced` names
+    what the schema says that is not checked here, with place and reason.
     """
 
     schema: str
@@ -53,119 +76,90 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @classmethod
     def of(cls, given: object, *, name: str = "", description: str = "", strict: bool | None = None) -> "OutputShape":
-        """The shape that a user asks for: a type, or a JSON Schema as a mapping or as JSON text.
+        """Make the shape that a user asks for: a type, or a JSON Schema as a mapping or as JSON text.
 
         A JSON Schema that leaves open whether an object takes unknown fields is closed; say `additionalProperties: true`
-        where they are welcome. A type that has no JSON form is a UsageError.
+        to allow them. A type that has no JSON form is a UsageError.
         """
         if isinstance(given, OutputShape):
             return given
         where = f"The output {name!r}" if name else "The output"
         raw = given if isinstance(given, str | Mapping) else None
-        schema = root_schema(given, where) if raw is None else _given(raw, where)
+        schema = root_schema(given, where) if raw is None else _read_schema(raw, where)
         validator = Validator(schema, where=where)
         return cls(
             schema=json_text(schema, where),
             validator=validator,
-            convert=_converter(given, where) if raw is None else _same,
-            name=name or _named(given, schema),
+            convert=_converter(given, where) if raw is None else unchanged,
+            name=name or _name(given, schema),
             description=description,
             strict=strict,
             python=given if raw is None else None,
-            unenforced=validator.unenforced if raw is not None else _unconverted(validator),
+            unenforced=validator.unenforced if raw is not None else unenforced_by_types(validator),
         )
 
     @property
     def is_object(self) -> bool:
-        """Whether only objects fit. Anything else travels under a name of its own where only objects can."""
+        """True if only objects fit. Any other value is wrapped in an object where a wire requires one."""
         return is_object(self.schema)
 
     def spec(self, form: OutputForm = "") -> OutputSchema:
-        """What an ask says of it; an empty form leaves the choice to the model's row."""
+        """Return the part of an ask for it; an empty form leaves the choice to the model's row."""
         return OutputSchema(self.schema, self.name, self.description, self.strict, form)
 
     def read(self, text: str) -> Accepted | tuple[Problem, ...]:
-        """The answer in this JSON text, or everything that is wrong with it."""
-        found = decoded(text)
-        if not isinstance(found, Accepted):
-            return found
-        value = found.value
+        """Return the answer in this JSON text, or everything that is wrong with it."""
+        value = decode_json(text, expected="JSON")
+        if isinstance(value, tuple):
+            return value
         problems = self.validator.problems(value)
         if problems and self.strict:
-            value = without_absent(value, problems)
+            _remove_nulls(value, problems)
             problems = self.validator.problems(value)
         if problems:
             return problems
         try:
             return Accepted(self.convert(value))
-        except Refused as refused:
+        except ValueRefused as refused:
             return refused.problems
 
     def problems_text(self, problems: Sequence[Problem], *, form: OutputForm = "") -> str:
-        """The correction for the model: what is wrong and where, what is expected, and what to do."""
-        lines = [f"- {problem.path or 'the answer'}: {problem.message}" for problem in problems[:MOST_TOLD]]
-        if len(problems) > MOST_TOLD:
-            lines.append(f"- and {len(problems) - MOST_TOLD} more")
+        """Return the correction for the model: what is wrong and where, what is expected, and what to do."""
+        lines = list_problems(problems, "the answer")
         if form == "prompted":
             lines.append(f"Expected is JSON that fits this JSON Schema: {self.schema}")
         return "\n".join(["The answer was not accepted:", *lines, AGAIN.get(form, AGAIN[""])])
 
 
-def root_schema(kind: object, where: str) -> Schema:
-    """The schema of a type with the type itself at its root, not a reference to it; what else it refers to is kept."""
-    shapes = Shapes()
-    schema = shapes.whole(kind, where)
-    definitions = shapes.definitions
-    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    if name in definitions:
-        root = definitions[name]
-        if f'"#/$defs/{name}"'.encode() not in msgspec.json.encode(definitions):
-            definitions = {other: part for other, part in definitions.items() if other != name}
-        schema = dict(root) if isinstance(root, dict) else {}
-    return {**schema, "$defs": definitions} if definitions else schema
-
-
-def _given(schema: str | Mapping[str, object], where: str) -> Schema:
+def _read_schema(schema: str | Mapping[str, object], where: str) -> Schema:
     text = schema if isinstance(schema, str) else json_text(schema, where)
     shape = json_object(text, where)
     if "properties" in shape and not shape.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}:
         shape = {"type": "object", **shape}
-    return closed(shape)
+    return close_schema(shape)
 
 
-def _named(given: object, schema: Schema) -> str:
-    """The name of the user's own class, or the title of a schema; nothing is named after a builtin or a union."""
+def _name(given: object, schema: Schema) -> str:
+    """Return the name of the user's own class, or the title of a schema; nothing is named after a builtin or a union."""
     if isinstance(given, type) and not isinstance(given, types.GenericAlias) and given.__module__ != "builtins":
         return given.__name__
     title = schema.get("title")
     return title if isinstance(title, str) and title else NAME
 
 
-def _unconverted(validator: Validator) -> tuple[str, ...]:
-    """What neither the validator enforces nor the conversion to types, which knows patterns and formats of its own."""
-    return tuple(text for text in validator.unenforced if not text.partition(":")[0].endswith((".pattern", ".format")))
-
-
 def _converter(kind: object, where: str) -> Convert:
-    """What makes a value of the type. Where types can be told apart only by trying, the first that fits is taken."""
+    """Return a converter to the type. Where only trying tells the types of a union apart, the first that fits is taken."""
     try:
         return converter(kind, where)
     except UsageError:
         if get_origin(kind) not in (Union, types.UnionType):
             raise
     members = [(Validator(root_schema(one, where), where=where), converter(one, where)) for one in get_args(kind)]
-    return _first_of(members)
 
-
-def _first_of(members: list[tuple[Validator, Convert]]) -> Callable[[object], object]:
     def convert(value: object) -> object:
         for validator, member in members:
             if not validator.problems(value):
                 return member(value)
-        raise Refused((Problem("", "fits none of the allowed forms"),))
+        raise ValueRefused((Problem("", "fits none of the allowed forms"),))
 
     return convert
-
-
-def _same(value: object) -> object:
-    return value

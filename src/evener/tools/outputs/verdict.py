@@ -1,4 +1,4 @@
-"""What one answer of a model means for a run that wants a final answer of some shape. Pure: it decides, and does nothing.
+"""Decides what one answer of a model means for a run that wants a final answer of some shape. Pure: it performs nothing.
 
 text               a turn without calls is final: its text is the answer
 native, prompted   a turn without calls is final: its text must fit; with calls it is not final
@@ -12,7 +12,7 @@ import msgspec
 
 from evener.encodings.forms import FINAL_RESULT
 from evener.tools.outputs.shape import Accepted, OutputShape
-from evener.tools.problems import Problem
+from evener.tools.schema import Problem
 from evener.transcript.ask import OutputForm
 from evener.transcript.blocks import ToolCall
 from evener.transcript.reply import Reply, StopReason
@@ -27,7 +27,7 @@ UNFINISHED: dict[StopReason, str] = {
     "refusal": "The model declined to answer",
     "cancelled": "The provider cancelled the answer. Ask again.",
 }
-"""Stops after which whatever is there is no answer, even if it happens to fit: a cut number is a number."""
+"""Stops after which a text is no answer, even if it happens to fit: a number that was cut off is still a number."""
 
 
 class Final(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Final(msgspec.Struct, frozen=True):
 
 
 class Correct(msgspec.Struct, frozen=True):
-    """The model must do better. `message` says how: to be told as the user, or as the result of each of these `calls`.
+    """The model must correct its answer. `message` says how: sent as the user, or as the result of each of these `calls`.
 
     Calls of the same turn that are not among them are ordinary ones, and run.
     """
@@ -54,7 +54,7 @@ class Calls(msgspec.Struct, frozen=True):
 
 
 class Unexpected(msgspec.Struct, frozen=True):
-    """No answer, and nothing that a correction would mend."""
+    """There is no answer, and a correction would not help."""
 
     why: str
 
@@ -65,7 +65,7 @@ Verdict = Final | Correct | Calls | Unexpected
 def judge(
     reply: Reply, output_text: str, *, shape: OutputShape | None, form: OutputForm = "", tool_names: Collection[str] = ()
 ) -> Verdict:
-    """What this answer means. Without a shape its text is the answer, whatever it is.
+    """Return what this answer means. Without a shape its text is the answer, whatever it is.
 
     `output_text` is what the encodings read out of the reply: the bare JSON text. `form` is the one that was in fact used
     (`Prepared.form`). `tool_names` are the ordinary tools on offer.
@@ -78,8 +78,8 @@ def judge(
     if shape is None:
         return Final(reply.text, reply.text)
     if reply.stop.reason in UNFINISHED:
-        return Unexpected(_unfinished(reply))
-    wrong = _misplaced(reply, finals, form)
+        return Unexpected(_explain_stop(reply))
+    wrong = _misplacement(reply, finals, form)
     if wrong:
         return _correction((Problem("", wrong),), finals, shape, form)
     found = shape.read(output_text)
@@ -89,14 +89,14 @@ def judge(
 
 
 def _finals(reply: Reply, form: OutputForm, tool_names: Collection[str]) -> tuple[ToolCall, ...]:
-    """The calls that mean the final answer. Where they are not offered, a model may still remember them from before."""
+    """Return the calls that mean the final answer. A model may remember them from earlier turns where they are not offered."""
     if form != "tool" and FINAL_RESULT in tool_names:
         return ()
     return tuple(call for call in reply.calls if call.name == FINAL_RESULT)
 
 
-def _misplaced(reply: Reply, finals: tuple[ToolCall, ...], form: OutputForm) -> str:
-    """Why the answer stands in the wrong place; empty when it does not."""
+def _misplacement(reply: Reply, finals: tuple[ToolCall, ...], form: OutputForm) -> str:
+    """Return why the answer stands in the wrong place; empty when it does not."""
     if form != "tool":
         return f"there is no tool {FINAL_RESULT} now; the text of the turn is the answer" if finals else ""
     if not finals:
@@ -113,7 +113,7 @@ def _correction(problems: tuple[Problem, ...], finals: tuple[ToolCall, ...], sha
     return Correct(problems, "tool" if finals else "user", message, tuple(call.id for call in finals))
 
 
-def _unfinished(reply: Reply) -> str:
+def _explain_stop(reply: Reply) -> str:
     why = UNFINISHED[reply.stop.reason]
     if reply.stop.reason != "refusal":
         return why

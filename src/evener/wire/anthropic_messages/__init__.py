@@ -1,8 +1,7 @@
 """Anthropic Messages."""
 
-from evener.wire.anthropic_messages.blocks import WIRE
 from evener.wire.anthropic_messages.decode import decode, decoder
-from evener.wire.anthropic_messages.encode import encode
+from evener.wire.anthropic_messages.encode import WIRE, encode
 from evener.wire.anthropic_messages.read import read_request
 from evener.wire.codec import Codec
 from evener.wire.faults import fault

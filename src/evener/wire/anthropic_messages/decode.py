@@ -6,61 +6,261 @@ unknown events are notices, unknown blocks are kept verbatim.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, final
 
 import msgspec
 
 from evener.errors import TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
-from evener.transcript.reply import Reply, StopReason
-from evener.transcript.usage import Usage
-from evener.wire.anthropic_messages.citations import citations_in, read_citation
-from evener.wire.anthropic_messages.events import (
-    BEGUN,
-    CARRYING,
-    EVENTS,
-    NO_INPUT,
-    NOTHING,
-    NULL,
-    PIECE,
-    PIECES,
-    Begun,
-    Call,
-    Cited,
-    Counted,
-    Counts,
-    Ended,
-    Finished,
-    Json,
-    Other,
-    Piece,
-    Ping,
-    Signature,
-    Started,
-    Stopped,
-    Text,
-    Thinking,
-    Thought,
-    Words,
-    form_of,
-    read_begun,
-    read_block,
-    read_call,
-    read_event,
-    read_other,
-    read_text,
-)
-from evener.wire.anthropic_messages.hosted import hosted_block, seal_name
-from evener.wire.assembler import assemble
-from evener.wire.faults import complaint_of, typed
-from evener.wire.lenient import BROKEN, Carrying, mend, parse_some, read_some
+from evener.transcript.reply import Reply, StopReason, Usage
+from evener.wire.anthropic_messages.hosted import citations_in, hosted_block, read_citation, seal_name
+from evener.wire.faults import complaint_of, make_error, read_failure
+from evener.wire.prefix import dumps, fields, text_in
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Items
-from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, settle
-from evener.wire.text import dumps, fields, text_in
+from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
+from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
 __all__ = ["decode", "decoder"]
+
+
+NOTHING = msgspec.Raw(b"")
+NULL = msgspec.Raw(b"null")
+NO_INPUT = msgspec.Raw(b"{}")
+
+
+class _Details(msgspec.Struct, gc=False):
+    """Counts of a part of the output."""
+
+    thinking_tokens: Count = None
+
+
+class _Counts(msgspec.Struct, gc=False):
+    """Token counts. An absent field leaves the last count as it is."""
+
+    input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    output_tokens: Count = None
+    output_tokens_details: _Details | None = None
+
+
+COUNTS = _Counts.__struct_fields__
+Counted = _Counts | None | msgspec.UnsetType
+"""Token counts that may be absent or null, which leaves the last ones as they are."""
+
+
+@final
+class _MoreText(msgspec.Struct, tag="text_delta", gc=False):
+    """More text."""
+
+    text: str = ""
+
+
+@final
+class _MoreThinking(msgspec.Struct, tag="thinking_delta", gc=False):
+    """More reasoning."""
+
+    thinking: str = ""
+
+
+@final
+class _MoreJson(msgspec.Struct, tag="input_json_delta", gc=False):
+    """More of a call's arguments."""
+
+    partial_json: str = ""
+
+
+@final
+class _MoreSignature(msgspec.Struct, tag="signature_delta", gc=False):
+    """The whole signature of thinking."""
+
+    signature: str = ""
+
+
+@final
+class Cited(msgspec.Struct, tag="citations_delta", gc=False):
+    """A citation of the text."""
+
+    citation: msgspec.Raw = NOTHING
+
+
+@final
+class _BlockDelta(msgspec.Struct, tag="content_block_delta", gc=False):
+    """More of a block: by far the most frequent event."""
+
+    delta: _MoreText | _MoreJson | _MoreThinking | _MoreSignature | Cited
+    index: int = 0
+
+
+@final
+class _Text(msgspec.Struct, tag="text", forbid_unknown_fields=True, gc=False):
+    """A text as it begins, without unknown fields; the two below likewise."""
+
+    text: str = ""
+    citations: msgspec.Raw = NULL
+
+
+@final
+class _Call(msgspec.Struct, tag="tool_use", forbid_unknown_fields=True, gc=False):
+    """A call of one of our tools."""
+
+    id: str = ""
+    name: str = ""
+    input: msgspec.Raw = NO_INPUT
+
+
+@final
+class _Thinking(msgspec.Struct, tag="thinking", forbid_unknown_fields=True, gc=False):
+    """Reasoning. Its signature comes last; a placeholder until then is only kept."""
+
+    thinking: str = ""
+    signature: msgspec.Raw = NULL
+
+
+@final
+class _BlockBegun(msgspec.Struct, tag="content_block_start", gc=False):
+    """A block of one of these kinds begins, without unknown fields."""
+
+    content_block: _Text | _Call | _Thinking
+    index: int = 0
+
+
+@final
+class _BlockEnded(msgspec.Struct, tag="content_block_stop", gc=False):
+    """A block is complete."""
+
+    index: int = 0
+
+
+class _MessageStart(msgspec.Struct, gc=False):
+    """The message as far as it is known at its start."""
+
+    model: str = ""
+    id: str = ""
+    type: str = ""
+    content: list[msgspec.Raw] = []
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: Counted = msgspec.UNSET
+
+
+@final
+class _MessageStarted(msgspec.Struct, tag="message_start", gc=False):
+    """The message begins."""
+
+    message: _MessageStart
+
+
+class _Finish(msgspec.Struct, gc=False):
+    """Why the message ends."""
+
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    stop_details: msgspec.Raw = NOTHING
+
+
+@final
+class _MessageFinished(msgspec.Struct, tag="message_delta", gc=False):
+    """The message is complete, but for its end marker."""
+
+    delta: _Finish | None = None
+    usage: Counted = msgspec.UNSET
+
+
+@final
+class _MessageStopped(msgspec.Struct, tag="message_stop", gc=False):
+    """The end marker."""
+
+
+@final
+class Ping(msgspec.Struct, tag="ping", gc=False):
+    """A keep-alive event."""
+
+
+_Event = _BlockDelta | _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping
+PIECE = "content_block_delta"
+PIECES = ("text_delta", "thinking_delta", "input_json_delta", "signature_delta", "citations_delta")
+BEGUN = "content_block_start"
+EVENTS = ("content_block_stop", "message_start", "message_delta", "message_stop", "ping")
+"""Types of events and of pieces that have one known form."""
+
+
+class _TextStart(msgspec.Struct):
+    """A text as it begins, whatever stands beside it."""
+
+    text: str = ""
+
+
+class ToolUse(msgspec.Struct):
+    """A call as it begins, whatever stands beside it."""
+
+    id: str = ""
+    name: str = ""
+
+
+class AnyBegun(msgspec.Struct):
+    """Any block begins."""
+
+    content_block: msgspec.Raw
+    index: int = 0
+
+
+class AnyPiece(msgspec.Struct):
+    """The type of a piece, a block or an event of any kind."""
+
+    type: str = ""
+
+
+class Other(msgspec.Struct):
+    """An event of any other form."""
+
+    type: str = ""
+    index: int = 0
+    delta: AnyPiece | None = None
+    error: msgspec.Raw = NOTHING
+
+
+FORMS: dict[str, type[msgspec.Struct]] = {
+    "content_block_delta": _BlockDelta,
+    "content_block_start": AnyBegun,
+    "content_block_stop": _BlockEnded,
+    "message_start": _MessageStarted,
+    "message_delta": _MessageFinished,
+    "message_stop": _MessageStopped,
+    "ping": Ping,
+}
+"""The form of an event, by its type, for `mend`; any other is an `Other`."""
+
+CARRYING: Carrying = {
+    _MoreText: ("text",),
+    _MoreJson: ("partial_json",),
+    _BlockDelta: ("delta", "index"),
+    AnyBegun: ("content_block", "index"),
+    _BlockEnded: ("index",),
+    _MessageStart: ("type", "content", "stop_reason"),
+    _MessageStarted: ("message",),
+    _Finish: ("stop_reason",),
+    _MessageFinished: ("delta",),
+    AnyPiece: ("type",),
+    Other: ("type", "index", "delta"),
+}
+"""The fields that carry the answer."""
+
+
+def form_of(frame: bytes) -> type[msgspec.Struct]:
+    """Return the form of an event, by its type."""
+    return FORMS.get(read_type(frame).type, Other)
+
+
+read_type = msgspec.json.Decoder(AnyPiece).decode
+read_text = msgspec.json.Decoder(_TextStart).decode
+read_call = msgspec.json.Decoder(ToolUse).decode
+read_other = msgspec.json.Decoder(Other).decode
+read_begun = msgspec.json.Decoder(AnyBegun).decode
+_events: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
+read_event = _events.decode
+
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "done",
@@ -78,7 +278,7 @@ SAID = {
     "redacted_thinking": ("type",),
     "tool_use": ("type", "id", "name", "input"),
 }
-"""The blocks that have a neutral word, and their fields that are said with it: the others ride in a seal."""
+"""The blocks that have a neutral form, and their fields that it holds: the others go into a seal."""
 TWO_MESSAGES = "A second message began in one stream. Expected one; nothing of them counts. Ask again."
 Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
@@ -103,11 +303,11 @@ class _Refusal(msgspec.Struct, gc=False):
 
 WHOLE: Carrying = {_Message: ("type", "content", "stop_reason")}
 MAY_STAY_OPEN = ("text", "thinking", "redacted_thinking")
-"""Blocks that a reason to stop also ends; any other must have been closed."""
+"""Blocks that a stop reason ends, too; any other must have been closed."""
 
 
 class _Open(msgspec.Struct, gc=False):
-    """A block that has begun: what is kept of it (all, if it has no neutral word), and what was added since."""
+    """A block that has begun: what is kept of it (all, if it has no neutral form), and what was added since."""
 
     kind: str
     own: Raws
@@ -122,56 +322,56 @@ class _Turn(msgspec.Struct, gc=False):
     begun: bool = False
     known: set[int] = set()
     open: dict[int, _Open] = {}
-    usage: Counts | None = None
+    usage: _Counts | None = None
     stopped: d.Stopped | None = None
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Events; `message_stop` and errors are the last."""
+        """Read events; `message_stop` and errors are the last."""
         for frame in frames:
             try:
                 event = read_event(frame)
             except msgspec.ValidationError:
-                if self._other(frame, found):
+                if self._read_other(frame, found):
                     return True
                 continue
-            if type(event) is Piece:
+            if type(event) is _BlockDelta:
                 delta = event.delta
-                if type(delta) is Text:
+                if type(delta) is _MoreText:
                     found.append(TextDelta(event.index, delta.text))
-                elif type(delta) is Thinking:
+                elif type(delta) is _MoreThinking:
                     found.append(ReasoningDelta(event.index, delta.thinking))
                 else:
-                    self._piece(event.index, delta, frame, found)
-            elif self._rare(event, found):
+                    self._read_piece(event.index, delta, frame, found)
+            elif self._read_rare(event, found):
                 return True
         return False
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """An event without what need not be understood."""
+        """Return an event without its optional fields that do not fit."""
         return mend(frame, form_of, CARRYING)
 
     def end(self) -> None:
-        """Without `message_stop` a turn is never complete."""
+        """Return None: without `message_stop` a turn is never complete."""
 
     def missing(self) -> str:
-        """Why the message does not count, now that it has ended."""
+        """Return why the ended message does not count; empty when it does."""
         if self.stopped is None or not self.stopped.raw:
             return NO_REASON
         return OPEN_CALL if any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
 
-    def begin(self, index: int, block: Words | Call | Thought, own: Raws, found: list[d.Delta]) -> None:
-        """A block begins, with whatever it already holds. `own` are those of its fields that nobody else knows."""
+    def begin(self, index: int, block: _Text | _Call | _Thinking, own: Raws, found: list[d.Delta]) -> None:
+        """Begin a block, with what it already holds. `own` are the fields that only this wire knows."""
         self._number(index)
-        if type(block) is Words:
+        if type(block) is _Text:
             self.open[index] = _Open("text", own)
             if block.text:
                 found.append(TextDelta(index, block.text))
             if block.citations is not NULL:
                 for citation in citations_in(block.citations):
                     self.cite(index, citation, found)
-        elif type(block) is Call:
+        elif type(block) is _Call:
             self.open[index] = _Open("tool_use", own, block.input)
-            found.append(d.CallStarted(index, block.id, block.name))
+            found.append(d.CallBegun(index, block.id, block.name))
         else:
             if block.signature is not NULL:
                 own["signature"] = block.signature
@@ -179,18 +379,18 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(ReasoningDelta(index, block.thinking))
 
     def begin_any(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """A block of any kind begins, with any fields."""
-        kind, own = read_block(raw).type, fields(raw)
+        """Begin a block of any kind, with any fields."""
+        kind, own = read_type(raw).type, fields(raw)
         kept = {name: value for name, value in own.items() if name not in SAID.get(kind, ())}
         match kind:
             case "text":
-                self.begin(index, Words(read_text(raw).text, own.get("citations", NULL)), kept, found)
+                self.begin(index, _Text(read_text(raw).text, own.get("citations", NULL)), kept, found)
             case "tool_use":
                 call = read_call(raw)
-                self.begin(index, Call(call.id, call.name, own.get("input", NO_INPUT)), kept, found)
+                self.begin(index, _Call(call.id, call.name, own.get("input", NO_INPUT)), kept, found)
             case "thinking":
                 said = own.get("thinking", NULL)
-                self.begin(index, Thought(text_in(said)), kept, found)
+                self.begin(index, _Thinking(text_in(said)), kept, found)
                 if said != NULL and bytes(said)[:1] != b'"':
                     found.append(d.Notice("thinking", bytes(said).decode()))
             case _:
@@ -203,7 +403,7 @@ class _Turn(msgspec.Struct, gc=False):
         self.known.add(index)
 
     def cite(self, index: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """A citation of a text that has begun."""
+        """Add a citation to a text that has begun."""
         opened = self.open.get(index)
         if opened is None:
             found.append(d.Notice("citation without a block", bytes(raw).decode()))
@@ -212,7 +412,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.CitationAdded(index, read_citation(raw, found)))
 
     def complete(self, index: int, found: list[d.Delta]) -> None:
-        """A block is complete."""
+        """Complete a block."""
         opened = self.open.pop(index, None)
         if opened is None:
             return
@@ -231,82 +431,78 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(_hosted(index, opened))
 
     def count(self, stated: Counted, found: list[d.Delta]) -> None:
-        """A usage snapshot: what it states replaces what was known."""
+        """Apply a usage snapshot: what it states replaces what was known."""
         if stated is msgspec.UNSET:
             return
-        new, old = stated or Counts(), self.usage
+        new, old = stated or _Counts(), self.usage
         if old is not None:
-            if new.input_tokens is None:
-                new.input_tokens = old.input_tokens
-            if new.cache_creation_input_tokens is None:
-                new.cache_creation_input_tokens = old.cache_creation_input_tokens
-            if new.cache_read_input_tokens is None:
-                new.cache_read_input_tokens = old.cache_read_input_tokens
-            if new.output_tokens is None:
-                new.output_tokens = old.output_tokens
-            new.output_tokens_details = new.output_tokens_details or old.output_tokens_details
+            for name in COUNTS:
+                if getattr(new, name) is None:
+                    setattr(new, name, getattr(old, name))
         self.usage = new
         found.append(d.UsageReported(_usage(new)))
 
-    def _piece(self, index: int, delta: Json | Signature | Cited, frame: bytes, found: list[d.Delta]) -> None:
-        """A piece that belongs to what has begun."""
+    def _read_piece(self, index: int, delta: _MoreJson | _MoreSignature | Cited, frame: bytes, found: list[d.Delta]) -> None:
+        """Add a piece to the block that has begun."""
         opened = self.open.get(index)
         if type(delta) is Cited:
             self.cite(index, delta.citation or NULL, found)
         elif opened is None:
-            found.append(d.Notice("input_json_delta" if type(delta) is Json else "signature_delta", frame.decode()))
-        elif type(delta) is Signature:
+            found.append(d.Notice("input_json_delta" if type(delta) is _MoreJson else "signature_delta", frame.decode()))
+        elif type(delta) is _MoreSignature:
             opened.own["signature"] = msgspec.Raw(dumps(delta.signature))
         else:
             opened.pieces.append(delta.partial_json)
             if opened.kind == "tool_use":
                 found.append(ArgumentsDelta(index, delta.partial_json))
 
-    def _rare(self, event: Begun | Ended | Started | Finished | Stopped | Ping, found: list[d.Delta]) -> bool:
-        if type(event) is Begun:
+    def _read_rare(
+        self,
+        event: _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping,
+        found: list[d.Delta],
+    ) -> bool:
+        if type(event) is _BlockBegun:
             self.begin(event.index, event.content_block, {}, found)
-        elif type(event) is Ended:
+        elif type(event) is _BlockEnded:
             self.complete(event.index, found)
-        elif type(event) is Started:
+        elif type(event) is _MessageStarted:
             if self.begun:
                 found.append(d.Failed(WireError(TWO_MESSAGES)))
                 return True
             message, self.begun = event.message, True
             found.insert(0, d.Started(message.id, message.model))
             self.count(message.usage, found)
-        elif type(event) is Finished:
+        elif type(event) is _MessageFinished:
             finish = event.delta
             if finish and finish.stop_reason:
                 self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details, found)
             self.count(event.usage, found)
-        elif type(event) is Stopped:
+        elif type(event) is _MessageStopped:
             for index in sorted(self.open) if self.open and not self.missing() else ():
                 self.complete(index, found)
             found.append((self.stopped or d.Stopped("other")) if self.begun else d.Failed(TruncatedStream(NO_ANSWER)))
             return True
         return False
 
-    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """An event, or a piece of a block, that has none of the known forms; True when it is an error."""
+    def _read_other(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """Read an event or a piece of a block of unknown form; True when it is an error."""
         event = read_other(frame)
         if event.type in EVENTS or (event.type == PIECE and event.delta and event.delta.type in PIECES):
-            read_event(frame)  # says what is wrong with it
+            read_event(frame)  # raises with what is wrong
         if event.type == BEGUN:
             begun = read_begun(frame)
             self.begin_any(begun.index, begun.content_block, found)
         elif event.type == PIECE and (event.delta or not event.error):
-            self._unknown(event, frame, found)
+            self._read_unknown(event, frame, found)
         elif event.type == "error" or event.error:
-            complaint = complaint_of(frame)
-            unread = WireError("The stream reported an error that is not of Anthropic's shape.")
-            found.append(d.Failed(typed(complaint, {}) if complaint else unread))
+            found.append(read_failure(frame))
             return True
         else:
             found.append(d.Notice(event.type, frame.decode()))
         return False
 
-    def _unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
-        """A piece of a kind of its own: it belongs to a block that only this wire understands, or to nobody."""
+    def _read_unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
+        """Add a piece of unknown kind to a block that only this wire understands; without such a block it is a notice."""
         opened = self.open.get(event.index)
         if event.delta and opened and opened.kind not in ("text", "thinking", "tool_use"):
             added = fields(fields(frame)["delta"])
@@ -315,16 +511,12 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(d.Notice(event.delta.type if event.delta else event.type, frame.decode()))
 
 
-def _usage(read: Counts) -> Usage:
-    """Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
-    uncached, written, cached = (
-        int(read.input_tokens or 0),
-        int(read.cache_creation_input_tokens or 0),
-        int(read.cache_read_input_tokens or 0),
-    )
-    thought = (read.output_tokens_details.thinking_tokens if read.output_tokens_details else 0) or 0
-    said, thought = int(read.output_tokens or 0), int(thought)
-    return Usage(uncached + written + cached, uncached, cached, written, said, thought)
+def _usage(read: _Counts) -> Usage:
+    """Return the counts. Anthropic's input_tokens is the uncached part only; output_tokens includes thinking (sheet 11)."""
+    uncached, cached = int(read.input_tokens or 0), int(read.cache_read_input_tokens or 0)
+    written, details = int(read.cache_creation_input_tokens or 0), read.output_tokens_details
+    thought = int((details.thinking_tokens if details else 0) or 0)
+    return Usage(uncached + written + cached, uncached, cached, written, int(read.output_tokens or 0), thought)
 
 
 def _seal(index: int, block: Sealable, own: Raws, found: list[d.Delta]) -> None:
@@ -358,7 +550,7 @@ def _stop(reason: str, sequence: str, details: msgspec.Raw, found: list[d.Delta]
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
-    """A whole answer."""
+    """Decode a whole answer."""
     return assemble(_whole(body))
 
 
@@ -368,7 +560,7 @@ def _whole(body: bytes) -> list[d.Delta]:
     if message.type == "error" or message.error:
         complaint = complaint_of(body)
         if complaint:
-            raise typed(complaint, {})
+            raise make_error(complaint, {})
     if message.type != "message":
         raise WireError(f"Expected an Anthropic message, but the answer is of type {message.type!r}. Check the base URL.")
     turn = _Turn()
@@ -387,5 +579,5 @@ def _whole(body: bytes) -> list[d.Delta]:
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:
-    """A streamed answer."""
+    """Return the decoder of a streamed answer."""
     return StreamDecoder(_Turn(), FRAMINGS[quirks.framing]())

@@ -1,20 +1,51 @@
-"""Blocks that only this wire understands, kept verbatim: whose they are, what they wait for, and a line for elsewhere. Pure."""
+"""Anthropic's own blocks, kept verbatim: whose they are, what they wait for, and a line for other wires. Pure."""
 
 from hashlib import blake2b
 from typing import Literal
 
 import msgspec
 
-from evener.transcript.blocks import HostedBlock
-from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.schema_nodes import as_list
-from evener.wire.seals import line_of
-from evener.wire.text import dict_of, dumps, word
+from evener.transcript import delta as d
+from evener.transcript.blocks import Citation, HostedBlock
+from evener.wire.anthropic_messages.encode import WIRE
+from evener.wire.prefix import dict_of, dumps, line_of, word
+from evener.wire.reading import Place, read_some
+from evener.wire.schema import as_list
 
-__all__ = ["Whose", "hosted_block", "seal_name"]
+__all__ = [
+    "Whose",
+    "citations_in",
+    "hosted_block",
+    "read_citation",
+    "seal_name",
+]
+
+
+class _Cited(msgspec.Struct):
+    url: str | None = None
+    title: str | None = None
+    document_title: str | None = None
+    cited_text: str | None = None
+    start_char_index: Place = None
+    end_char_index: Place = None
+
+
+def citations_in(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
+    """Return the citations in the field of that name, each still JSON; none when it is no list."""
+    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and bytes(raw)[:1] == b"[" else []
+
+
+def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citation:
+    """Return one citation, as far as it can be read; the rest of it is added to `found`, as notices."""
+    read = read_some(raw, _Cited, "citation", [] if found is None else found)
+    start, end = read.start_char_index, read.end_char_index
+    title = read.title or read.document_title or ""
+    quote = read.cited_text or ""
+    return Citation(read.url or "", title, quote, -1 if start is None else start, -1 if end is None else end)
+
 
 QUOTED = ("document", "search_result")
-"""Types whose words are the user's own: they go to other wires in full."""
+"""Types with text of the user: it goes to other wires in full."""
 
 Whose = Literal["", "user", "assistant", "system", "result"]
 
@@ -35,16 +66,16 @@ WHOSE: dict[str, Whose] = {
 
 
 def hosted_block(own: dict[str, msgspec.Raw], provider: str = "", whose: Whose = "") -> HostedBlock:
-    """A block of the provider's own, from its fields. `whose` says where it stood, if that is where it may go back."""
+    """Return a block of the provider's own, from its fields. `whose` says where it stood, if that is where it may go back."""
     kind = word(own.get("type"))
     whose = whose or WHOSE.get(kind, "assistant" if kind.endswith("_tool_result") else "")
     opens = word(own.get("id")) if kind in ("server_tool_use", "mcp_tool_use") else ""
     closes = word(own.get("tool_use_id")) if kind.endswith("_tool_result") else ""
-    line = _quoted(own) if kind in QUOTED else line_of(own, ("type", "name", "server_name", "tool_name"))
+    line = _quote(own) if kind in QUOTED else line_of(own, ("type", "name", "server_name", "tool_name"))
     return HostedBlock(dumps(own).decode(), WIRE, line, whose, opens, closes, opens, provider)
 
 
-def _quoted(own: dict[str, msgspec.Raw]) -> str:
+def _quote(own: dict[str, msgspec.Raw]) -> str:
     """Return what the user gave the model to read, in full, under its title."""
     said = {name: msgspec.json.decode(value) for name, value in own.items()}
     source = said.get("source")
@@ -56,5 +87,5 @@ def _quoted(own: dict[str, msgspec.Raw]) -> str:
 
 
 def seal_name(data: str) -> str:
-    """A name for signed thinking, which has none of its own: the same signature twice is the same thinking twice."""
+    """Return a name for signed thinking, which has none of its own: the same signature twice is the same thinking twice."""
     return blake2b(data.encode(), digest_size=12).hexdigest()

@@ -1,6 +1,6 @@
-"""An Anthropic Messages request as an Ask: the other direction, for translation, tests and the gateway. Pure.
+"""Reads an Anthropic Messages request as an Ask, for translation, tests and the gateway. Pure.
 
-What has no neutral word is kept, not refused: unknown fields of a block ride in its seal, unknown blocks are hosted blocks,
+What has no neutral word is kept, not refused: unknown fields of a block go into its seal, unknown blocks are hosted blocks,
 unknown fields of the body are `extra`.
 """
 
@@ -13,25 +13,23 @@ from evener.transcript.ask import (
     Ask,
     Cache,
     Choice,
-    ChoiceMode,
-    Extra,
     HostedTool,
     OutputSchema,
     Reasoning,
-    Settings,
     State,
     ToolSpec,
 )
 from evener.transcript.blocks import (
     Block,
-    CacheTtl,
     DocumentBlock,
     HostedBlock,
     ImageBlock,
     Inline,
+    Origin,
     ReasoningBlock,
     Remote,
     ResultContent,
+    Seal,
     Source,
     TextBlock,
     ToolCall,
@@ -39,26 +37,35 @@ from evener.transcript.blocks import (
     Uploaded,
 )
 from evener.transcript.message import Message, Role
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
-from evener.wire.anthropic_messages.blocks import WIRE
-from evener.wire.anthropic_messages.citations import citations_in, read_citation
-from evener.wire.anthropic_messages.hosted import Whose, hosted_block, seal_name
+from evener.wire.anthropic_messages.encode import CHOICES, SETTINGS, SHOWN, WIRE
+from evener.wire.anthropic_messages.hosted import Whose, citations_in, hosted_block, read_citation, seal_name
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, cited, keep_beside, message_id, raw_text, read_control, read_fields, reading
+from evener.wire.reading import (
+    Fields,
+    keep_beside,
+    make_seal,
+    message_id,
+    raw_text,
+    read_citations,
+    read_control,
+    read_fields,
+    reading,
+    with_rest,
+)
+from evener.wire.request import find_word, read_settings
 
 __all__ = ["read_request"]
 
-MODES: dict[str, ChoiceMode] = {"auto": "auto", "any": "required", "none": "none", "tool": "named"}
-SHOWN = {"summarized": "summary", "omitted": "omitted"}
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
-"""The field that says where media lie, by the type of their source."""
+"""The field with the place of media, by the type of their source."""
 SWITCHES = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}
 KNOWN_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
-    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    """Return the ask behind a request. `target` is the provider that it was for; its seals then count as that provider's."""
     with reading("an Anthropic Messages request"):
         return _Reader(read_fields(body), quirks, target or Origin()).ask()
 
@@ -76,19 +83,19 @@ class _Reader:
         messages = [self._message(number, raw) for number, raw in enumerate(body.carried_items("messages"))]
         if self.quirks.version_in_body and body.peek("anthropic_version") == self.quirks.api_version:
             body.take("anthropic_version")
+        ttl = read_control(body)
         ask = Ask(
             transcript=Transcript(messages, system),
             target=self.target,
             tools=tuple(self._tool(raw) for raw in body.carried_items("tools")),
             choice=self._choice(),
-            settings=self._settings(),
+            settings=read_settings(SETTINGS, body),
             reasoning=self._reasoning(),
-            cache=self._cache(),
+            cache=Cache("provider", ttl) if ttl else Cache(),
             state=State(),
             stream=body.flag("stream") or False,
         )
-        output, extra = self._output()
-        return msgspec.structs.replace(ask, output=output, extra=extra)
+        return with_rest(msgspec.structs.replace(ask, output=self._output()), body)
 
     def _system(self) -> list[TextBlock]:
         if self.body.is_text("system"):
@@ -97,39 +104,34 @@ class _Reader:
         parts = []
         for raw in self.body.carried_items("system"):
             own = read_fields(raw)
-            cache = read_control(own)
             if own.peek("type") != "text":
                 raise WireError("Expected text blocks in `system`. Move anything else into a message.")
-            own.take("type")
-            parts.append(self._text(own, cache))
+            parts.append(self._text(own))
         return parts
 
     def _message(self, number: int, raw: msgspec.Raw) -> Message:
         own = read_fields(raw)
-        role = own.carried_text("role")
-        if role not in ("user", "assistant", "system"):
-            raise WireError(f"messages[{number}] has the role {role!r}. Expected user, assistant or system.")
+        role = ROLES.get(said := own.carried_text("role"))
+        if role is None:
+            raise WireError(f"messages[{number}] has the role {said!r}. Expected user, assistant or system.")
         if own.is_text("content"):
             blocks: tuple[Block, ...] = (TextBlock(own.carried_text("content")),)
         else:
             blocks = tuple(self._block(block) for block in own.carried_items("content"))
         origin = self.target if role == "assistant" else None
         kept = keep_beside(blocks, own, self.target)
-        return Message(_role(role), kept, id=message_id(number, raw), created_at=None, origin=origin)
+        return Message(role, kept, id=message_id(number, raw), created_at=None, origin=origin)
 
     def _block(self, raw: msgspec.Raw) -> Block:
         own = read_fields(raw)
         match own.peek("type"):
             case "text":
+                return self._text(own)
+            case "thinking" | "redacted_thinking" as kind:
                 own.take("type")
-                cache = read_control(own)
-                return self._text(own, cache)
-            case "thinking":
-                own.take("type")
-                return ReasoningBlock(own.text("thinking"), self._thinking_seal(own))
-            case "redacted_thinking":
-                own.take("type")
-                return ReasoningBlock("", self._thinking_seal(own))
+                text = own.text("thinking") if kind == "thinking" else ""
+                rest = own.rest_text()
+                return ReasoningBlock(text, make_seal(rest, self.target, seal_name(rest)))
             case "tool_use":
                 return self._call(own)
             case "tool_result":
@@ -159,12 +161,12 @@ class _Reader:
         own = read_fields(raw)
         if own.peek("type") != "text":
             return self._media(raw, "result")
+        return self._text(own)
+
+    def _text(self, own: Fields) -> TextBlock:
         own.take("type")
         cache = read_control(own)
-        return self._text(own, cache)
-
-    def _text(self, own: Fields, cache: CacheTtl) -> TextBlock:
-        citations = cited(citations_in(own.peek_raw("citations")), read_citation)
+        citations = read_citations(citations_in(own.peek_raw("citations")), read_citation)
         return TextBlock(own.carried_text("text"), citations, self._seal(own), cache)
 
     def _media(self, raw: msgspec.Raw, whose: Whose = "") -> ImageBlock | DocumentBlock | HostedBlock:
@@ -182,12 +184,7 @@ class _Reader:
         return DocumentBlock(source[0], source[1], own.text("title"), self._seal(own), cache)
 
     def _seal(self, own: Fields) -> Seal | None:
-        rest = own.rest_text()
-        return Seal(rest, self.target) if rest else None
-
-    def _thinking_seal(self, own: Fields) -> Seal | None:
-        rest = own.rest_text()
-        return Seal(rest, self.target, id=seal_name(rest)) if rest else None
+        return make_seal(own.rest_text(), self.target)
 
     def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
@@ -200,7 +197,7 @@ class _Reader:
 
     def _choice(self) -> Choice:
         own = self.body.peek_fields("tool_choice")
-        mode = MODES.get(own.peek("type"))
+        mode = find_word(CHOICES, own.peek("type"))
         if mode is None:
             return Choice()  # a choice that only this wire knows stays in `extra`
         own.take("type")
@@ -210,16 +207,6 @@ class _Reader:
         self.body.put_rest("tool_choice", own)
         return Choice(mode, (name,) if name else (), parallel, stated=True)
 
-    def _settings(self) -> Settings:
-        body = self.body
-        return Settings(
-            max_output_tokens=body.limit("max_tokens"),
-            temperature=body.number("temperature"),
-            top_p=body.number("top_p"),
-            top_k=body.whole("top_k"),
-            stop=tuple(body.texts("stop_sequences")),
-        )
-
     def _reasoning(self) -> Reasoning:
         effort = self.body.peek_fields("output_config").peek("effort")
         found: dict[str, object] = {"mode": "default", "effort": effort if effort in KNOWN_EFFORTS else None}
@@ -227,19 +214,17 @@ class _Reader:
         kind = own.peek("type")
         if kind in SWITCHES:
             found |= {"mode": SWITCHES[kind], "budget": own.whole("budget_tokens", 0)}
-            if own.peek("display") in SHOWN:
-                found["show"] = SHOWN[own.text("display")]
-            if "budget_tokens" not in own.rest():  # else the way to think that it was written for stays with it
+            if show := find_word(SHOWN, own.peek("display")):
+                own.take("display")
+                found["show"] = show
+            needs_type = kind == "enabled" and found["budget"] is None  # without it we would write adaptive, or a budget
+            if "budget_tokens" not in own.rest() and not needs_type:  # else the kind of thinking stays with its budget
                 own.take("type")
             self.body.put_rest("thinking", own)
         return msgspec.convert(found, Reasoning)
 
-    def _cache(self) -> Cache:
-        ttl = read_control(self.body)
-        return Cache("provider", ttl) if ttl else Cache()
-
-    def _output(self) -> tuple[OutputSchema | None, tuple[Extra, ...]]:
-        """The output schema, and all that is left of the body."""
+    def _output(self) -> OutputSchema | None:
+        """Take the output schema, and the effort beside it."""
         output = None
         own = self.body.peek_fields("output_config")
         if own.rest():
@@ -251,12 +236,11 @@ class _Reader:
                 output = OutputSchema(shape.take_object("schema", "{}"), strict=True)  # it is always enforced here
                 own.put_rest("format", shape)
             self.body.put_rest("output_config", own)
-        rest = self.body.rest_text()
-        return output, (Extra(WIRE, rest, provider=self.target.provider),) if rest else ()
+        return output
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
-    """Where media lie, and their type, taken; None, and nothing taken, when that is said in no known form."""
+    """Take the place of media and their type; None, and nothing taken, when it is in no known form."""
     kind = own.peek("type")
     where = WHERE.get(kind, "")
     if not own.is_text(where):
@@ -274,7 +258,3 @@ def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
         case _:
             found = Inline(b64encode(value.encode()).decode())
     return found, media
-
-
-def _role(role: str) -> Role:
-    return "user" if role == "user" else "assistant" if role == "assistant" else "system"

@@ -1,4 +1,4 @@
-"""What a part is made of, in both directions: its one data field, and the fields beside it that ride in a seal. Pure.
+"""The parts of Gemini's contents, in both directions: one data field, and the fields beside it, which go into a seal. Pure.
 
 A seal holds the part's other fields as they came (`thoughtSignature`, `thought`, `videoMetadata`), and under the name of the
 data field those of its fields that have no neutral word: `{"thoughtSignature": "...", "functionCall": {"id": null}}`. An id
@@ -6,94 +6,139 @@ that is null was never given: it is ours, and does not go out.
 """
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
-from evener.transcript.blocks import Remote, Source, Uploaded
-from evener.transcript.origin import Seal
+from evener.transcript.blocks import HostedBlock, Remote, Seal, Source, Uploaded
+from evener.wire.prefix import dumps, fields, word
 from evener.wire.reading import Fields, Items
-from evener.wire.text import dumps, fields
+from evener.wire.request import lettered_name
 
-__all__ = [
-    "KNOWN",
-    "NOBODYS",
-    "SIGNATURE",
-    "UNCITED",
-    "WIRE",
-    "Raws",
-    "Shape",
-    "as_list",
-    "camel",
-    "camel_fields",
-    "camel_object",
-    "is_bare",
-    "named_fields",
-    "ours",
-    "own_fields",
-    "part_of",
-    "sealed_text",
-    "shape_of",
-    "source_of",
-]
+LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", re.ASCII)
+
+
+@lru_cache(1024)
+def function_name(name: str, limit: int) -> str:
+    """Return the name itself if the wire takes it; else one within the row's limit that stands for it."""
+    return name if LEGAL.fullmatch(name) else lettered_name(name, limit)
+
+
+CIRCULATED = ("toolCall", "toolResponse")
+"""Inputs and outputs of the provider's own tools: parts that only some endpoints send and take back (sheet 3)."""
+
+BEGINNINGS = ("executableCode", "toolCall")
+ENDS = ("codeExecutionResult", "toolResponse")
+HOSTED = (*BEGINNINGS, *ENDS)
+
+READABLE = ("code", "output", "args", "response")
+OPAQUE = re.compile(r"[A-Za-z0-9+/_=-]{80}|^data:")
+"""Unreadable text: base64, signatures, ciphers."""
+SECRET = re.compile("signature|encrypted|token|^data$", re.IGNORECASE)
+DEEPEST = 8
+LONGEST = 290
+
+
+def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
+    """Return a part of the provider's own as a block."""
+    own = camel_fields(raw)
+    kind = next((name for name in HOSTED if name in own), "")
+    inner = camel_fields(own[kind]) if kind and bytes(own[kind])[:1] == b"{" else {}
+    whose: Literal["", "assistant"] = "assistant" if kind else ""
+    name = word(inner.get("id"))
+    opens, closes = (name, "") if kind in BEGINNINGS else ("", name)
+    return HostedBlock(bytes(raw).decode(), WIRE, _line(own, kind, inner), whose, opens, closes, provider=provider)
+
+
+def _line(own: dict[str, msgspec.Raw], kind: str, inner: dict[str, msgspec.Raw]) -> str:
+    named = [kind or next(iter(own), "empty part"), word(inner.get("toolType")), word(inner.get("outcome"))]
+    said = " ".join(text for name in READABLE if name in inner for text in _words(_value(inner[name]), 0))
+    text = " ".join(name for name in named if name) + (f": {said}" if said else "")
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _value(raw: msgspec.Raw) -> object:
+    """Return the decoded JSON; None where it is too deep or a number is too large."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _words(value: object, depth: int) -> Iterator[str]:
+    """Yield the readable texts in a value."""
+    match value:
+        case str() if value.strip() and not OPAQUE.search(value):
+            yield value.strip()
+        case dict() if depth < DEEPEST:
+            for name, one in value.items():
+                if not SECRET.search(name):
+                    yield from _words(one, depth + 1)
+        case list() if depth < DEEPEST:
+            for one in value:
+                yield from _words(one, depth + 1)
+
 
 WIRE = "gemini"
 SIGNATURE = "thoughtSignature"
 UNCITED = "this wire takes none back"
 KNOWN = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
 """The data fields that have a neutral word: a part has one."""
-NOBODYS = msgspec.Raw(b"null")
+NULL = msgspec.Raw(b"null")
 EMPTY = (b"null", b"[]", b"{}", b'""')
 SNAKE = re.compile(r"_([a-z0-9])")
 FILES = re.compile(r"https://[^/]+/(?:upload/)?v\d\w*/files/[\w-]+|(?!https?:)\w+:.*")
-"""What lies in a provider's own store: under its API, or not on the web at all."""
+"""Addresses in a provider's own store: under its API, or not on the web."""
 
 Raws = dict[str, msgspec.Raw]
 
 
-class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+class ResultShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a result's text stands in the response object: under which name (empty: it is the object), and as JSON or as text."""
 
     under: str = ""
     json: bool = False
 
 
-_shapes = msgspec.json.Decoder(Shape)
+_shapes = msgspec.json.Decoder(ResultShape)
 
 
 def camel(name: str) -> str:
-    """A field's name as this wire writes it; requests may also spell it with underscores."""
+    """Return a field's name in camel case; requests may also spell it with underscores."""
     return SNAKE.sub(lambda found: found[1].upper(), name) if "_" in name else name
 
 
 def camel_fields(raw: bytes | msgspec.Raw) -> Raws:
-    """The fields of an object under their own names, however they were spelled."""
+    """Return the fields of an object under their camel case names."""
     return {camel(name): value for name, value in fields(raw).items()}
 
 
 def camel_object(own: Fields, name: str) -> Fields:
-    """The fields of an object within these, which is left in place; none when it is absent or something else."""
+    """Return the fields of an object within these, which is left in place; none when it is absent or something else."""
     return Fields(camel_fields(own.peek_raw(name))) if own.is_object(name) else Fields({})
 
 
 def as_list(raw: msgspec.Raw) -> list[msgspec.Raw]:
-    """A repeated field; the API also takes one object where a list is expected."""
+    """Return the items of a repeated field; the API also takes one object where a list is expected."""
     return msgspec.json.decode(raw, type=Items) if bytes(raw)[:1] == b"[" else [raw]
 
 
 def own_fields(seal: Seal | None) -> Raws:
-    """The fields in a seal of this wire; none in any other."""
+    """Return the fields in a seal of this wire; none in any other."""
     return fields(seal.data) if seal and seal.origin.wire == WIRE else {}
 
 
 def ours(own: Raws) -> Raws:
-    """What of a seal tells only how the history was read, and so may go to anyone: that an id was ours, how a result stood."""
+    """Return what of a seal is for any provider: that an id was ours, and how a result stood."""
     call = {"functionCall": msgspec.Raw(b'{"id":null}')} if is_bare(own) else {}
     shape = shape_of(own)
     return {**call, **({"functionResponse": msgspec.Raw(dumps({"response": shape}))} if shape else {})}
 
 
 def named_fields(own: Raws) -> list[str]:
-    """The names of the fields that a seal of any wire holds for its maker."""
+    """Return the names of the fields that a seal of any wire holds for its provider."""
     kept = ours(own)
     names: list[str] = []
     for name, value in own.items():
@@ -105,33 +150,33 @@ def named_fields(own: Raws) -> list[str]:
 
 
 def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]:
-    """A part with one data field, the sealed fields put back to their places."""
+    """Return a part with one data field, the sealed fields put back to their places."""
     if not own:
         return {name: value}
     beside = {other: field for other, field in own.items() if other != name}
     if name in own:
         value = {**value, **fields(own[name])}
-    return {name: {field: one for field, one in value.items() if one != NOBODYS}, **beside}
+    return {name: {field: one for field, one in value.items() if one != NULL}, **beside}
 
 
 def is_bare(own: Raws) -> bool:
-    """Whether a call came without an id."""
+    """True if a call came without an id."""
     if not own:
         return False
-    call = fields(own["functionCall"]) if bytes(own.get("functionCall", NOBODYS))[:1] == b"{" else {}
-    return call.get("id") == NOBODYS
+    call = fields(own["functionCall"]) if bytes(own.get("functionCall", NULL))[:1] == b"{" else {}
+    return call.get("id") == NULL
 
 
-def shape_of(own: Raws) -> Shape | None:
-    """How the result stood in its response; None for our own way."""
+def shape_of(own: Raws) -> ResultShape | None:
+    """Return how the result stood in its response; None for our own way."""
     if not own:
         return None
-    response = fields(own["functionResponse"]) if bytes(own.get("functionResponse", NOBODYS))[:1] == b"{" else {}
+    response = fields(own["functionResponse"]) if bytes(own.get("functionResponse", NULL))[:1] == b"{" else {}
     return _shapes.decode(response["response"]) if "response" in response else None
 
 
 def sealed_text(beside: Raws, name: str = "", inner: Raws | None = None) -> str:
-    """The text of a seal; empty when there is nothing to keep."""
+    """Return the text of a seal; empty when there is nothing to keep."""
     kept: dict[str, object] = dict(beside)
     if inner:
         kept[name] = inner
@@ -139,5 +184,5 @@ def sealed_text(beside: Raws, name: str = "", inner: Raws | None = None) -> str:
 
 
 def source_of(uri: str, provider: str) -> Source:
-    """Where a file lies: in the provider's store, or on the web."""
+    """Return where a file lies: in the provider's store, or on the web."""
     return Uploaded(uri, WIRE, provider) if FILES.fullmatch(uri) else Remote(uri)

@@ -6,17 +6,15 @@ import msgspec
 
 from evener.transcript.ask import HostedTool, ToolSpec
 from evener.transcript.loss import Loss, Owner, loss_of
-from evener.wire.argument_schemas import canonical
-from evener.wire.dialects import GEMINI_JSON, GEMINI_SUBSET
-from evener.wire.gemini.names import function_name
-from evener.wire.gemini.parts import WIRE, as_list, camel_fields
+from evener.wire.gemini.parts import WIRE, as_list, camel_fields, function_name
+from evener.wire.prefix import dumps, with_tool_extra
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, raw_text
-from evener.wire.request import as_function, declared_name, hosted_tool
-from evener.wire.schemas import transform
-from evener.wire.text import dumps, with_tool_extra
+from evener.wire.request import as_function, declare_name, write_hosted_tool
+from evener.wire.schema import GEMINI_JSON, GEMINI_SUBSET, transform
+from evener.wire.tool_schema import make_canonical
 
-__all__ = ["fitted", "offers", "older_schema", "read_tools", "tool_part"]
+__all__ = ["fit_schema", "group_tools", "older_schema", "read_tools", "tool_part"]
 
 NO_ARGUMENTS = '{"type":"object","properties":{}}'
 FIELDS = ("parametersJsonSchema", "parameters")
@@ -26,33 +24,34 @@ LISTED = ("anyOf", "prefixItems")
 SINGLE = ("items", "additionalProperties")
 
 
-def fitted(schema: str, quirks: Quirks, owner: Owner) -> tuple[msgspec.Raw, tuple[Loss, ...]]:
-    """A schema as this endpoint takes it; one that cannot be had in its dialect goes out as it is."""
+def fit_schema(schema: str, quirks: Quirks, owner: Owner) -> tuple[msgspec.Raw, tuple[Loss, ...]]:
+    """Return a schema as this endpoint takes it; one that cannot be had in its dialect goes out as it is."""
     found, losses = transform(schema, GEMINI_JSON if quirks.json_schemas else GEMINI_SUBSET, owner)
     return msgspec.Raw((found or schema).encode()), losses
 
 
 def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """One function's declaration, or one hosted tool; empty when it does not go out."""
+    """Return one function's declaration, or one hosted tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     tool = as_function(tool, losses)
-    own: dict[str, object] = {"name": declared_name(tool, quirks, losses, function_name), "description": tool.description}
+    own: dict[str, object] = {"name": declare_name(tool, quirks, losses, function_name), "description": tool.description}
     whole = with_tool_extra(own, tool, WIRE, losses)
     owner = Owner("tool", tool.name)
     if not whole.keys() & {*FIELDS}:
-        form, _ = canonical(tool.schema, owner, losses)
+        form, _ = make_canonical(tool.schema, owner, losses)
         if form != NO_ARGUMENTS:  # a function without arguments needs none (sheet 4)
-            schema, told = fitted(form, quirks, owner)
+            schema, told = fit_schema(form, quirks, owner)
             losses += told
             whole[FIELDS[0] if quirks.json_schemas else FIELDS[1]] = schema
     return dumps(whole)
 
 
-def offers(
+def group_tools(
     tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks, losses: list[Loss]
 ) -> tuple[list[object], bool, bool]:
-    """The field `tools`, all functions in one entry where the first one stands; whether it has functions, and hosted tools."""
+    """Return the field `tools`, all functions in one entry where the first one stands; whether it has functions, and hosted
+    tools."""
     pairs = [(isinstance(tool, ToolSpec), part) for tool, part in zip(tools, parts, strict=False) if part]
     functions = [msgspec.Raw(part) for is_function, part in pairs if is_function]
     if functions and len(functions) < len(pairs) and quirks.hosted_beside == "no":
@@ -69,11 +68,11 @@ def offers(
     return found, any(pair[0] for pair in pairs), not all(pair[0] for pair in pairs)
 
 
-# The other direction.
+# Reading.
 
 
 def read_tools(entry: msgspec.Raw, quirks: Quirks, provider: str, *, strict: bool | None) -> list[ToolSpec | HostedTool]:
-    """The tools of one entry: its functions, and each of its other fields as a hosted tool."""
+    """Return the tools of one entry: its functions, and each of its other fields as a hosted tool."""
     found: list[ToolSpec | HostedTool] = []
     for name, value in camel_fields(entry).items():
         if name == "functionDeclarations":
@@ -97,7 +96,7 @@ def _function(raw: msgspec.Raw, quirks: Quirks, provider: str, strict: bool | No
 
 
 def older_schema(schema: str) -> str:
-    """The canonical form of a schema in the older subset: types may be in capitals, null is a flag."""
+    """Return the canonical form of a schema in the older subset: types may be in capitals, null is a flag."""
     old = msgspec.json.decode(schema)
     new = _canonical(old, 0)
     return schema if new == old else dumps(new).decode()

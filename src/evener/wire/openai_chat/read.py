@@ -4,27 +4,177 @@ What has no neutral word is kept, not refused: unknown fields of a message, part
 hosted blocks, unknown fields of the body are `extra`. A message that is nothing else is a hosted block as a whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import WireError
-from evener.transcript.ask import Ask, Cache, Extra, FreeText, HostedTool, State, ToolSpec
-from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
-from evener.transcript.message import Message, Role
-from evener.transcript.origin import Origin, Seal
+from evener.transcript.ask import (
+    Ask,
+    Cache,
+    Choice,
+    Extra,
+    HostedTool,
+    OutputSchema,
+    Reasoning,
+    State,
+    ToolSpec,
+)
+from evener.transcript.blocks import (
+    Block,
+    HostedBlock,
+    Origin,
+    ReasoningBlock,
+    ResultContent,
+    Seal,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+from evener.transcript.message import Role
 from evener.transcript.transcript import Transcript
-from evener.wire.openai_chat.citations import read_citations
-from evener.wire.openai_chat.hosted import hosted_block
-from evener.wire.openai_chat.parts import read_mark, read_part
-from evener.wire.openai_chat.read_controls import read_choice, read_output, read_reasoning, read_settings
-from evener.wire.openai_chat.seals import FIELD, REFUSAL, WIRE, seal_text
-from evener.wire.openai_chat.tags import split
+from evener.wire.openai import group_messages, read_custom, read_function, read_output_shape
+from evener.wire.openai_chat.decode import read_citations, split
+from evener.wire.openai_chat.encode import list_settings
+from evener.wire.openai_chat.parts import FIELD, REFUSAL, WIRE, hosted_block, read_mark, read_part, seal_text
+from evener.wire.prefix import dumps, fields, free_arguments, text_in
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, message_id, raw_text, read_control, read_fields, reading
-from evener.wire.text import dumps, fields, free_arguments, text_in
+from evener.wire.reading import Fields, Items, raw_text, read_control, read_fields, reading
+from evener.wire.request import SCALE, read_settings
 
 __all__ = ["read_request"]
+
+
+CALLED = ("function", "custom")
+MODES = {"auto": "auto", "required": "required", "any": "required", "none": "none"}
+
+
+def read_choice(body: Fields, quirks: Quirks) -> Choice:
+    """Return which tools may or must be called."""
+    parallel = body.flag("parallel_tool_calls")
+    word = body.peek("tool_choice")
+    if word in MODES and (MODES[word] != "required" or word == quirks.required_word):
+        body.take("tool_choice")
+        return msgspec.convert({"mode": MODES[word], "parallel": parallel, "stated": True}, Choice)
+    own = body.peek_fields("tool_choice")
+    kind = own.peek("type")
+    found: dict[str, object] | None = None
+    if kind in ("", *CALLED) and own.is_object(kind or "function"):
+        found = _read_named(own, kind or "function")
+    elif kind == "allowed_tools":
+        found = _read_subset(own)
+    if found is None:
+        return Choice(parallel=parallel)  # a choice that only this wire knows stays in `extra`
+    body.put_rest("tool_choice", own)
+    return msgspec.convert({**found, "parallel": parallel, "stated": True}, Choice)
+
+
+def _read_named(own: Fields, kind: str) -> dict[str, object] | None:
+    """Return the one tool that must be called, taken out of the choice."""
+    inner = own.peek_fields(kind)
+    name = inner.text("name")
+    if not name:
+        return None
+    own.put_rest(kind, inner)
+    if own.is_text("type"):
+        own.take("type")
+    return {"mode": "named", "names": [name]}
+
+
+def _read_subset(own: Fields) -> dict[str, object] | None:
+    """Return the tools that may be called. The choice stays where it is, too, unless it names functions and nothing else."""
+    inner = own.peek_fields("allowed_tools")
+    tools = [read_fields(raw) for raw in inner.peek_items("tools") if bytes(raw)[:1] == b"{"]
+    names = [name for tool in tools for kind in CALLED if (name := tool.peek_fields(kind).peek("name"))]
+    mode = MODES.get(inner.peek("mode"))
+    if not names:
+        return None
+    if mode and len(names) == len(inner.peek_items("tools")) and len(inner.rest()) == 2 and len(own.rest()) == 2:
+        own.take("type")
+        own.take("allowed_tools")
+    return {"mode": mode or "auto", "names": names}
+
+
+def _read_limit(body: Fields, quirks: Quirks) -> int | None:
+    """Return the output limit under its new or its old name. It stays under a name that the row does not write, too."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        raw = body.peek_raw(name)
+        limit = body.limit(name)
+        if limit is not None:
+            if name != quirks.output_field:
+                body.put(name, bytes(raw).decode())
+            return limit
+    return None
+
+
+def read_output(body: Fields) -> OutputSchema | None:
+    """Return the shape of the answer."""
+    own = body.peek_fields("response_format")
+    inner = own.peek_fields("json_schema")
+    found = read_output_shape(own, inner)
+    if found is not None:
+        if found.schema:
+            own.put_rest("json_schema", inner)
+        body.put_rest("response_format", own)
+    return found
+
+
+def read_reasoning(body: Fields, quirks: Quirks) -> Reasoning:
+    """Return how the model should think."""
+    found: dict[str, object] = {"mode": "default"}
+    match quirks.reasoning_request:
+        case "effort":
+            _read_effort(body, "reasoning_effort", found)
+        case "object":
+            _read_object(body, quirks, found)
+        case "thinking":
+            _read_effort(body, "reasoning_effort", found)
+            _read_switch(body, found)
+        case "enable_thinking":
+            on = body.flag("enable_thinking")
+            found |= {} if on is None else {"mode": "on" if on else "off"}
+        case "template":
+            pass  # of a template's settings, all stay where they are
+    if quirks.reasoning_display == "format" and body.peek("reasoning_format") in ("parsed", "hidden"):
+        found["show"] = "summary" if body.text("reasoning_format") == "parsed" else "omitted"
+    return msgspec.convert(found, Reasoning)
+
+
+def _read_effort(own: Fields, field: str, found: dict[str, object]) -> None:
+    word = own.peek(field)
+    level = "off" if word == "none" else word
+    if level in SCALE and word != "off":
+        own.take(field)
+        found["effort"] = level
+
+
+def _read_object(body: Fields, quirks: Quirks, found: dict[str, object]) -> None:
+    if not body.is_object("reasoning"):
+        return
+    own = body.peek_fields("reasoning")
+    _read_effort(own, "effort", found)
+    if "effort" not in found:
+        found["budget"] = own.whole("max_tokens", 0)
+    on = own.flag("enabled")
+    if on is not None:
+        found["mode"] = "on" if on else "off"
+    if quirks.reasoning_display == "exclude" and bytes(own.peek_raw("exclude")) == b"true":
+        own.take("exclude")
+        found["show"] = "omitted"
+    body.put_rest("reasoning", own)
+
+
+def _read_switch(body: Fields, found: dict[str, object]) -> None:
+    if not body.is_object("thinking"):
+        return
+    own = body.peek_fields("thinking")
+    kind = own.peek("type")
+    if kind in ("enabled", "disabled"):
+        own.take("type")
+        found["mode"] = "on" if kind == "enabled" else "off"
+    body.put_rest("thinking", own)
+
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system", "tool": "user"}
 EMPTY = {"null": b"null", "empty": b'""', "absent": b""}
@@ -33,7 +183,7 @@ Raws = dict[str, msgspec.Raw]
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
-    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    """Return the ask behind a request. `target` says which provider it was for; its seals then count as that provider's."""
     with reading("a Chat Completions request"):
         return _Reader(read_fields(body), quirks, target or Origin()).ask()
 
@@ -48,24 +198,24 @@ class _Reader:
     def ask(self) -> Ask:
         body, quirks = self.body, self.quirks
         raws = body.carried_items("messages")
-        opening = self._opening(raws)
-        messages = self._messages(raws[len(opening) :])
+        opening = self._split_opening(raws)
+        messages = group_messages(self._read_messages(raws[len(opening) :]), self.target)
         ask = Ask(
-            transcript=Transcript(messages, self._system(opening)),
+            transcript=Transcript(messages, self._read_system(opening)),
             target=self.target,
-            tools=tuple(self._tool(raw) for raw in (body.carried_items("tools") if _list(body.peek_raw("tools")) else ())),
+            tools=tuple(self._read_tool(raw) for raw in (body.carried_items("tools") if _list(body.peek_raw("tools")) else ())),
             choice=read_choice(body, quirks),
-            settings=read_settings(body, quirks),
+            settings=replace(read_settings(list_settings(quirks), body), max_output_tokens=_read_limit(body, quirks)),
             reasoning=read_reasoning(body, quirks),
             output=read_output(body),
-            cache=self._cache(),
+            cache=self._read_cache(),
             state=State(store=body.flag("store")) if bytes(body.peek_raw("store")) == b"true" else State(),
-            stream=self._stream(),
+            stream=self._read_stream(),
         )
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
-    def _stream(self) -> bool:
+    def _read_stream(self) -> bool:
         stream = self.body.flag("stream") or False
         if stream and self.quirks.stream_usage:
             options = self.body.peek_fields("stream_options")
@@ -81,14 +231,14 @@ class _Reader:
                 self.body.put("stream_options", options.rest_text())
         return stream
 
-    def _cache(self) -> Cache:
+    def _read_cache(self) -> Cache:
         key = self.body.text("prompt_cache_key")
         ttl = read_control(self.body) if self.quirks.cache_style == "control" else ""
         return Cache("provider", ttl, key) if ttl else Cache(key=key)
 
     # The system prompt: the messages before anybody else speaks.
 
-    def _opening(self, raws: Sequence[msgspec.Raw]) -> list[Fields]:
+    def _split_opening(self, raws: Sequence[msgspec.Raw]) -> list[Fields]:
         opening: list[Fields] = []
         for raw in raws:
             own = read_fields(raw)
@@ -99,7 +249,7 @@ class _Reader:
             opening.append(own)
         return opening
 
-    def _system(self, opening: Sequence[Fields]) -> list[TextBlock]:
+    def _read_system(self, opening: Sequence[Fields]) -> list[TextBlock]:
         found: list[TextBlock] = []
         for own in opening:
             content = own.take("content")
@@ -108,48 +258,38 @@ class _Reader:
                 message = {} if plain else dict(own.rest())
             else:
                 message = dict(own.rest())
-            blocks = self._content(content, message)
+            blocks = self._read_content(content, message)
             found += (block for block in blocks if isinstance(block, TextBlock))
         return found
 
     # Messages.
 
-    def _messages(self, raws: Sequence[msgspec.Raw]) -> list[Message]:
-        messages: list[Message] = []
-        before = ""
-        for number, raw in enumerate(raws):
+    def _read_messages(self, raws: Sequence[msgspec.Raw]) -> Iterator[tuple[Role, str, tuple[Block, ...], msgspec.Raw]]:
+        """Yield each message; consecutive results belong together."""
+        for raw in raws:
             own = read_fields(raw)
             role = own.carried_text("role")
-            blocks = self._blocks(role, own, raw)
-            if role == before == "tool":
-                messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
-            else:
-                maker = self.target if role == "assistant" else None
-                messages.append(
-                    Message(ROLES.get(role, "user"), blocks, id=message_id(number, raw), created_at=None, origin=maker)
-                )
-            before = role
-        return messages
+            yield ROLES.get(role, "user"), "result" if role == "tool" else "", self._read_blocks(role, own, raw), raw
 
-    def _blocks(self, role: str, own: Fields, raw: msgspec.Raw) -> tuple[Block, ...]:
+    def _read_blocks(self, role: str, own: Fields, raw: msgspec.Raw) -> tuple[Block, ...]:
         match ROLES.get(role):
             case None if role != "function":
                 raise WireError(f"A message has the role {role!r}. Expected one of {', '.join(ROLES)}.")
             case None:
                 return (self._hosted(raw),)
             case "assistant":
-                return tuple(self._said(own, raw))
+                return tuple(self._read_said(own, raw))
             case "user" if role == "tool":
-                return (self._result(own),)
+                return (self._read_result(own),)
             case "system" if role != self.quirks.system_role:
                 own.put("role", dumps(role).decode())
         content = own.take("content")
-        blocks: tuple[Block, ...] = tuple(self._content(content, own.rest()))
+        blocks: tuple[Block, ...] = tuple(self._read_content(content, own.rest()))
         lost = own.rest() and all(isinstance(block, HostedBlock) for block in blocks)
         return (self._hosted(raw),) if lost else blocks
 
-    def _content(self, content: msgspec.Raw, message: Raws) -> list[ResultContent]:
-        """The blocks of a content. `message` holds fields that the first of them must carry."""
+    def _read_content(self, content: msgspec.Raw, message: Raws) -> list[ResultContent]:
+        """Return the blocks of a content. `message` holds fields that the first of them must carry."""
         if bytes(content)[:1] == b'"':
             return [self._text(text_in(content), {}, message)]
         blocks: list[ResultContent] = []
@@ -166,34 +306,34 @@ class _Reader:
         text = seal_text(own, message)
         return Seal(text, self.target) if text else None
 
-    def _result(self, own: Fields) -> ToolResult:
+    def _read_result(self, own: Fields) -> ToolResult:
         content = own.take("content")
         call = own.carried_text("tool_call_id")
-        blocks = tuple(self._content(content, {})) if bytes(content) != b'""' else ()
+        blocks = tuple(self._read_content(content, {})) if bytes(content) != b'""' else ()
         return ToolResult(call, blocks, seal=self._seal({}, own.rest()))
 
     # What the assistant said.
 
-    def _said(self, own: Fields, raw: msgspec.Raw) -> list[Block]:
-        makers = [*self._thoughts(own), *self._words(own)]
+    def _read_said(self, own: Fields, raw: msgspec.Raw) -> list[Block]:
+        makers = [*self._read_thoughts(own), *self._read_words(own)]
         calls = own.carried_items("tool_calls") if bytes(own.peek_raw("tool_calls")) not in (b"[]", b"null") else []
-        found = [(block, sealed) for block, sealed in (*makers, *((self._call(call)) for call in calls))]
+        found = [(block, sealed) for block, sealed in (*makers, *((self._read_call(call)) for call in calls))]
         message = own.rest()
         cited = read_citations(own.peek_raw("annotations"))
         blocks: list[Block] = []
         for block, sealed in found:
             if cited and isinstance(block, TextBlock):
-                block, cited = msgspec.structs.replace(block, citations=cited), ()
+                block, cited = replace(block, citations=cited), ()
             if isinstance(block, HostedBlock):
                 blocks.append(block)
                 continue
             seal = self._seal(sealed, message)
             message = {}
-            blocks.append(msgspec.structs.replace(block, seal=seal) if seal else block)
+            blocks.append(replace(block, seal=seal) if seal else block)
         return [self._hosted(raw)] if message else blocks
 
-    def _thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
-        """Reasoning in fields of the message. An empty one stays among the fields."""
+    def _read_thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
+        """Take reasoning out of the fields of the message. An empty one stays among them."""
         details = own.peek_raw("reasoning_details")
         field = next((name for name in ("reasoning_content", "reasoning") if own.peek(name)), "")
         if bytes(details)[:1] == b"[" and bytes(details) != b"[]":
@@ -209,8 +349,8 @@ class _Reader:
         sealed = {FIELD: msgspec.Raw(dumps(field))} if strange else {}
         return [(ReasoningBlock(own.text(field)), sealed)]
 
-    def _words(self, own: Fields) -> list[tuple[Block, Raws]]:
-        """The content in its blocks; an empty one stays among the fields unless the row would write the same."""
+    def _read_words(self, own: Fields) -> list[tuple[Block, Raws]]:
+        """Return the content in its blocks; an empty one stays among the fields unless the row would write the same."""
         content = own.take("content")
         found: list[tuple[Block, Raws]] = []
         if bytes(content)[:1] == b'"' and bytes(content) != b'""':
@@ -219,13 +359,13 @@ class _Reader:
             pieces = split(text) if tagged else [("text", text)]
             found += ((TextBlock(text) if kind == "text" else ReasoningBlock(text), {}) for kind, text in pieces)
         elif bytes(content)[:1] == b"[" and bytes(content) != b"[]":
-            found += (self._said_part(raw) for raw in _list(content))
+            found += (self._read_part(raw) for raw in _list(content))
         elif bytes(content) not in (EMPTY[self.quirks.empty_content], b"null"):
             own.put("content", bytes(content).decode())
         refusal = own.text("refusal") if own.peek("refusal") else ""
         return [*found, *([(TextBlock(refusal), {FIELD: msgspec.Raw(REFUSAL)})] if refusal else [])]
 
-    def _said_part(self, raw: msgspec.Raw) -> tuple[Block, Raws]:
+    def _read_part(self, raw: msgspec.Raw) -> tuple[Block, Raws]:
         own = read_fields(raw)
         match own.peek("type"):
             case "text" if own.is_text("text"):
@@ -245,7 +385,7 @@ class _Reader:
     def _hosted(self, raw: msgspec.Raw) -> HostedBlock:
         return hosted_block(raw, self.target.provider)
 
-    def _call(self, raw: msgspec.Raw) -> tuple[ToolCall, Raws]:
+    def _read_call(self, raw: msgspec.Raw) -> tuple[ToolCall, Raws]:
         own = read_fields(raw)
         id = own.carried_text("id")
         if own.peek("type") == "custom":
@@ -266,36 +406,17 @@ class _Reader:
 
     # Tools.
 
-    def _tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
+    def _read_tool(self, raw: msgspec.Raw) -> ToolSpec | HostedTool:
         own = read_fields(raw)
         if own.peek("type") == "custom" and own.is_object("custom"):
-            return self._custom(own)
+            own.take("type")
+            return read_custom(own, own.peek_fields("custom"), self.target)
         if own.peek("type") not in ("", "function") or not own.has("function"):
             return HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         if own.peek("type") == "function":
             own.take("type")
-        function = read_fields(own.take("function"))
         cache = read_control(own) if self.quirks.cache_style == "control" else ""
-        schema = function.take_object("parameters", '{"type":"object","properties":{}}')
-        name, description, strict = function.carried_text("name"), function.said("description"), function.flag("strict")
-        if function.rest():
-            own.put("function", function.rest_text())
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, cache, self.target.provider)
-
-    def _custom(self, own: Fields) -> ToolSpec:
-        """A tool that takes free text. A format that is no grammar stays among its fields."""
-        own.take("type")
-        inner = own.peek_fields("custom")
-        shape = inner.peek_fields("format")
-        grammar = shape.peek_fields("grammar")
-        free = FreeText()
-        if shape.peek("type") == "grammar" and grammar.is_text("definition"):
-            free = FreeText(grammar.peek("syntax"), grammar.peek("definition"))
-            if len(shape.rest()) == len(grammar.rest()) == 2 and grammar.is_text("syntax"):
-                inner.take("format")
-        name, description = inner.carried_text("name"), inner.said("description")
-        own.put_rest("custom", inner)
-        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=self.target.provider, free=free)
+        return read_function(own, read_fields(own.take("function")), self.target, cache)
 
 
 def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:

@@ -2,9 +2,8 @@
 
 from evener.wire.codec import Codec
 from evener.wire.faults import fault
-from evener.wire.openai_responses.blocks import WIRE
 from evener.wire.openai_responses.decode import decode, decoder
-from evener.wire.openai_responses.encode import encode
+from evener.wire.openai_responses.encode import WIRE, encode
 from evener.wire.openai_responses.read import read_request
 
 __all__ = ["CODEC"]

@@ -6,57 +6,313 @@ terminal event is truncated, as is one that leaves a call open. An item counts o
 """
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Literal, final
 
 import msgspec
 
 from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
-from evener.transcript.reply import Reply, StopReason
-from evener.wire.assembler import assemble
-from evener.wire.faults import complaint_of, typed
-from evener.wire.lenient import BROKEN, mend, parse_some, read_some
-from evener.wire.openai_responses.blocks import FREE_CALL, TextSeal, qualified
-from evener.wire.openai_responses.citations import read_citation
-from evener.wire.openai_responses.events import (
-    CARRYING,
-    NOTHING,
-    NULL,
-    REPEATED,
-    TERMINAL,
-    AnyEvent,
-    Arguments,
-    Begun,
-    Completed,
-    Created,
-    Ended,
-    Known,
-    Part,
-    PlainCall,
-    PlainMessage,
-    Reasoned,
-    Refusal,
-    Response,
-    Summary,
-    Thought,
-    Words,
-    form_of,
-    read_any_event,
-    read_call,
-    read_event,
-    read_message,
-    read_name,
-    read_response,
-)
-from evener.wire.openai_responses.hosted import hosted_block
-from evener.wire.openai_responses.usage import read_usage
+from evener.transcript.reply import Reply, StopReason, Usage
+from evener.wire.faults import complaint_of, make_error, read_failure
+from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualify_name
+from evener.wire.openai_responses.hosted import hosted_block, read_citation
+from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
+from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
 from evener.wire.sse import SseReader
-from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, settle
-from evener.wire.text import dumps, fields, free_arguments, text_in, word
+from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
 __all__ = ["PARTS", "decode", "decoder"]
+
+
+class _Cached(msgspec.Struct, gc=False):
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
+
+
+class _Thought(msgspec.Struct, gc=False):
+    reasoning_tokens: Count = None
+
+
+class _Counts(msgspec.Struct, gc=False):
+    """The field `usage` of an answer."""
+
+    input_tokens: Count = None
+    output_tokens: Count = None
+    input_tokens_details: _Cached | None = None
+    output_tokens_details: _Thought | None = None
+
+
+def read_usage(read: _Counts) -> Usage:
+    """Return the counts: input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
+    cached = written = thought = 0
+    if (taken := read.input_tokens_details) is not None:
+        cached, written = int(taken.cached_tokens or 0), int(taken.cache_write_tokens or 0)
+    if (given := read.output_tokens_details) is not None:
+        thought = int(given.reasoning_tokens or 0)
+    total = int(read.input_tokens or 0)
+    return Usage(total, max(0, total - cached - written), cached, written, int(read.output_tokens or 0), thought)
+
+
+NOTHING = msgspec.Raw(b"")
+NULL = msgspec.Raw(b"null")
+
+
+class _IncompleteReason(msgspec.Struct, gc=False):
+    """Why an answer is not complete."""
+
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    """The answer as a whole."""
+
+    id: str | None = None
+    object: str = ""
+    status: str | None = None
+    error: msgspec.Raw = NOTHING
+    incomplete_details: _IncompleteReason | None = None
+    model: str | None = None
+    output: Items | None = None
+    usage: _Counts | None = None
+
+
+class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, gc=False):
+    """A part of a message that is words and nothing else."""
+
+    annotations: tuple[()] = ()
+    logprobs: tuple[()] = ()
+    text: str = ""
+
+
+@final
+class PlainMessage(msgspec.Struct, tag="message", forbid_unknown_fields=True, gc=False):
+    """A message of such parts. Any other field makes it another form of item; so with calls."""
+
+    id: str
+    status: str
+    content: list[PlainPart]
+    role: Literal["assistant"] = "assistant"
+
+
+@final
+class PlainCall(msgspec.Struct, tag="function_call", forbid_unknown_fields=True, gc=False):
+    """A call of one of our tools."""
+
+    id: str
+    status: str
+    arguments: str
+    call_id: str
+    name: str
+
+
+class _ReasoningItem(msgspec.Struct, tag="reasoning", gc=False):
+    """A reasoning item, of any form: all of it is kept as it came."""
+
+
+class _OpenedMessage(msgspec.Struct, tag="message", gc=False):
+    """A message that begins, of any form: what it holds is told later."""
+
+    role: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    """The fields that every event may have, used or not. An event with a known name and other forms of these is unknown."""
+
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: str = ""
+
+
+@final
+class _MoreWords(_Event, tag="response.output_text.delta", gc=False):
+    """More text. By far the most events are this one."""
+
+
+@final
+class _MoreArguments(_Event, tag="response.function_call_arguments.delta", gc=False):
+    """More of a call's arguments."""
+
+
+@final
+class _MoreSummary(_Event, tag="response.reasoning_summary_text.delta", gc=False):
+    """More of a summary of the reasoning."""
+
+
+@final
+class _MoreThought(_Event, tag="response.reasoning_text.delta", gc=False):
+    """More of the reasoning itself."""
+
+
+@final
+class _MoreRefusal(_Event, tag="response.refusal.delta", gc=False):
+    """More of a refusal."""
+
+
+@final
+class _ItemBegun(_Event, tag="response.output_item.added", gc=False):
+    """An item begins. Only calls have something to tell."""
+
+    item: PlainCall | _OpenedMessage | _ReasoningItem | None = None
+
+
+@final
+class _ItemEnded(_Event, tag="response.output_item.done", gc=False):
+    """An item is complete. It has a plain form, as nearly all have."""
+
+    item: PlainMessage | PlainCall | _ReasoningItem | None = None
+
+
+@final
+class Created(_Event, tag="response.created", gc=False):
+    """The answer begins."""
+
+    response: _Response | None = None
+
+
+@final
+class Completed(_Event, tag="response.completed", gc=False):
+    """The answer is complete."""
+
+    response: _Response | None = None
+
+
+class Repeated(_Event, gc=False):
+    """An event whose content stands again elsewhere, if it reports no error: there is nothing to look at."""
+
+    error: None = None
+
+
+REPEATED: frozenset[type[msgspec.Struct]] = frozenset(
+    msgspec.defstruct("Repeated", (), bases=(Repeated,), tag=f"response.{name}", gc=False)
+    for name in (
+        *("in_progress", "queued", "content_part.added", "content_part.done", "refusal.done"),
+        *("output_text.done", "output_text.annotation.added", "function_call_arguments.done"),
+        *("reasoning_summary_part.added", "reasoning_summary_part.done", "reasoning_summary_text.done", "reasoning_text.done"),
+        *("web_search_call.in_progress", "web_search_call.searching", "web_search_call.completed"),
+        *("file_search_call.in_progress", "file_search_call.searching", "file_search_call.completed"),
+        *("code_interpreter_call.in_progress", "code_interpreter_call.interpreting", "code_interpreter_call.completed"),
+        *("code_interpreter_call_code.delta", "code_interpreter_call_code.done"),
+        *("mcp_call_arguments.delta", "mcp_call_arguments.done"),
+        *("custom_tool_call_input.delta", "custom_tool_call_input.done"),
+    )
+)
+"""A form for each of those that come often enough to be known by their whole name."""
+
+_Forms = (
+    _MoreWords | _MoreArguments | _MoreSummary | _MoreThought | _MoreRefusal | _ItemBegun | _ItemEnded | Created | Completed
+)
+_Known = _Forms | Repeated
+
+
+class AnyEvent(_Event, gc=False):
+    """An event of any name. It may hold anything, as far as it is not looked into."""
+
+    type: str = ""
+    item: msgspec.Raw = NOTHING
+    response: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class _Named(msgspec.Struct, gc=False):
+    """Anything, as far as it says what it is."""
+
+    type: str = ""
+    role: msgspec.Raw = NULL
+    error: msgspec.Raw = NOTHING
+
+
+class Terminal(msgspec.Struct, gc=False):
+    """The answer has ended, in any way."""
+
+    response: _Response
+    type: str = ""
+
+
+class _ReasoningText(msgspec.Struct, gc=False):
+    """A part of a reasoning item."""
+
+    type: str = ""
+    text: str = ""
+
+
+class Reasoned(msgspec.Struct, gc=False):
+    """What can be read of a reasoning item."""
+
+    summary: list[_ReasoningText] | None = None
+    content: list[_ReasoningText] | None = None
+
+
+class _AnyCall(msgspec.Struct, gc=False):
+    """Any call."""
+
+    call_id: str = ""
+    name: str = ""
+    arguments: str | None = None
+    input: str | None = None
+    namespace: msgspec.Raw = NOTHING
+
+
+class _AnyMessage(msgspec.Struct, gc=False):
+    """Any message."""
+
+    content: Items = []
+
+
+class _AnyPart(msgspec.Struct, gc=False):
+    """Any part of one."""
+
+    type: str = ""
+    text: str = ""
+    refusal: str = ""
+    annotations: Items | None = None
+    logprobs: msgspec.Raw = NOTHING
+
+
+TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+FORMS: dict[str, type[msgspec.Struct]] = {
+    "response.output_text.delta": _MoreWords,
+    "response.function_call_arguments.delta": _MoreArguments,
+    "response.reasoning_summary_text.delta": _MoreSummary,
+    "response.reasoning_text.delta": _MoreThought,
+    "response.refusal.delta": _MoreRefusal,
+    "response.created": Created,
+    **dict.fromkeys(TERMINAL, Terminal),
+}
+"""By the type of an event, the form that it is mended by; any other is an `AnyEvent`."""
+
+CARRYING: Carrying = {
+    _MoreWords: ("output_index", "content_index", "delta"),
+    _MoreArguments: ("output_index", "delta"),
+    _MoreSummary: ("output_index",),
+    _MoreThought: ("output_index",),
+    _MoreRefusal: ("output_index",),
+    Terminal: ("type", "response"),
+    _Response: ("status", "output"),
+    AnyEvent: ("type", "output_index", "item"),
+    _AnyPart: ("type", "text"),
+    _Named: ("type",),
+}
+"""The fields that must be of their form."""
+
+
+def form_of(frame: bytes) -> type[msgspec.Struct]:
+    """Return the form of an event, by its type."""
+    return FORMS.get(read_name(frame).type, AnyEvent)
+
+
+_events: msgspec.json.Decoder[_Known] = msgspec.json.Decoder(reduce(or_, REPEATED, _Forms))
+read_response = msgspec.json.Decoder(_Response).decode
+read_event = _events.decode
+read_any_event = msgspec.json.Decoder(AnyEvent).decode
+read_name = msgspec.json.Decoder(_Named).decode
+read_call = msgspec.json.Decoder(_AnyCall).decode
+read_message = msgspec.json.Decoder(_AnyMessage).decode
+
 
 NONE = (NULL, NOTHING)
 EMPTY = (NULL, msgspec.Raw(b"[]"))
@@ -68,6 +324,8 @@ STATUS: dict[str, StopReason] = {
     "in_progress": "pending",
     "incomplete": "other",
 }
+OURS = {"function_call": ("type", "call_id", "name", "arguments"), FREE_CALL: ("call_id", "name", "input")}
+"""By the type of a call, its fields that have neutral words; the others are sealed."""
 COMPACTED = "response.compaction"
 KEPT = ("response.output_item.", "response.output_text.", "response.created")
 """How events are named that must be understood, besides the terminal ones."""
@@ -75,26 +333,12 @@ PARTS = "\n\n"
 TWO_ANSWERS = "A second answer began in one stream. Expected one; nothing of them counts. Ask again."
 # Events whose content stands again, whole, in `output_item.done`.
 SAID_AGAIN = (
-    "response.content_part.",
-    "response.output_text.done",
-    "response.refusal.done",
-    "response.function_call_arguments.done",
-    "response.reasoning_summary_part.",
-    "response.reasoning_summary_text.done",
-    "response.reasoning_text.done",
-    "response.web_search_call.",
-    "response.file_search_call.",
-    "response.code_interpreter_call",
-    "response.image_generation_call.in_progress",
-    "response.image_generation_call.generating",
-    "response.image_generation_call.completed",
-    "response.mcp_",
-    "response.custom_tool_call_input.",
-    "response.shell_call",
-    "response.in_progress",
-    "response.output_text.annotation.added",
-    "response.queued",
-    "response.compaction.",
+    *("response.content_part.", "response.output_text.done", "response.output_text.annotation.added", "response.refusal.done"),
+    *("response.function_call_arguments.done", "response.custom_tool_call_input.", "response.mcp_", "response.shell_call"),
+    *("response.reasoning_summary_part.", "response.reasoning_summary_text.done", "response.reasoning_text.done"),
+    *("response.web_search_call.", "response.file_search_call.", "response.code_interpreter_call"),
+    *("response.image_generation_call.in_progress", "response.image_generation_call.generating"),
+    *("response.image_generation_call.completed", "response.in_progress", "response.queued", "response.compaction."),
     "keepalive",
 )
 
@@ -119,16 +363,16 @@ class _Turn(msgspec.Struct, gc=False):
     compacted: bool = False
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Events; a terminal event and errors are the last."""
+        """Read events. True if the answer has ended: with a terminal event, or in an error."""
         for frame in frames:
             try:
                 event = read_event(frame)
             except msgspec.ValidationError:
-                if self._other(frame, found):
+                if self._read_other(frame, found):
                     return True
                 continue
             kind = type(event)
-            if kind is Words:
+            if kind is _MoreWords:
                 slot, text = event.output_index * ROOM + event.content_index, event.delta
                 shown = self.shown.get(slot)
                 if shown is None:
@@ -136,52 +380,49 @@ class _Turn(msgspec.Struct, gc=False):
                 else:
                     shown.append(text)
                 found.append(TextDelta(slot, text))
-            elif kind is Arguments:
+            elif kind is _MoreArguments:
                 found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
-            elif kind is Summary:
-                found.append(self._think(event.output_index * ROOM, event.summary_index, event.delta))
-            elif kind is Thought:
-                found.append(self._think(event.output_index * ROOM, -1 - event.content_index, event.delta))
-            elif kind not in REPEATED and self._rare(event, frame, found):
+            elif kind is _MoreSummary:
+                found.append(self._add_thought(event.output_index * ROOM, event.summary_index, event.delta))
+            elif kind is _MoreThought:
+                found.append(self._add_thought(event.output_index * ROOM, -1 - event.content_index, event.delta))
+            elif kind not in REPEATED and self._read_rare(event, frame, found):
                 return True
         return False
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """An event without what need not be understood."""
+        """Return an event without what need not be understood."""
         return mend(frame, form_of, CARRYING)
 
     def missing(self) -> str:
-        """Why the answer does not count, now that it has ended."""
+        """Return why the answer does not count, now that it has ended."""
         if not self.state:
             return NO_REASON
         return OPEN_CALL if self.open else ""
 
     def end(self) -> None:
-        """Without a terminal event a turn is never complete."""
+        """Return None: without a terminal event a turn is never complete."""
 
     def complete(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """An item is complete: whatever was not streamed of it follows now."""
+        """Complete an item: add what was not streamed of it."""
         named = read_name(raw)
         kind = named.type
-        if kind == "function_call":
-            call, kept = read_call(raw), _kept(fields(raw), ("type", "call_id", "name", "arguments"))
-            self._begin_call(number, call.call_id, qualified(text_in(call.namespace), call.name), found)
-            self._end_call(number, call.arguments or "{}", kept, word(kept.get("id")), found)
-        elif kind == FREE_CALL:
-            call, kept = read_call(raw), _kept(fields(raw), ("call_id", "name", "input"))
-            self._begin_call(number, call.call_id, qualified(text_in(call.namespace), call.name), found)
-            self._end_call(number, free_arguments(call.input or ""), kept, word(kept.get("id")), found)
+        if kind in OURS:
+            call, kept = read_call(raw), _keep_fields(fields(raw), OURS[kind])
+            self._begin_call(number, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
+            arguments = free_arguments(call.input or "") if kind == FREE_CALL else call.arguments or "{}"
+            self._end_call(number, arguments, kept, word(kept.get("id")), found)
         elif kind == "message" and text_in(named.role) in ("", "assistant"):  # a compaction hands the user's back, too
-            self._message(number, raw, found)
+            self._complete_message(number, raw, found)
         elif kind == "reasoning":
-            self._reasoning(number * ROOM, raw, found)
+            self._complete_reasoning(number * ROOM, raw, found)
         else:
             self.compacted = self.compacted or kind.startswith("compaction")
             found.append(d.HostedAdded(number * ROOM, hosted_block(raw)))
         self._finish(number, *_ids(raw))
 
-    def stop(self, response: Response, found: list[d.Delta], said: str = "") -> None:
-        """The terminal state: usage, and why it ended. `said` is the state that the event's own name tells."""
+    def stop(self, response: _Response, found: list[d.Delta], said: str = "") -> None:
+        """Report the terminal state: usage, and why it ended. `said` is the state that the event's own name tells."""
         if response.usage is not None:
             found.append(d.UsageReported(read_usage(response.usage)))
         status, details = response.status or said, response.incomplete_details
@@ -198,31 +439,31 @@ class _Turn(msgspec.Struct, gc=False):
         self.open.discard(number)
         self.ids.update(ids)
 
-    def _rare(self, event: Known, frame: bytes, found: list[d.Delta]) -> bool:
-        if type(event) is Begun:
+    def _read_rare(self, event: _Known, frame: bytes, found: list[d.Delta]) -> bool:
+        if type(event) is _ItemBegun:
             item = event.item
             if type(item) is PlainCall:
                 self.open.add(event.output_index)
                 self._begin_call(event.output_index, item.call_id, item.name, found)
             elif item is None:
-                raise _without("response.output_item.added", "item")
-        elif type(event) is Ended:
-            self._complete(event, frame, found)
+                raise _lacking("response.output_item.added", "item")
+        elif type(event) is _ItemEnded:
+            self._complete_plain(event, frame, found)
         elif type(event) is Completed:
             if event.response is None:
-                raise _without("response.completed", "response")
+                raise _lacking("response.completed", "response")
             self._end(event.response, frame, "completed", found)
             return True
         elif type(event) is Created:
-            return self._begin_answer(event.response or Response(), found)
-        elif type(event) is Refusal:
+            return self._begin_answer(event.response or _Response(), found)
+        elif type(event) is _MoreRefusal:
             slot = event.output_index * ROOM + event.content_index
             self.shown.setdefault(slot, []).append(event.delta)
             found.append(TextDelta(slot, event.delta))
         return False
 
-    def _other(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """An event that has none of the known forms."""
+    def _read_other(self, frame: bytes, found: list[d.Delta]) -> bool:
+        """Return an event that has none of the known forms."""
         event = _any_event(frame, found)
         if event is None:
             return False
@@ -237,27 +478,27 @@ class _Turn(msgspec.Struct, gc=False):
         elif kind == "response.created":
             return self._begin_answer(_response_of(event), found)
         elif kind == "error" or event.error not in NONE:
-            found.append(_failed(frame))
+            found.append(read_failure(frame))
             return True
         elif not is_repeated(kind):
             found.append(d.Notice(kind, frame.decode()))
         return False
 
-    def _begin_answer(self, response: Response, found: list[d.Delta]) -> bool:
-        """The answer begins; True, and it has failed, when another one had begun before."""
+    def _begin_answer(self, response: _Response, found: list[d.Delta]) -> bool:
+        """Return the answer begins; True, and it has failed, when another one had begun before."""
         if self.started and response.id != self.id:
             found.append(d.Failed(WireError(TWO_ANSWERS)))
             return True
         self._start(response, found)
         return False
 
-    def _start(self, response: Response, found: list[d.Delta]) -> None:
+    def _start(self, response: _Response, found: list[d.Delta]) -> None:
         self.started, self.id = True, response.id or ""
         found.append(d.Started(self.id, response.model or ""))
 
-    def _end(self, response: Response, frame: bytes, said: str, found: list[d.Delta]) -> None:
+    def _end(self, response: _Response, frame: bytes, said: str, found: list[d.Delta]) -> None:
         if said == "failed" or _is_failed(response, found):
-            found.append(_failed(bytes(fields(frame)["response"])))
+            found.append(read_failure(bytes(fields(frame)["response"])))
             return
         if not self.started:
             self._start(response, found)
@@ -268,18 +509,18 @@ class _Turn(msgspec.Struct, gc=False):
         self.stop(response, found, said)
 
     def _begin(self, event: AnyEvent, found: list[d.Delta]) -> None:
-        """An item of any form begins: only calls have something to tell."""
+        """Begin an item of any form: only calls have something to tell."""
         if event.item in NONE:
-            raise _without(event.type, "item")
+            raise _lacking(event.type, "item")
         kind = read_name(event.item).type
         if kind == "function_call":
             call = read_call(event.item)
-            self._begin_call(event.output_index, call.call_id, qualified(text_in(call.namespace), call.name), found)
+            self._begin_call(event.output_index, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
         if kind not in ("message", "reasoning"):
             self.open.add(event.output_index)
 
-    def _complete(self, event: Ended, frame: bytes, found: list[d.Delta]) -> None:
-        """An item is complete. One of a plain form is not taken apart again."""
+    def _complete_plain(self, event: _ItemEnded, frame: bytes, found: list[d.Delta]) -> None:
+        """Complete an item. One of a plain form is not taken apart again."""
         item, number = event.item, event.output_index
         if type(item) is PlainMessage:
             seal = dumps({"item": {"id": item.id, "status": item.status}}).decode()
@@ -297,7 +538,7 @@ class _Turn(msgspec.Struct, gc=False):
         call = (id, name)
         if self.calls.get(number) != call:
             self.calls[number] = call
-            found.append(d.CallStarted(number * ROOM, id, name))
+            found.append(d.CallBegun(number * ROOM, id, name))
 
     def _end_call(self, number: int, arguments: str, kept: Mapping[str, object], id: str, found: list[d.Delta]) -> None:
         slot = number * ROOM
@@ -305,21 +546,21 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(SealAdded(slot, "call", dumps(kept).decode(), id))
         found.append(d.CallEnded(slot, arguments))
 
-    def _think(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
-        """More of a reasoning item. A new part is set apart from what was shown before it, be it announced or not."""
+    def _add_thought(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
+        """Return more of a reasoning item. A blank line sets a new part apart, announced or not."""
         if self.parts.get(slot, part) != part:
             text = PARTS + text
         self.parts[slot] = part
         self.shown.setdefault(slot, []).append(text)
         return d.ReasoningDelta(slot, text)
 
-    def _unsent(self, slot: int, text: str) -> str:
-        """What of a block's whole text was not shown yet."""
+    def _find_unsent(self, slot: int, text: str) -> str:
+        """Return what of a block's whole text was not shown yet."""
         shown = "".join(self.shown.get(slot, ()))
         return text[len(shown) :] if shown != text and text.startswith(shown) else ""
 
     def _say_rest(self, number: int, texts: list[str], found: list[d.Delta]) -> list[int]:
-        """The slot of each part of a message; what was not shown of them is said now.
+        """Return the slot of each part of a message; what was not shown of them is said now.
 
         A clone may number the parts of its deltas in another way than it lists them at the end: then all that was shown is
         held against all that there is.
@@ -342,28 +583,28 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(TextDelta(last, whole[len(said) :]))
         return [*told, *[last] * len(texts)][: len(texts)]
 
-    def _message(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        item = _kept(fields(raw), ("type", "role", "content"))
+    def _complete_message(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+        item = _keep_fields(fields(raw), ("type", "role", "content"))
         raws = read_message(raw).content
-        parts = [_part(one, found) for one in raws]
+        parts = [_read_part(one, found) for one in raws]
         self.refused = self.refused or any(part.type == "refusal" for part in parts)
         texts = [part.refusal if part.type == "refusal" else part.text for part in parts]
         for slot, part, own in zip(self._say_rest(number, texts, found), parts, raws, strict=True):
             for cited in part.annotations or ():
                 found.append(d.CitationAdded(slot, read_citation(cited, found)))
             ours = ("refusal",) if part.type == "refusal" else ("type", "text", "logprobs")
-            seal = TextSeal(item, _kept(fields(own), ours, EMPTY))
+            seal = TextSeal(item, _keep_fields(fields(own), ours, EMPTY))
             found.append(SealAdded(slot, "text", dumps(seal).decode(), word(item.get("id"))))
             if part.logprobs and part.logprobs not in EMPTY:
                 found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
 
-    def _reasoning(self, slot: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
+    def _complete_reasoning(self, slot: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
         read = read_some(raw, Reasoned, "reasoning", found)
         text = PARTS.join(part.text for part in (*(read.summary or ()), *(read.content or ())) if part.text)
-        rest = self._unsent(slot, text)
+        rest = self._find_unsent(slot, text)
         if rest:
             found.append(d.ReasoningDelta(slot, rest))
-        kept = _kept(fields(raw), ("type",))
+        kept = _keep_fields(fields(raw), ("type",))
         found.append(SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
 
     def _why(self, status: str, reason: str) -> StopReason:
@@ -372,32 +613,32 @@ class _Turn(msgspec.Struct, gc=False):
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
 
 
-def _part(raw: msgspec.Raw, found: list[d.Delta]) -> Part:
-    """A part of a message, as far as it can be read."""
+def _read_part(raw: msgspec.Raw, found: list[d.Delta]) -> _AnyPart:
+    """Return a part of a message, as far as it can be read."""
     if bytes(raw)[:1] != b"{":
         raise msgspec.ValidationError("a part of a message that is no object")
-    return read_some(raw, Part, "content", found, CARRYING)
+    return read_some(raw, _AnyPart, "content", found, CARRYING)
 
 
 def _ids(raw: msgspec.Raw) -> list[str]:
-    """What an item is known by: its id, and that of the call it is."""
+    """Return what an item is known by: its id, and that of the call it is."""
     own = fields(raw)
     names = ("id", "call_id") if word(own.get("type")) == "function_call" else ("id",)
     return [found for name in names if (found := word(own.get(name)))]
 
 
-def _kept(own: Raws, ours: tuple[str, ...], nothing: tuple[msgspec.Raw, ...] = (NULL,)) -> Raws:
+def _keep_fields(own: Raws, ours: tuple[str, ...], nothing: tuple[msgspec.Raw, ...] = (NULL,)) -> Raws:
     return {name: value for name, value in own.items() if name not in ours and value not in nothing}
 
 
 def decode(body: bytes, quirks: Quirks) -> Reply:  # noqa: ARG001 - every codec's decode takes the quirks
-    """A whole answer."""
-    return assemble(_whole(body))
+    """Return a whole answer."""
+    return assemble(_read_whole(body))
 
 
-def _whole(body: bytes) -> list[d.Delta]:
+def _read_whole(body: bytes) -> list[d.Delta]:
     found: list[d.Delta] = []
-    response = parse_some(body, Response, "a Responses answer", CARRYING, found)
+    response = parse_some(body, _Response, "a Responses answer", CARRYING, found)
     _raise_for(response, body, found)
     if not response.object.startswith("response") and (response.object or response.output is None):
         raise WireError(f"Expected a response, but the answer is a {response.object!r}. Check the base URL.")
@@ -413,15 +654,15 @@ def _whole(body: bytes) -> list[d.Delta]:
     return found
 
 
-def _raise_for(response: Response, body: bytes, found: list[d.Delta]) -> None:
+def _raise_for(response: _Response, body: bytes, found: list[d.Delta]) -> None:
     if _is_failed(response, found):
         complaint = complaint_of(body)
         if complaint:
-            raise typed(complaint, {})
+            raise make_error(complaint, {})
         raise WireError("The response failed and says nothing about it. Ask again.")
 
 
-def _is_failed(response: Response, found: list[d.Delta]) -> bool:
+def _is_failed(response: _Response, found: list[d.Delta]) -> bool:
     """True if the answer is an error. What stands for one in an answer that has another state must complain of something."""
     error = response.error
     if response.status in (None, "failed") or error in NONE:
@@ -433,42 +674,35 @@ def _is_failed(response: Response, found: list[d.Delta]) -> bool:
 
 
 def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's decoder takes the quirks
-    """A streamed answer."""
+    """Return a streamed answer."""
     return StreamDecoder(_Turn(), SseReader())
 
 
-def _response_of(event: AnyEvent) -> Response:
+def _response_of(event: AnyEvent) -> _Response:
     if event.response in NONE:
-        raise _without(event.type, "response")
+        raise _lacking(event.type, "response")
     return read_response(event.response)
 
 
-def _without(kind: str, what: str) -> msgspec.ValidationError:
+def _lacking(kind: str, what: str) -> msgspec.ValidationError:
     return msgspec.ValidationError(f"a {kind} event without its {what}")
-
-
-def _failed(frame: bytes) -> d.Failed:
-    complaint = complaint_of(frame)
-    return d.Failed(
-        typed(complaint, {}) if complaint else WireError("The stream reported an error without a message. Ask again.")
-    )
 
 
 @lru_cache(maxsize=100)
 def is_repeated(kind: str) -> bool:
-    """Whether what an event of this name says is said again, or is of no use."""
+    """True if what an event of this name says is said again, or is of no use."""
     return kind.startswith(SAID_AGAIN)
 
 
 def _any_event(frame: bytes, found: list[d.Delta]) -> AnyEvent | None:
-    """An event of any form. One whose fields are not what we know by these names is a notice, unless it is one
+    """Return an event of any form. One whose fields are not what we know by these names is a notice, unless it is one
     that must be understood; an error is one all the same."""
     try:
         return read_any_event(frame)
     except msgspec.ValidationError:
         named = read_name(frame)
         if named.type == "error" or named.error not in NONE:
-            return AnyEvent("error")
+            return AnyEvent(type="error")
         if named.type in TERMINAL or named.type.startswith(KEPT):
             raise
         found.append(d.Notice(named.type, frame.decode()))

@@ -1,48 +1,822 @@
 """An Ask as an OpenAI Responses request. Pure: the same ask gives the same bytes, with or without `prior`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from evener.transcript.ask import Ask, HostedTool, Namespace, ToolSpec
-from evener.transcript.blocks import TextBlock
+from evener.transcript.ask import Ask, HostedTool, Namespace, State, ToolSpec
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Origin,
+    ReasoningBlock,
+    Remote,
+    Seal,
+    Source,
+    Stored,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
-from evener.transcript.repair import RepairRules
+from evener.transcript.repair import Exchange, Repair, RepairRules
+from evener.transcript.transcript import Node, Transcript
 from evener.wire.codec import Encoded, Frame
-from evener.wire.dialects import OPENAI_PLAIN, OPENAI_STRICT
-from evener.wire.enforced import declared_schema
-from evener.wire.fold import Fold, Render, extended, joined, started
-from evener.wire.marks import Wanted, automatic_marks, breakpoint_mark, choose_marks, drawn, report_lifetime, wanted_marks
-from evener.wire.openai_responses import controls
-from evener.wire.openai_responses.blocks import WIRE, forms_of, render, system_items
-from evener.wire.openai_responses.held import outgoing
+from evener.wire.media import IMAGES, check_detail, is_base64, is_image_taken, normalize_media
+from evener.wire.openai import TEMPERATURE, TOP_P, fit_key, refused_settings, write_output_shape, write_parallel
+from evener.wire.prefix import (
+    ERROR,
+    ExchangeWriter,
+    Fragment,
+    Prefix,
+    Render,
+    dict_of,
+    dumps,
+    extend_prefix,
+    fields,
+    free_text,
+    is_plain,
+    join_body,
+    list_telling,
+    must_fetch,
+    placeholder,
+    start_prefix,
+    text_in,
+    with_tool_extra,
+    word,
+)
 from evener.wire.quirks import Quirks
+from evener.wire.reading import Fields
 from evener.wire.request import (
     Address,
     Fixed,
-    Kept,
-    Source,
+    KeptRequests,
+    RequestSource,
+    Setting,
+    Wanted,
     add_losses,
     as_function,
-    declared_name,
-    drafted,
+    breakpoint_mark,
+    choose_marks,
+    declare_name,
+    effort_for,
+    find_chosen_tools,
     frame_of,
     headers_of,
-    hosted_tool,
+    insert_marks,
     is_declared_inline,
+    list_fragments,
     names_of,
+    nearest_effort,
     output_limit,
+    pass_number,
     path_of,
+    plan_automatic_marks,
+    plan_marks,
+    report_choice,
+    report_lifetime,
+    short_id,
+    wire_name,
     with_extra,
     without_messages,
+    write_hosted_tool,
+    write_settings,
 )
-from evener.wire.text import dict_of, dumps, fields, with_tool_extra
+from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
+from evener.wire.tool_schema import declare_schema
 
-__all__ = ["encode"]
+ALL_IS_SENT = "the whole conversation is sent"
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """The ask to write, what it cost, and whether the provider holds what comes before it."""
+
+    ask: Ask
+    losses: tuple[Loss, ...] = ()
+    resumed: bool = False
+    keeps: str = ""
+
+
+def plan_outgoing(ask: Ask, quirks: Quirks) -> Outgoing:
+    """Return the ask without what the provider holds; the whole of it, with a report, where it cannot go on from there."""
+    wanted = ask.state
+    if wanted.mode == "replay":
+        return Outgoing(ask)
+    if not quirks.store or (wanted.mode == "conversation" and not quirks.conversation):
+        if wanted.id and not wanted.after:
+            return Outgoing(ask)  # the ask holds no more than what is new: `controls.state` says that the rest is missing
+        return _send_whole(ask, "this endpoint keeps no state", State(sealed=wanted.sealed))
+    keeps = wanted.mode if wanted.store is not False and (wanted.id or wanted.mode == "chain") else ""
+    if not wanted.after:
+        return Outgoing(ask, keeps=keeps)
+    found = _find_new(ask, RepairRules(unique_ids=quirks.unique_ids, merge=False))
+    if isinstance(found, str):  # a chain begins anew; a conversation that holds some of it cannot be told all of it
+        return _send_whole(
+            ask, found, replace(wanted, id="", after="") if wanted.mode == "chain" else State(sealed=wanted.sealed)
+        )
+    messages, losses = found
+    cut = replace(ask, transcript=Transcript(messages, ask.transcript.system_blocks))
+    return Outgoing(cut, losses, resumed=True, keeps=keeps)
+
+
+def _send_whole(ask: Ask, why: str, state: State) -> Outgoing:
+    loss = loss_of("degraded", "state.mode", f"{why}; {ALL_IS_SENT}", name=ask.state.mode)
+    keeps = state.mode if state.mode == "chain" and state.store is not False else ""
+    return Outgoing(replace(ask, state=state), (loss,), keeps=keeps)
+
+
+def _find_new(ask: Ask, rules: RepairRules) -> tuple[list[Message], tuple[Loss, ...]] | str:
+    """Return the messages that are new to the provider, and what it took to make them legal; or why they cannot be told."""
+    node = _find_node(ask.transcript, ask.state.after)
+    if node is None or not ask.state.id:
+        return "the answer after which it was to go on is not in this conversation"
+    if node.message.origin != ask.target:
+        return "the answer after which it was to go on is of another model, account or endpoint"
+    return _split_new(ask.transcript, node, rules) or "the answer after which it was to go on had to be mended"
+
+
+def _find_node(transcript: Transcript, message: str) -> Node | None:
+    here = transcript.head
+    while here is not None and here.message.id != message:
+        here = here.parent
+    return here
+
+
+def _split_new(transcript: Transcript, node: Node, rules: RepairRules) -> tuple[list[Message], tuple[Loss, ...]] | None:
+    """Return the messages after an answer, legal after it: each of its calls has a result. None when they cannot be told apart.
+
+    Where others have spoken since, everything is looked at: a call of theirs may have the name of an earlier one.
+    """
+    tail = transcript.since(node)
+    if tail and tail[0].role == "assistant":
+        return None
+    alone = all(message.role != "assistant" for message in tail)
+    state, exchanges = Repair(rules).feed((node.message, *tail) if alone else transcript.messages)
+    last = state.finish()
+    told = [*exchanges, *((last,) if last else ())]
+    place = _find_place(told, node.message)
+    if place < 0:
+        return None
+    after = told[place + 1 :]
+    first = [_mark_free_results(message, node.message) for message in told[place].back]
+    messages = [*first, *(message for one in after for message in (one.assistant, *one.back) if message)]
+    return messages, tuple(loss for one in told[place:] for loss in one.losses)
+
+
+def _mark_free_results(message: Message, answer: Message) -> Message:
+    """Return the message with a mark on the results of calls that were made with a text: these calls are not sent again."""
+    free = {call.id for call in answer.calls if call.seal is not None and FREE_CALL in call.seal.data}
+    if not free:
+        return message
+    mark = Seal(dumps({"type": FREE_ANSWER}).decode(), answer.origin or Origin())
+    blocks = [
+        replace(block, seal=mark) if type(block) is ToolResult and block.seal is None and block.call_id in free else block
+        for block in message.blocks
+    ]
+    return replace(message, blocks=tuple(blocks))
+
+
+def _find_place(exchanges: list[Exchange], answer: Message) -> int:
+    """Return where the answer stands as it was given; -1 when it was merged with another, left out, or its calls renamed."""
+    for number, exchange in enumerate(exchanges):
+        said = exchange.assistant
+        if said is not None and said.id == answer.id:
+            return number if [call.id for call in said.calls] == [call.id for call in answer.calls] else -1
+    return -1
+
+
+EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+SHOWN = {"summary": "auto", "concise": "concise", "detailed": "detailed"}
+LEAST_OUTPUT = 16  # sheet 2
+ENCRYPTED = "reasoning.encrypted_content"
+SETTINGS = (
+    Setting("max_output_tokens", "max_output_tokens", read=Fields.limit),
+    TEMPERATURE,
+    TOP_P,
+    Setting("top_k", write=pass_number),
+    Setting("seed", write=pass_number),
+    Setting("stop", write=pass_number),
+)
+
+Body = dict[str, object]
+
+
+def _write_thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Return the field `reasoning`."""
+    wanted = ask.reasoning
+    body: Body = {}
+    effort = "off" if wanted.mode == "off" else wanted.effort
+    if wanted.mode == "between_tools":
+        losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
+    if wanted.mode == "on" and effort is None and wanted.budget is None and not _thinks_unasked(quirks):
+        losses.append(loss_of("degraded", "reasoning.mode", "this wire cannot switch it on; the model's own default is used"))
+    if found := _find_effort(effort, wanted.budget, quirks, losses):
+        body["effort"] = "none" if found == "off" else found
+    if wanted.show in SHOWN:
+        if quirks.show:
+            body["summary"] = SHOWN[wanted.show]
+        else:
+            losses.append(loss_of("dropped", "reasoning.show", "this endpoint shows none"))
+    return {"reasoning": body} if body else {}
+
+
+def _find_effort(effort: str | None, budget: int | None, quirks: Quirks, losses: list[Loss]) -> str:
+    """Return the level to send; empty for none."""
+    if effort is None and budget is None:
+        return ""
+    if not quirks.effort:
+        losses.append(loss_of("dropped", "reasoning.effort" if effort else "reasoning.budget", "this model takes none"))
+        return ""
+    if budget is not None and effort != "off":
+        effort = effort or effort_for(budget)
+        losses.append(loss_of("degraded", "reasoning.budget", f"this wire has efforts only; sent as {effort!r}"))
+    return nearest_effort(effort or "off", quirks.efforts or EFFORTS, losses)
+
+
+def _thinks_unasked(quirks: Quirks) -> bool:
+    return bool(quirks.thinks_unasked) or quirks.default_effort not in ("", "off")
+
+
+def _write_choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Body:
+    """Return the fields `tool_choice` and `parallel_tool_calls`."""
+    wanted = ask.choice
+    if not offered:
+        report_choice(ask, losses)
+        return {"tool_choice": wanted.mode} if wanted.stated and wanted.mode in ("auto", "none") else {}
+    body = write_parallel(ask, quirks, losses)
+    value = _write_mode(ask, quirks, losses)
+    if value != "auto" or wanted.stated:
+        body["tool_choice"] = value
+    return body
+
+
+def _write_mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> object:
+    wanted = ask.choice
+    if wanted.mode in ("required", "named") and not quirks.forced_choice:
+        losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it may choose"))
+        return "auto"
+    names = find_chosen_tools(ask, quirks, losses)
+    if wanted.mode == "named":
+        return _name_tool(ask, names[0], quirks) if len(names) == 1 else "auto"
+    if names and wanted.mode != "none":
+        tools = [_name_tool(ask, name, quirks) for name in names]
+        return {"type": "allowed_tools", "mode": wanted.mode, "tools": tools}
+    return wanted.mode
+
+
+def _name_tool(ask: Ask, name: str, quirks: Quirks) -> Body:
+    """Return a tool that the client runs, as a choice names it."""
+    for tool in ask.tools if quirks.custom_tools else ():
+        if isinstance(tool, ToolSpec) and wire_name(tool.name, quirks.name_length) == name:
+            bare = wire_name(tool.bare_name, quirks.name_length)
+            return {"type": "custom" if tool.free else "function", "name": bare}
+    return {"type": "function", "name": name}
+
+
+def _write_output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Return the field `text.format`, or what stands for it."""
+    shape = write_output_shape(ask, quirks, losses)
+    if not shape:
+        return {}
+    if quirks.schema_field == "text":
+        return {"text": {"format": shape}}
+    inner = {name: value for name, value in shape.items() if name != "type"}
+    return {"response_format": {"type": shape["type"], **({"json_schema": inner} if inner else {})}}
+
+
+def _write_state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Return the fields `store`, `include` and those that name state on the server."""
+    wanted = ask.state
+    body: Body = {}
+    if wanted.store is not None and quirks.store:
+        body["store"] = wanted.store
+    elif wanted.store:
+        losses.append(loss_of("dropped", "state.store", "this endpoint keeps no answers"))
+    if wanted.id and wanted.mode == "chain":
+        body["previous_response_id"] = wanted.id
+    elif wanted.id and wanted.mode == "conversation":
+        body["conversation"] = wanted.id
+    if wanted.sealed is not False and quirks.sealed:
+        body["include"] = [ENCRYPTED]
+    elif wanted.sealed:
+        losses.append(loss_of("dropped", "state.sealed", "this endpoint hands out no encrypted reasoning"))
+    if (wanted.mode != "replay" and not quirks.store) or (wanted.mode == "conversation" and not quirks.conversation):
+        losses.append(
+            loss_of(
+                "degraded", "state.mode", "this endpoint keeps no state; what the provider holds is not sent", name=wanted.mode
+            )
+        )
+        body.pop("previous_response_id", None)
+        body.pop("conversation", None)
+    return body
+
+
+def _write_cache_key(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Return the field `prompt_cache_key`."""
+    if ask.cache.key and not quirks.cache_key:
+        losses.append(loss_of("dropped", "cache.key", "this endpoint takes none"))
+        return {}
+    return {"prompt_cache_key": fit_key(ask, losses)} if ask.cache.key else {}
+
+
+WIRE = "openai_responses"
+SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
+"""Whose a text seal is, by the role that it names: none on what the assistant said."""
+WHOLE = ("tool_search_call", "tool_search_output", "compaction")
+"""Items that are known by what they hold, and need no id."""
+FREE_CALL, FREE_ANSWER = "custom_tool_call", "custom_tool_call_output"
+MORE = "@more"
+"""Marks the seal of a text in the system prompt that is a further part of the item before it."""
+PART = "@part"
+"""Marks what is kept verbatim of a message: a part of its content, not an item of its own."""
+ADDS_TOOLS = b'"additional_tools"'
+REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
+
+
+class TextSeal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What this API says of a text: fields of the message item, and fields of the content part."""
+
+    item: dict[str, msgspec.Raw] = {}
+    part: dict[str, msgspec.Raw] = {}
+
+
+UNSEALED = TextSeal()
+_text_seals = msgspec.json.Decoder(TextSeal)
+
+
+def _text_seal(seal: Seal | None) -> TextSeal:
+    """Return the seal of a text, read; empty when it is not of this wire."""
+    return _text_seals.decode(seal.data) if seal and seal.origin.wire == WIRE else TextSeal()
+
+
+def _text_fields(out: ExchangeWriter, block: TextBlock, role: str) -> TextSeal:
+    """Return what this API said of a text, as far as it may go back; a seal made for another role than this stays behind."""
+    if (block.seal is None and not block.citations) or not out.open_seal(block):
+        return UNSEALED
+    seal = _text_seal(block.seal)
+    if SPEAKERS.get(word(seal.item.get("role"))) == role:
+        return seal
+    why = f"it was not made for a text of the {role}"
+    out.report_citations(block, why)
+    out.report_fields(block, list_telling(dumps(seal).decode()), why)
+    return TextSeal()
+
+
+class CallForm(msgspec.Struct, frozen=True):
+    """How a call is written: with a text instead of arguments, and in which namespace. `name` is the tool's name in it."""
+
+    name: str
+    free: bool = False
+    namespace: str = ""
+
+
+Forms = Mapping[str, CallForm]
+
+
+def qualify_name(namespace: str, name: str) -> str:
+    """Return the name of a tool, with that of its namespace. A tool that a search has found is its own: recorded."""
+    return Namespace(namespace).prefix + name if namespace and namespace != name else name
+
+
+def _list_forms(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> Forms:
+    """Return the forms of calls that are not plain ones, by the names of their tools."""
+    if not quirks.custom_tools:
+        return {}
+    odd = [tool for tool in tools if isinstance(tool, ToolSpec) and (tool.free is not None or tool.namespace is not None)]
+    return {
+        tool.name: CallForm(tool.bare_name, tool.free is not None, tool.namespace.name if tool.namespace else "")
+        for tool in odd
+    }
+
+
+def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: bytes) -> Fragment:
+    """Return one exchange: what the assistant said, then what came back."""
+    out = ExchangeWriter(ask, quirks, chain)
+    if exchange.assistant is not None:
+        _write_assistant(out, exchange.assistant, forms)
+    for message in exchange.back:
+        out.message = message
+        _write_back(out, message)
+    return out.fragment(exchange, None)
+
+
+def _write_system(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str], list[dict[str, object]]]:
+    """Return the system prompt: its texts, and those parts that were items of their own."""
+    out = ExchangeWriter(ask, quirks, b"")
+    texts: list[str] = []
+    items: list[dict[str, object]] = []
+    for block in ask.transcript.system_blocks:
+        if added := _find_added_tools(block):
+            items += _write_added_tools(out, block, added)
+            continue
+        seal = _text_fields(out, block, "system")
+        part = {"type": "input_text", "text": block.text, **seal.part}
+        if MORE in seal.item and items:
+            before = items[-1]["content"]
+            items[-1]["content"] = [*(before if isinstance(before, list) else [_plain_part(before)]), part]
+        elif seal.item:
+            items.append({"role": "developer", **seal.item, "content": [part] if seal.part else block.text})
+        else:
+            texts.append(block.text)
+    losses += out.losses
+    return texts, items
+
+
+def _plain_part(text: object) -> dict[str, object]:
+    return {"type": "input_text", "text": text}
+
+
+def continue_item(seal: Seal) -> Seal:
+    """Return the seal of a text that belongs to the same item as the text before it, where nothing else tells."""
+    own = _text_seals.decode(seal.data)
+    item = {"role": own.item.get("role", msgspec.Raw(b'"developer"')), MORE: msgspec.Raw(b"true")}
+    return replace(seal, data=dumps(TextSeal(item, own.part)).decode(), id="")
+
+
+def _find_added_tools(block: TextBlock) -> dict[str, msgspec.Raw]:
+    """Return the item that adds tools, which an empty text at the beginning may stand for; empty for any other text."""
+    item = _text_seal(block.seal).item if block.seal is not None and not block.text else {}
+    return item if bytes(item.get("type", b"")) == ADDS_TOOLS else {}
+
+
+def _write_added_tools(out: ExchangeWriter, block: TextBlock, item: dict[str, msgspec.Raw]) -> list[dict[str, object]]:
+    """Return the item, where its tools are not offered otherwise: see `is_declared_inline`."""
+    origin = block.seal.origin if block.seal else Origin()
+    if out.quirks.hosted and out.ask.target.owns(origin.wire, origin.provider):
+        return [dict(item)]
+    why = "this endpoint takes no item that adds tools; they are offered from the beginning"
+    out.losses.append(loss_of("degraded", "tool.inline", why))
+    return []
+
+
+def _write_item(out: ExchangeWriter, value: dict[str, object] | bytes) -> None:
+    if out.quirks.item_types and isinstance(value, dict) and value.get("role") == "assistant":
+        value = {"type": "message", **value}
+    out.write((b"," if out.pieces else b"") + (value if isinstance(value, bytes) else dumps(value)))
+
+
+# What the assistant said.
+
+
+def _write_assistant(out: ExchangeWriter, message: Message, forms: Forms) -> None:
+    out.message = message
+    blocks: Sequence[Block] = message.blocks
+    if out.quirks.calls_last and message.calls:
+        blocks = [block for block in blocks if not isinstance(block, ToolCall)] + list(message.calls)
+        if list(message.blocks) != blocks:
+            out.degrade("message.order", "this endpoint wants all calls at the end of it")
+    _report_marks(out, blocks)
+    for thoughts, made in _split_bonds(blocks):
+        why = _why_broken(out, thoughts, made)
+        out.shut = bool(why)
+        for thought in thoughts:
+            _write_reasoning(out, thought, why)
+        _write_items(out, made, forms)
+
+
+def _split_bonds(blocks: Sequence[Block]) -> Iterator[tuple[list[ReasoningBlock], list[Block]]]:
+    """Yield reasoning, and the items that were made with it: one goes back only with the other (sheet 7)."""
+    thoughts: list[ReasoningBlock] = []
+    made: list[Block] = []
+    for block in blocks:
+        if type(block) is not ReasoningBlock:
+            made.append(block)
+            continue
+        if made:
+            yield thoughts, made
+            thoughts, made = [], []
+        thoughts.append(block)
+    yield thoughts, made
+
+
+def _why_broken(out: ExchangeWriter, thoughts: Sequence[ReasoningBlock], made: Sequence[Block]) -> str:
+    """Return why reasoning and what was made with it cannot go back as they are; empty when they can, or there is none."""
+    for thought in thoughts:
+        if why := _why_not(out, thought):
+            return why
+    first = next((block for block in made if type(block) is not TextBlock or block.text.strip() or block.seal), None)
+    if not thoughts or not out.quirks.reasoning_leads:
+        return ""
+    if first is None:
+        return "nothing follows that was made with it"
+    return "what was made with it cannot go" if type(first) is HostedBlock and not _is_own(out, first, "assistant") else ""
+
+
+def _write_items(out: ExchangeWriter, blocks: Sequence[Block], forms: Forms) -> None:
+    for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
+        block = (members := [block for _, block in group])[0]
+        match block:
+            case TextBlock():
+                _write_texts(out, [member for member in members if isinstance(member, TextBlock)])
+            case ReasoningBlock():
+                pass  # it went before what was made with it
+            case ToolCall():
+                _write_item(out, _write_call(out, block, forms))
+            case HostedBlock():
+                _write_hosted(out, block, "assistant")
+            case ImageBlock() | DocumentBlock():
+                out.degrade(block.kind, "an assistant item cannot hold it; sent as a line", block)
+                _write_item(out, {"role": "assistant", "content": placeholder(block)})
+            case ToolResult():
+                out.drop("tool_result", "an assistant turn cannot hold it", block)
+            case _:
+                assert_never(block)
+
+
+def _report_marks(out: ExchangeWriter, blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        if not isinstance(block, ReasoningBlock) and block.cache:
+            out.drop(
+                "cache.mark", "only texts, images and documents that are given to the model take one here", block, at="cache"
+            )
+
+
+def _item_key(number: int, block: Block) -> object:
+    """Return what a block is grouped by: texts of one item belong together, everything else stands alone."""
+    own = _text_seal(block.seal).item.get("id") if isinstance(block, TextBlock) else None
+    return bytes(own) if own is not None else number
+
+
+def _write_texts(out: ExchangeWriter, blocks: Sequence[TextBlock]) -> None:
+    seals = [_text_fields(out, block, "assistant") for block in blocks]
+    item = {name: value for name, value in seals[0].item.items() if _may_return(out, name)}
+    if "id" in item:
+        parts = [_write_text(block, seal) for block, seal in zip(blocks, seals, strict=True)]
+        _write_item(out, {"type": "message", "role": "assistant", **item, "content": parts})
+        return
+    item.pop("status", None)
+    for block, seal in zip(blocks, seals, strict=True):
+        if not block.text.strip() and "content" not in item:
+            out.drop("text", "it was empty and its seal cannot go", block)
+            continue
+        content: object = [_write_text(block, seal)] if seal.part else block.text
+        _write_item(out, {"role": "assistant", **item, "content": content})
+
+
+def _write_text(block: TextBlock, seal: TextSeal) -> dict[str, object]:
+    if bytes(seal.part.get("type", b"")) == b'"refusal"':
+        return {**seal.part, "refusal": block.text}
+    return {"type": "output_text", "text": block.text, "annotations": [], **seal.part}
+
+
+def _may_return(out: ExchangeWriter, name: str) -> bool:
+    """True if a field that the provider put on its item may go back. An id goes only beside its reasoning (sheet 7)."""
+    match name:
+        case "id":
+            return out.quirks.item_ids and not out.shut
+        case "phase":
+            return out.quirks.phase
+        case _:
+            return True
+
+
+def _why_not(out: ExchangeWriter, block: ReasoningBlock) -> str:
+    """Return why a reasoning block cannot be replayed; empty when it can."""
+    if out.quirks.thinking_replay == "none":
+        return "this endpoint takes back no reasoning"
+    if block.seal is None:
+        return "it carries nothing that this provider could verify"
+    why = out.why_shut(block.seal)
+    if why:
+        return why
+    own = fields(block.seal.data)
+    kept = out.ask.state.store is not False or "encrypted_content" in own or "content" in own
+    return "" if kept else "the provider did not keep it and gave no encrypted copy"
+
+
+def _write_reasoning(out: ExchangeWriter, block: ReasoningBlock, why: str) -> None:
+    if not why and block.seal:
+        out.thought = True
+        own = fields(block.seal.data)
+        own.pop("status", None)  # handed out, but refused when sent back
+        _write_item(out, {"type": "reasoning", "summary": [], **own})
+    elif block.text.strip() and out.ask.foreign_reasoning == "text":
+        out.degrade("reasoning", f"sent as plain text: {why}", block)
+        _write_item(out, {"role": "assistant", "content": block.text})
+    else:
+        out.drop("reasoning", why, block)
+
+
+def _write_call(out: ExchangeWriter, call: ToolCall, forms: Forms) -> dict[str, object]:
+    form = forms.get(call.name)
+    if call.seal is not None and (form or '"namespace"' in call.seal.data or '"custom_tool_call"' in call.seal.data):
+        call, form = _find_form(out, call, form)
+    if form is not None:
+        return _write_odd_call(out, call, form)
+    raw = out.arguments(call)
+    own: dict[str, object] = {}
+    if call.seal:
+        own |= {name: value for name, value in out.open_seal(call).items() if _may_return(out, name)}
+        if not out.quirks.call_status:
+            own.pop("status", None)
+    name, call_id = wire_name(call.name, out.quirks.name_length), short_id(call.id, out.quirks.id_length)
+    if name != call.name:
+        out.rename("tool_call.name", call, call.name, name)
+    if call_id != call.id:
+        out.rename("tool_call.id", call, call.id, call_id)
+    return {**own, "type": "function_call", "call_id": call_id, "name": name, "arguments": raw}
+
+
+def _is_own(out: ExchangeWriter, block: HostedBlock, role: str) -> bool:
+    return block.is_for(out.ask.target) and out.quirks.hosted and block.role in ("", role)
+
+
+def _find_form(out: ExchangeWriter, call: ToolCall, form: CallForm | None) -> tuple[ToolCall, CallForm | None]:
+    """Return the call without its seal's words on its form, and the form: as it was made on this wire, else as declared."""
+    seal = call.seal
+    if seal is None or seal.origin.wire != WIRE:
+        return call, form
+    own = fields(seal.data)
+    kind, namespace = text_in(own.pop("type", None)), text_in(own.get("namespace"))
+    if namespace:
+        del own["namespace"]
+    rest = replace(seal, data=dumps(own).decode()) if own else None
+    call = replace(call, seal=rest)
+    if not out.quirks.custom_tools or not (kind or namespace):
+        return call, form
+    name = call.name.removeprefix(Namespace(namespace).prefix) if namespace else call.name
+    return call, CallForm(name, kind == FREE_CALL, namespace)
+
+
+def _write_odd_call(out: ExchangeWriter, call: ToolCall, form: CallForm) -> dict[str, object]:
+    """Return a call with a text instead of arguments, or of a tool in a namespace."""
+    written = _write_call(out, replace(call, name=form.name), {})
+    if form.namespace:
+        written["namespace"] = form.namespace
+    if not form.free:
+        return written
+    del written["arguments"]
+    out.free.append(call.id)
+    return {**written, "type": FREE_CALL, "input": free_text(call)}
+
+
+def _write_hosted(out: ExchangeWriter, block: HostedBlock, role: str) -> None:
+    own = _is_own(out, block, role) and not _is_part(block)
+    if own and not (out.shut and role == "assistant"):
+        _write_item(out, block.raw.encode())
+        return
+    why = "only its own provider can read it"
+    if own:
+        item: dict[str, object] = {**fields(block.raw)}
+        if item.pop("id", None) is None or block.opens or word(fields(block.raw).get("type")) in WHOLE:
+            _write_item(out, item)  # known by its call, or by what it holds
+            return
+        why = "the reasoning that it was made with cannot go"
+    out.degrade("hosted", f"{why}; sent as a line ({block.text or 'no text'})", block)
+    _write_item(out, {"role": role, "content": placeholder(block)})
+
+
+# What came back.
+
+
+def _write_back(out: ExchangeWriter, message: Message) -> None:
+    """Write what came back. Results and hosted blocks are items of their own, what stands between them is one message."""
+    spoken: list[Block] = []
+    for block in message.blocks:
+        if type(block) is not ToolResult and (type(block) is not HostedBlock or _is_part(block)):
+            spoken.append(block)
+            continue
+        if spoken:
+            _write_spoken(out, message, spoken)
+            spoken = []
+        if type(block) is ToolResult:
+            _write_result(out, block)
+        elif type(block) is HostedBlock:
+            _report_marks(out, (block,))
+            _write_hosted(out, block, message.role)
+    if spoken:
+        _write_spoken(out, message, spoken)
+
+
+def _write_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]) -> None:
+    seals: list[TextSeal] = []
+    for block in blocks:
+        if type(block) is TextBlock and (block.seal is not None or block.citations):
+            seals.append(_text_fields(out, block, message.role))
+        else:
+            seals.append(UNSEALED)
+    own: dict[str, object] = {"role": message.role}
+    only, first = blocks[0], seals[0]
+    if type(only) is HostedBlock and only.is_for(out.ask.target):
+        own |= {name: value for name, value in fields(only.raw).items() if name == "role"}
+    own |= next((seal.item for seal in seals if seal.item), {})
+    if len(blocks) == 1 and type(only) is TextBlock and not only.cache and not first.part:
+        own["content"] = only.text
+        _write_item(out, own)
+        return
+    _write_item(out, dumps(own)[:-1] + b',"content":[')
+    _write_inputs(out, blocks, seals)
+    out.close()
+
+
+def _write_inputs(out: ExchangeWriter, blocks: Sequence[Block], seals: Sequence[TextSeal]) -> None:
+    for number, (block, seal) in enumerate(zip(blocks, seals, strict=True)):
+        out.write(b"," if number else b"")
+        match block:
+            case TextBlock():
+                out.block({"type": "input_text", "text": block.text, **seal.part}, block.cache)
+            case ImageBlock() | DocumentBlock() | HostedBlock():
+                out.block(_write_media(out, block), block.cache)
+            case _:
+                out.block({"type": "input_text", "text": f"[{block.kind} omitted]"})
+
+
+def _is_part(block: HostedBlock) -> bool:
+    """True if it is a part of a message; else it is an item."""
+    return block.wire == WIRE and block.raw.startswith(f'{{"{PART}"')
+
+
+def _write_media(out: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object]:
+    value: dict[str, object] | None = None
+    if isinstance(block, HostedBlock) and _is_part(block) and block.is_for(out.ask.target) and out.quirks.hosted:
+        return dict(fields(out.hold_message_fields(fields(block.raw))[PART]))
+    if isinstance(block, ImageBlock):
+        value = _write_image(out, block) if out.quirks.images else None
+    elif isinstance(block, DocumentBlock):
+        value = _write_document(out, block) if out.quirks.documents else None
+    if value is None or isinstance(block, HostedBlock):
+        out.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
+        return {"type": "input_text", "text": placeholder(block)}
+    return {**value, **out.open_seal(block)}  # what is sealed was not understood, so it is not what we write
+
+
+def _write_image(out: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
+    block = normalize_media(out, block)
+    if not is_image_taken(block, out.quirks.image_types or IMAGES):
+        return None
+    where = _write_source(out, block.source, block.media_type or "image/png", url="image_url", data="image_url")
+    return {"type": "input_image", "detail": check_detail(out, block) or "auto", **where} if where else None
+
+
+def _write_document(out: ExchangeWriter, block: DocumentBlock) -> dict[str, object] | None:
+    block = normalize_media(out, block)
+    data = block.source.data if isinstance(block.source, Inline) else None
+    if block.media_type.startswith(REFUSED_MEDIA) or (data is not None and not is_base64(data)):
+        return None
+    where = _write_source(out, block.source, block.media_type or "application/pdf", url="file_url", data="file_data")
+    if not where:
+        return None
+    named = {"filename": block.name or "document"} if block.name or "file_data" in where else {}
+    return {"type": "input_file", **named, **where}
+
+
+def _write_source(out: ExchangeWriter, source: Source, media_type: str, *, url: str, data: str) -> dict[str, object] | None:
+    match source:
+        case Inline(text):
+            return {data: f"data:{media_type};base64,{text}"}
+        case Remote(address):
+            return {url: address}
+        case Uploaded(file_id):
+            return {"file_id": file_id} if source.is_for(out.ask.target) else None
+        case Stored():
+            raise must_fetch("media")
+        case _:
+            assert_never(source)
+
+
+def _note_free_answer(out: ExchangeWriter, result: ToolResult) -> ToolResult:
+    """Return the result without the mark that it answers a call with a text, which is noted."""
+    seal = result.seal
+    if seal is None or FREE_ANSWER not in seal.data or seal.origin.wire != WIRE:
+        return result
+    own = fields(seal.data)
+    if text_in(own.pop("type", None)) == FREE_ANSWER and out.quirks.custom_tools:
+        out.free.append(result.call_id)
+    return replace(result, seal=replace(seal, data=dumps(own).decode()) if own else None)
+
+
+def _write_result(out: ExchangeWriter, result: ToolResult) -> None:
+    call_id = short_id(result.call_id, out.quirks.id_length)
+    own: dict[str, object] = {"type": "function_call_output", "call_id": call_id}
+    if result.seal:
+        own = {**own, **out.open_seal(_note_free_answer(out, result))}
+    if out.free and result.call_id in out.free:
+        own["type"] = FREE_ANSWER
+    content = list(result.content)
+    if result.cache:
+        out.drop("cache.mark", "a result takes none here, only what is in it", result, at="cache")
+    if result.is_error:
+        out.degrade("tool_result.error", f"this wire has none; the text begins with {ERROR!r}", result, at="is_error")
+    if not content or (len(content) == 1 and is_plain(content[0])):
+        own["output"] = ERROR + result.text if result.is_error else result.text
+        _write_item(out, own)
+        return
+    if result.is_error:
+        content.insert(0, TextBlock(ERROR.strip()))
+    _write_item(out, dumps(own)[:-1] + b',"output":[')
+    seals = [_text_fields(out, block, "user") if isinstance(block, TextBlock) else TextSeal() for block in content]
+    _write_inputs(out, content, seals)
+    out.write(b"]}")
+
 
 PATH = "/responses"
 DIALECTS = (OPENAI_PLAIN, OPENAI_STRICT)
@@ -55,10 +829,10 @@ NOTHING_SAID = b'{"role":"user","content":""}'
 
 class _Fixed(Fixed, frozen=True, eq=False):
     """What does not depend on the messages. `opening` is the body up to the input, `spoken` the parts of the system prompt that
-    are items of it. `json_mode`: somebody must speak of JSON, and none of those items does."""
+    are items of it. `json_mode`: a message must mention JSON, and none of those items does."""
 
     frame: Frame
-    start: Fold
+    start: Prefix
     draw: Render
     wanted: Wanted
     address: Address
@@ -69,18 +843,18 @@ class _Fixed(Fixed, frozen=True, eq=False):
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
-    """The request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never different."""
-    out = outgoing(ask, quirks)
-    ask = out.ask
+    """Return the request for this ask. `prior` is the last one of this conversation: it saves work and changes nothing."""
+    sent = plan_outgoing(ask, quirks)
+    ask = sent.ask
     fixed = _fixed.of(ask, quirks, prior)
-    fold = extended(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
-    fragments, marked = drafted(fold, quirks)
-    losses = [*out.losses, *fixed.losses]
+    fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
+    fragments, marked = list_fragments(fold, quirks)
+    losses = [*sent.losses, *fixed.losses]
     marks = choose_marks(fixed.wanted, fragments, marked, losses)
     if marks.tools or marks.system:
         losses.append(loss_of("dropped", "cache.mark", "tools and instructions take none; they are cached by themselves"))
-    items = drawn(fragments, marks, breakpoint_mark)
-    if fixed.spoken and not out.resumed:
+    items = insert_marks(fragments, marks, breakpoint_mark)
+    if fixed.spoken and not sent.resumed:
         items[:0] = fixed.spoken
     if fixed.json_mode and not _speaks_of_json(ask.transcript.first):
         items.insert(0, JSON_NOTE)
@@ -94,20 +868,20 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
         )
     add_losses(fold, fragments, losses)
     path, headers, names = fixed.address
-    body = joined(fixed.opening, items, b"]}")
-    return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, out.keeps, fixed, out.resumed)
+    body = join_body(fixed.opening, items, b"]}")
+    return Encoded(path, headers, body, tuple(losses), names, fixed.frame, fold, sent.keeps, fixed, sent.resumed)
 
 
-def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fixed:
+def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource) -> _Fixed:
     ask = without_messages(ask)
-    frame = frame_of(ask, quirks, prior, _tool, _part)
+    frame = frame_of(ask, quirks, prior, _write_tool, _system_part)
     rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
-    start = started((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
+    start = start_prefix((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     losses = list(frame.losses)
-    texts, spoken = system_items(ask, quirks, losses)
+    texts, spoken = _write_system(ask, quirks, losses)
     inline = any(is_declared_inline(tool, ask.target, quirks) for tool in ask.tools)
-    head = _head(ask, quirks, texts, inline or any(frame.tools), losses)
-    tools = b",".join(_offered(ask.tools, frame.tools, quirks))
+    head = _write_head(ask, quirks, texts, inline or any(frame.tools), losses)
+    tools = b",".join(_group_tools(ask.tools, frame.tools, quirks))
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
     automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
     if automatic:
@@ -116,8 +890,8 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
         source,
         frame,
         start,
-        partial(render, ask, quirks, forms_of(ask.tools, quirks)),
-        automatic_marks(ask) if automatic else wanted_marks(ask, quirks, TTLS),
+        partial(render, ask, quirks, _list_forms(ask.tools, quirks)),
+        plan_automatic_marks(ask) if automatic else plan_marks(ask, quirks, TTLS),
         _addressed(ask, quirks),
         opening,
         tuple(dumps(item) for item in spoken),
@@ -126,7 +900,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: Source) -> _Fi
     )
 
 
-_fixed = Kept(_Fixed, _fix)
+_fixed = KeptRequests(_Fixed, _fix)
 
 
 def _addressed(ask: Ask, quirks: Quirks) -> Address:
@@ -138,37 +912,37 @@ def _is_json_mode(head: dict[str, object]) -> bool:
 
 
 def _speaks_of_json(first: Message | None) -> bool:
-    """Whether JSON mode will be taken: the input must name it (sheet 3). Only what never changes counts: how it begins."""
+    """True if JSON mode will be taken: the input must name it (sheet 3). Only what never changes counts: how it begins."""
     return first is not None and "json" in first.text.lower()
 
 
-def _part(block: TextBlock) -> bytes:
+def _system_part(block: TextBlock) -> bytes:
     return dumps(block.text)
 
 
-def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """One tool; empty when it does not go out."""
+def _write_tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
+    """Return one tool; empty when it does not go out."""
     if isinstance(tool, HostedTool):
-        return hosted_tool(tool, WIRE, quirks, losses)
+        return write_hosted_tool(tool, WIRE, quirks, losses)
     if not quirks.custom_tools:
         tool = as_function(tool, losses)
     elif tool.namespace is not None:
         tool = replace(tool, name=tool.bare_name)
-    own: dict[str, object] = {"type": "function", "name": declared_name(tool, quirks, losses)}
+    own: dict[str, object] = {"type": "function", "name": declare_name(tool, quirks, losses)}
     if tool.description:
         own["description"] = tool.description
     if tool.free is not None and quirks.custom_tools:
         grammar = {"format": {"type": "grammar", "syntax": tool.free.syntax, "definition": tool.free.grammar}}
         own |= {"type": "custom", **(grammar if tool.free.grammar else {})}
         return dumps(with_tool_extra(own, tool, WIRE, losses))
-    own["parameters"], strict = declared_schema(tool, DIALECTS, quirks, losses)
+    own["parameters"], strict = declare_schema(tool, DIALECTS, quirks, losses)
     if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
         own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
-def _offered(tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks) -> list[bytes]:
-    """The tools, those of one namespace in one object, as they stand beside each other."""
+def _group_tools(tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks) -> list[bytes]:
+    """Return the tools, those of one namespace in one object, as they stand beside each other."""
     found: list[bytes] = []
     for namespace, group in groupby(zip(tools, parts, strict=False), key=lambda pair: _namespace(pair[0], quirks)):
         members = [part for _, part in group if part]
@@ -185,23 +959,23 @@ def _namespace(tool: ToolSpec | HostedTool, quirks: Quirks) -> Namespace | None:
     return tool.namespace if isinstance(tool, ToolSpec) and quirks.custom_tools else None
 
 
-def _head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, losses: list[Loss]) -> dict[str, object]:
-    """Every field but tools and input."""
+def _write_head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool, losses: list[Loss]) -> dict[str, object]:
+    """Return every field but tools and input."""
     body: dict[str, object] = {"model": ask.target.model} if quirks.model_in_body else {}
     body["stream"] = ask.stream
     if instructions:
         body["instructions"] = "\n".join(instructions)
     limit = output_limit(ask, quirks, losses)
     if limit is not None:
-        if limit < controls.LEAST_OUTPUT:
-            losses.append(loss_of("degraded", "setting.max_output_tokens", f"at least {controls.LEAST_OUTPUT} are needed"))
-        body["max_output_tokens"] = max(limit, controls.LEAST_OUTPUT)
-    body |= controls.sampling(ask, quirks, losses)
-    body |= controls.reasoning(ask, quirks, losses)
-    body |= controls.choice(ask, quirks, offered=offered, losses=losses)
-    body |= controls.output_format(ask, quirks, losses)
-    body |= controls.state(ask, quirks, losses)
-    body |= controls.cache_key(ask, quirks, losses)
+        if limit < LEAST_OUTPUT:
+            losses.append(loss_of("degraded", "setting.max_output_tokens", f"at least {LEAST_OUTPUT} are needed"))
+        body["max_output_tokens"] = max(limit, LEAST_OUTPUT)
+    body |= write_settings(SETTINGS, ask.settings, losses, refused_settings(ask, quirks))
+    body |= _write_thinking(ask, quirks, losses)
+    body |= _write_choice(ask, quirks, offered=offered, losses=losses)
+    body |= _write_output_format(ask, quirks, losses)
+    body |= _write_state(ask, quirks, losses)
+    body |= _write_cache_key(ask, quirks, losses)
     included = body.get("include")
     body = with_extra(body, ask, WIRE, NESTED, losses)
     asked = fields(dumps(body))["include"] if body.get("include") is not included else None

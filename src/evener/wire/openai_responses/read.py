@@ -7,6 +7,7 @@ unknown fields of the body are `extra`.
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from evener.errors import WireError
 from evener.transcript.ask import (
@@ -15,12 +16,10 @@ from evener.transcript.ask import (
     Choice,
     ChoiceMode,
     Extra,
-    FreeText,
     HostedTool,
     Namespace,
     OutputSchema,
     Reasoning,
-    Settings,
     State,
     ToolSpec,
 )
@@ -30,8 +29,10 @@ from evener.transcript.blocks import (
     DocumentBlock,
     HostedBlock,
     ImageBlock,
+    Origin,
     ReasoningBlock,
     ResultContent,
+    Seal,
     Source,
     TextBlock,
     ToolCall,
@@ -39,18 +40,35 @@ from evener.transcript.blocks import (
     Uploaded,
 )
 from evener.transcript.message import Message, Role
-from evener.transcript.origin import Origin, Seal
 from evener.transcript.transcript import Transcript
 from evener.wire.media import read_url
-from evener.wire.openai_responses.blocks import ADDS_TOOLS, FREE_ANSWER, FREE_CALL, WIRE, TextSeal, continued, qualified
-from evener.wire.openai_responses.citations import read_citation
-from evener.wire.openai_responses.controls import ENCRYPTED
+from evener.wire.openai import group_messages, read_custom, read_function, read_output_shape
 from evener.wire.openai_responses.decode import PARTS
-from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer
+from evener.wire.openai_responses.encode import (
+    ADDS_TOOLS,
+    ENCRYPTED,
+    FREE_ANSWER,
+    FREE_CALL,
+    SETTINGS,
+    WIRE,
+    TextSeal,
+    continue_item,
+    qualify_name,
+)
+from evener.wire.openai_responses.hosted import hosted_block, hosted_part, is_answer, read_citation
+from evener.wire.prefix import MESSAGE, dumps, fields, free_arguments, word
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, cited, keep_beside, message_id, raw_text, read_breakpoint, read_fields, reading
-from evener.wire.seals import MESSAGE
-from evener.wire.text import dumps, fields, free_arguments, word
+from evener.wire.reading import (
+    Fields,
+    Items,
+    keep_beside,
+    raw_text,
+    read_breakpoint,
+    read_citations,
+    read_fields,
+    reading,
+)
+from evener.wire.request import read_settings
 
 __all__ = ["read_request"]
 
@@ -62,7 +80,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:  # noqa: ARG001 - as every codec's
-    """The ask behind a request. `target` says whom it was for; its seals then count as that provider's."""
+    """Return the ask behind a request. `target` says which provider it was for; its seals then count as that provider's."""
     with reading("a Responses request"):
         return _Reader(read_fields(body), target or Origin()).ask()
 
@@ -80,33 +98,34 @@ class _Reader:
         system: list[TextBlock] = []
         if body.peek("instructions"):
             system.append(TextBlock(body.text("instructions")))
-        messages = self._messages()
-        while messages and messages[0].role == "system" and (blocks := self._opening(messages[0].blocks)):
+        messages = self._read_messages()
+        while messages and messages[0].role == "system" and (blocks := self._split_opening(messages[0].blocks)):
             system += blocks
             del messages[0]
-        tools = self._tools()
+        tools = self._read_tools()
         cache = Cache(key=body.text("prompt_cache_key"))
         ask = Ask(
             transcript=Transcript(messages, system),
             target=self.target,
             tools=tools,
-            choice=self._choice(tools),
-            settings=Settings(body.limit("max_output_tokens"), body.number("temperature"), body.number("top_p")),
-            reasoning=self._reasoning(),
-            output=self._output(),
+            choice=self._read_choice(tools),
+            settings=read_settings(SETTINGS, body),
+            reasoning=self._read_reasoning(),
+            output=self._read_output(),
             cache=cache,
-            state=self._state(),
+            state=self._read_state(),
             stream=body.flag("stream") or False,
         )
         rest = body.rest_text()
-        return msgspec.structs.replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
 
-    def _opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
-        """The blocks of a message as parts of the system prompt; none when they cannot be. What adds tools is an empty one."""
+    def _split_opening(self, blocks: Sequence[Block]) -> list[TextBlock]:
+        """Return the blocks of a message as parts of the system prompt; none when they cannot be. An item that adds tools is an
+        empty part."""
         found: list[TextBlock] = []
         for number, block in enumerate(blocks):
             if number and isinstance(block, TextBlock) and block.seal is not None:
-                block = msgspec.structs.replace(block, seal=continued(block.seal))
+                block = replace(block, seal=continue_item(block.seal))
             if isinstance(block, HostedBlock) and bytes(fields(block.raw).get("type", b"")) == ADDS_TOOLS:
                 block = TextBlock("", seal=self._text_seal(fields(block.raw), {}))
             if not isinstance(block, TextBlock):
@@ -114,46 +133,36 @@ class _Reader:
             found.append(block)
         return found
 
-    def _messages(self) -> list[Message]:
-        """Items, grouped into messages: consecutive items of the assistant are one, so are consecutive results."""
+    def _read_messages(self) -> list[Message]:
+        """Return items as messages: consecutive items of the assistant are one, so are consecutive results."""
         if self.body.is_text("input"):
             return [Message("user", (TextBlock(self.body.carried_text("input")),), id="0", created_at=None)]
-        messages: list[Message] = []
-        before = ""
-        for number, raw in enumerate(self.body.carried_items("input")):
-            role, kind, blocks = self._item(raw)
-            if messages and before == kind and kind in ("said", "result"):
-                messages[-1] = msgspec.structs.replace(messages[-1], blocks=(*messages[-1].blocks, *blocks))
-            else:
-                origin = self.target if role == "assistant" else None
-                messages.append(Message(role, blocks, id=message_id(number, raw), created_at=None, origin=origin))
-            before = kind
-        return messages
+        return group_messages(((*self._read_item(raw), raw) for raw in self.body.carried_items("input")), self.target)
 
-    def _item(self, raw: msgspec.Raw) -> tuple[Role, str, tuple[Block, ...]]:
-        """Who says it, how it groups, and its blocks."""
+    def _read_item(self, raw: msgspec.Raw) -> tuple[Role, str, tuple[Block, ...]]:
+        """Return the role of an item, the group that it joins and its blocks."""
         own = read_fields(raw)
         match own.peek("type"):
             case "" | "message":
-                return self._message(own)
+                return self._read_message(own)
             case "reasoning":
-                return "assistant", "said", (self._reasoned(own),)
+                return "assistant", "said", (self._read_thoughts(own),)
             case "function_call" | "custom_tool_call" as kind:
-                return "assistant", "said", (self._call(own, kind),)
+                return "assistant", "said", (self._read_call(own, kind),)
             case "function_call_output" | "custom_tool_call_output" if own.peek("call_id") not in self.hosted:
-                return "user", "result", (self._result(own),)
+                return "user", "result", (self._read_result(own),)
             case kind:
                 self.hosted |= {own.peek("call_id")} - {""}
                 if kind in ("additional_tools", "tool_search_output"):
-                    self.added += (tool for one in own.peek_items("tools") for tool in self._tool(one))
+                    self.added += (tool for one in own.peek_items("tools") for tool in self._read_tool(one))
                 hosted = hosted_block(raw, self.target.provider)
                 if own.has("role"):
-                    return ROLES.get(own.peek("role"), "system"), "hosted", (hosted,)
-                return ("user", "hosted", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
+                    return ROLES.get(own.peek("role"), "system"), "", (hosted,)
+                return ("user", "", (hosted,)) if is_answer(kind) else ("assistant", "said", (hosted,))
 
-    def _call(self, own: Fields, kind: str) -> ToolCall:
-        """A call. One that was made with a text has it as its one argument; its seal says so, and names its namespace."""
-        name = qualified(own.peek("namespace"), own.carried_text("name"))
+    def _read_call(self, own: Fields, kind: str) -> ToolCall:
+        """Return a call. One that was made with a text has it as its one argument; its seal says so and names its namespace."""
+        name = qualify_name(own.peek("namespace"), own.carried_text("name"))
         if kind == FREE_CALL:
             arguments = free_arguments(own.carried_text("input"))
         else:
@@ -161,7 +170,7 @@ class _Reader:
             arguments = own.carried_text("arguments")
         return ToolCall(own.carried_text("call_id"), name, arguments, self._seal(own))
 
-    def _message(self, own: Fields) -> tuple[Role, str, tuple[Block, ...]]:
+    def _read_message(self, own: Fields) -> tuple[Role, str, tuple[Block, ...]]:
         role = own.peek("role")
         if role not in ROLES:
             raise WireError(f"An input item has the role {role!r}. Expected one of {', '.join(ROLES)}.")
@@ -179,41 +188,48 @@ class _Reader:
                 item["content"] = content  # an empty answer that this provider took: sealed, so that it is not repaired
             blocks = [TextBlock(text, seal=self._text_seal(item, {}))]
         else:
-            blocks = [self._part(part, item) for part in msgspec.json.decode(content, type=Items)]
+            blocks = [self._read_part(part, item) for part in msgspec.json.decode(content, type=Items)]
             if role != "assistant" and own.rest() and not any(isinstance(block, TextBlock) for block in blocks):
-                blocks = self._beside(blocks, own)
-        return ROLES[role], "said" if role == "assistant" else "spoken", tuple(blocks)
+                blocks = self._keep_fields(blocks, own)
+            if role == "developer":  # a part of this wire's own tells it from a system message, too
+                blocks = [self._with_role(block, speaker) if isinstance(block, HostedBlock) else block for block in blocks]
+        return ROLES[role], "said" if role == "assistant" else "", tuple(blocks)
 
-    def _beside(self, blocks: list[Block], own: Fields) -> list[Block]:
-        """The parts of a message that has no text to hold its fields: another part holds them."""
+    def _with_role(self, block: HostedBlock, speaker: msgspec.Raw) -> HostedBlock:
+        return msgspec.structs.replace(block, raw=dumps({**fields(block.raw), "role": speaker}).decode())
+
+    def _keep_fields(self, blocks: list[Block], own: Fields) -> list[Block]:
+        """Keep the fields of a message that has no text to hold them: another part holds them."""
         first = next(iter(blocks), None)
         if all(isinstance(block, HostedBlock) for block in blocks) and isinstance(first, HostedBlock):
             raw = dumps({**fields(first.raw), MESSAGE: own.rest()}).decode()
-            return [msgspec.structs.replace(first, raw=raw), *blocks[1:]]
+            return [replace(first, raw=raw), *blocks[1:]]
         return list(keep_beside(tuple(blocks), own, self.target))
 
-    def _part(self, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> Block:
+    def _read_part(self, raw: msgspec.Raw, item: dict[str, msgspec.Raw]) -> Block:
         own = read_fields(raw)
         match own.peek("type"):
             case "input_text":
                 own.take("type")
                 cache = read_breakpoint(own)
-                return self._input(own, item, cache)
+                return self._read_text(own, item, cache)
             case "output_text":
                 own.take("type")
                 text = own.carried_text("text")
                 if bytes(own.peek_raw("annotations")) == b"[]" and "id" in item:
                     own.take("annotations")
-                return TextBlock(text, cited(own.peek_items("annotations"), read_citation), self._text_seal(item, own.rest()))
+                return TextBlock(
+                    text, read_citations(own.peek_items("annotations"), read_citation), self._text_seal(item, own.rest())
+                )
             case "refusal":
                 return TextBlock(own.carried_text("refusal"), seal=self._text_seal(item, own.rest()))
             case _:
-                return self._media(raw)
+                return self._read_media(raw)
 
-    def _media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
+    def _read_media(self, raw: msgspec.Raw) -> ImageBlock | DocumentBlock | HostedBlock:
         own = read_fields(raw)
         kind = own.peek("type")
-        source = _source(own, self.target.provider) if kind in ("input_image", "input_file") else None
+        source = _read_source(own, self.target.provider) if kind in ("input_image", "input_file") else None
         if source is None:
             return hosted_part(raw, self.target.provider)
         own.take("type")
@@ -223,13 +239,13 @@ class _Reader:
             return ImageBlock(source[0], source[1], detail, self._seal(own), cache)
         return DocumentBlock(source[0], source[1], own.text("filename"), self._seal(own), cache)
 
-    def _reasoned(self, own: Fields) -> ReasoningBlock:
+    def _read_thoughts(self, own: Fields) -> ReasoningBlock:
         own.take("type")
         parts = [part for name in ("summary", "content") for part in own.peek_items(name) if bytes(part)[:1] == b"{"]
         texts = [read_fields(part).peek("text") for part in parts]
         return ReasoningBlock(PARTS.join(text for text in texts if text), self._seal(own))
 
-    def _result(self, own: Fields) -> ToolResult:
+    def _read_result(self, own: Fields) -> ToolResult:
         if own.peek("type") != FREE_ANSWER:
             own.take("type")
         content: tuple[ResultContent, ...]
@@ -237,19 +253,19 @@ class _Reader:
             text = own.carried_text("output")
             content = (TextBlock(text),) if text else ()
         else:
-            content = tuple(self._inner(raw) for raw in own.carried_items("output"))
+            content = tuple(self._read_inner(raw) for raw in own.carried_items("output"))
         return ToolResult(own.carried_text("call_id"), content, seal=self._seal(own))
 
-    def _inner(self, raw: msgspec.Raw) -> ResultContent:
+    def _read_inner(self, raw: msgspec.Raw) -> ResultContent:
         own = read_fields(raw)
         if own.peek("type") != "input_text":
-            return self._media(raw)
+            return self._read_media(raw)
         own.take("type")
         cache = read_breakpoint(own)
-        return self._input(own, {}, cache)
+        return self._read_text(own, {}, cache)
 
-    def _input(self, own: Fields, item: dict[str, msgspec.Raw], cache: CacheTtl) -> TextBlock:
-        """A text that is not the assistant's: a seal on it names its role, so that it is never taken for one of those."""
+    def _read_text(self, own: Fields, item: dict[str, msgspec.Raw], cache: CacheTtl) -> TextBlock:
+        """Return a text that is not the assistant's: a seal on it names its role, so that it is never taken for such a one."""
         text = own.carried_text("text")
         if own.rest() and "role" not in item:
             item = {**item, "role": msgspec.Raw(b'"user"')}
@@ -265,76 +281,63 @@ class _Reader:
             return None
         return Seal(dumps(TextSeal(item, part)).decode(), self.target, id=word(item.get("id")))
 
-    def _tools(self) -> tuple[ToolSpec | HostedTool, ...]:
-        """The tools of the request, then those that the conversation declares and that are not among them."""
+    def _read_tools(self) -> tuple[ToolSpec | HostedTool, ...]:
+        """Return the tools of the request, then those that the conversation declares and that are not among them."""
         empty = bytes(self.body.peek_raw("tools")) == b"[]"  # it stays in `extra`: that there are none was said
         given = [] if empty else self.body.carried_items("tools")
-        found = [tool for raw in given for tool in self._tool(raw)]
+        found = [tool for raw in given for tool in self._read_tool(raw)]
         names = {tool.name for tool in found if isinstance(tool, ToolSpec)}
         for tool in self.added:
             if isinstance(tool, HostedTool):
-                found.append(msgspec.structs.replace(tool, inline=True))
+                found.append(replace(tool, inline=True))
             elif tool.name not in names:
                 names.add(tool.name)
-                found.append(msgspec.structs.replace(tool, inline=True))
+                found.append(replace(tool, inline=True))
         return tuple(found)
 
-    def _tool(self, raw: msgspec.Raw) -> list[ToolSpec | HostedTool]:
-        """What one declaration offers: a tool, the tools of a namespace, or what stands for a search elsewhere."""
+    def _read_tool(self, raw: msgspec.Raw) -> list[ToolSpec | HostedTool]:
+        """Return what one declaration offers: a tool, the tools of a namespace, or what stands for a search elsewhere."""
         own = read_fields(raw)
         hosted = HostedTool(WIRE, raw_text(raw, "{}"), own.peek("name") or own.peek("type"), self.target.provider)
         match own.peek("type"):
             case "function":
-                return [self._function(own)]
+                own.take("type")
+                return [read_function(own, own, self.target)]
             case "custom":
-                return [self._custom(own)]
+                own.take("type")
+                return [read_custom(own, own, self.target)]
             case "namespace" if own.is_text("name"):
-                return self._namespace(own) or [hosted]
+                return self._read_namespace(own) or [hosted]
             case "tool_search" if own.peek("execution") == "client":
                 schema = own.take_object("parameters", '{"type":"object","properties":{}}')
                 search = ToolSpec("tool_search", own.text("description"), schema, None, "", WIRE, inline=True)
-                return [hosted, msgspec.structs.replace(search, provider=self.target.provider)]
+                return [hosted, replace(search, provider=self.target.provider)]
             case _:
                 return [hosted]
 
-    def _namespace(self, own: Fields) -> list[ToolSpec | HostedTool]:
-        """The tools of a namespace; none where it holds anything else, so that it is kept whole."""
+    def _read_namespace(self, own: Fields) -> list[ToolSpec | HostedTool]:
+        """Return the tools of a namespace; none where it holds anything else, so that it is kept whole."""
         inner = [read_fields(one) for one in own.peek_items("tools") if bytes(one)[:1] == b"{"]
         if len(inner) < len(own.peek_items("tools")) or any(one.peek("type") not in CALLED for one in inner):
             return []
         for name in ("type", "tools"):
             own.take(name)
         space = Namespace(own.carried_text("name"), own.text("description"), own.rest_text())
-        specs = [self._function(one) if one.peek("type") == "function" else self._custom(one) for one in inner]
-        return [msgspec.structs.replace(spec, name=space.prefix + spec.name, namespace=space) for spec in specs]
+        specs: list[ToolSpec] = []
+        for one in inner:
+            read = read_function if word(one.take("type")) == "function" else read_custom
+            specs.append(read(one, one, self.target))
+        return [replace(spec, name=space.prefix + spec.name, namespace=space) for spec in specs]
 
-    def _custom(self, own: Fields) -> ToolSpec:
-        """A tool that takes free text. A format that is no grammar stays among its fields."""
-        own.take("type")
-        shape = own.peek_fields("format")
-        free = FreeText()
-        if shape.peek("type") == "grammar" and shape.is_text("definition"):
-            free = FreeText(shape.peek("syntax"), shape.peek("definition"))
-            if len(shape.rest()) == 3 and shape.is_text("syntax"):
-                own.take("format")
-        name, description, provider = own.carried_text("name"), own.said("description"), self.target.provider
-        return ToolSpec(name, description, extra=own.rest_text(), wire=WIRE, provider=provider, free=free)
-
-    def _function(self, own: Fields) -> ToolSpec:
-        own.take("type")
-        schema = own.take_object("parameters", '{"type":"object","properties":{}}')
-        name, description, strict = own.carried_text("name"), own.said("description"), own.flag("strict")
-        return ToolSpec(name, description, schema, strict, own.rest_text(), WIRE, provider=self.target.provider)
-
-    def _choice(self, tools: Sequence[ToolSpec | HostedTool]) -> Choice:
-        """Which tools may or must be called. A tool in a namespace is named without it."""
-        found = self._chosen()
+    def _read_choice(self, tools: Sequence[ToolSpec | HostedTool]) -> Choice:
+        """Return which tools may or must be called. A tool in a namespace is named without it."""
+        found = self._read_mode()
         spaced = {tool.bare_name: tool.name for tool in tools if isinstance(tool, ToolSpec)}
         plain = {tool.name for tool in tools}
         names = tuple(name if name in plain else spaced.get(name, name) for name in found.names)
-        return msgspec.structs.replace(found, names=names) if names != found.names else found
+        return replace(found, names=names) if names != found.names else found
 
-    def _chosen(self) -> Choice:
+    def _read_mode(self) -> Choice:
         parallel = self.body.flag("parallel_tool_calls")
         if self.body.peek("tool_choice") in ("auto", "required", "none"):
             return msgspec.convert({"mode": self.body.text("tool_choice"), "parallel": parallel, "stated": True}, Choice)
@@ -345,11 +348,11 @@ class _Reader:
             self.body.put_rest("tool_choice", own)
             return Choice("named", names, parallel, stated=True)
         if own.peek("type") == "allowed_tools":
-            return self._subset(own, parallel)
+            return self._read_subset(own, parallel)
         return Choice(parallel=parallel)  # a choice that only this wire knows stays in `extra`
 
-    def _subset(self, own: Fields, parallel: bool | None) -> Choice:
-        """A choice among some tools. It stays in `extra`, too, where it names more than functions."""
+    def _read_subset(self, own: Fields, parallel: bool | None) -> Choice:
+        """Return a choice among some tools. It stays in `extra`, too, where it names more than functions."""
         named = [read_fields(tool) for tool in own.peek_items("tools") if bytes(tool)[:1] == b"{"]
         names = tuple(tool.peek("name") for tool in named if tool.peek("type") in CALLED and tool.peek("name"))
         mode: ChoiceMode = "required" if own.peek("mode") == "required" else "auto"
@@ -364,7 +367,7 @@ class _Reader:
         self.body.put_rest("tool_choice", own)
         return Choice(mode, names, parallel, stated=True)
 
-    def _reasoning(self) -> Reasoning:
+    def _read_reasoning(self) -> Reasoning:
         own = self.body.peek_fields("reasoning")
         found: dict[str, object] = {"mode": "default"}
         if own.peek("effort") in EFFORTS:
@@ -376,17 +379,17 @@ class _Reader:
             self.body.put_rest("reasoning", own)
         return msgspec.convert(found, Reasoning)
 
-    def _output(self) -> OutputSchema | None:
+    def _read_output(self) -> OutputSchema | None:
         own = self.body.peek_fields("text")
         shape = own.peek_fields("format")
-        output = _format(shape)
+        output = read_output_shape(shape, shape)
         if output:
             own.put_rest("format", shape)
         if self.body.is_object("text"):
             self.body.put_rest("text", own)
         return output
 
-    def _state(self) -> State:
+    def _read_state(self) -> State:
         body = self.body
         included = body.texts("include")
         if [name for name in included if name != ENCRYPTED]:
@@ -402,22 +405,8 @@ class _Reader:
         return State("replay", "", store, sealed)
 
 
-def _format(own: Fields) -> OutputSchema | None:
-    """The shape of the answer, taken; None, and nothing taken, when it is of no known form."""
-    match own.peek("type"):
-        case "json_object":
-            own.take("type")
-            return OutputSchema()
-        case "json_schema" if own.is_object("schema"):
-            own.take("type")
-            schema = own.take_object("schema", "{}")
-            return OutputSchema(schema, own.text("name"), own.text("description"), own.flag("strict"))
-        case _:
-            return None
-
-
-def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
-    """Where the media lies, and its type."""
+def _read_source(own: Fields, provider: str) -> tuple[Source, str] | None:
+    """Return where the media lies, and its type."""
     present = [name for name in ("image_url", "file_url", "file_data", "file_id") if own.has(name)]
     if len(present) != 1 or not own.is_text(present[0]):
         return None

@@ -17,7 +17,7 @@ from evener.testing.check.chat.settings import (
 from evener.testing.check.chat.tools import check_choice, check_format, check_tools
 from evener.testing.check.chat.turns import check_turns
 from evener.testing.check.models import chat, reasoning
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.responses.parts import loosened
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import (
     BOOL,
@@ -28,15 +28,15 @@ from evener.testing.check.shape import (
     STR,
     STR_OR_LIST,
     STR_OR_OBJECT,
-    Shape,
+    ObjectShape,
     check_shape,
     one_of,
     text,
 )
 from evener.testing.check.violation import Violation
 
-# Section 2. An effort's value is judged by model and server, a service tier by nobody: clones have their own.
-_BODY = Shape(
+# Section 2. An effort's value is judged by model and server, a service tier not at all: clones have their own.
+_BODY = ObjectShape(
     {"messages": LIST},
     {
         "model": STR,
@@ -80,7 +80,7 @@ _BODY = Shape(
 
 
 def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Every reason why the API would refuse this body."""
+    """Yield every reason why the API would refuse this body."""
     model = text(body.get("model")) or scope.model
     dialect, row, levels = dialect_of(scope.dialect, model), chat(model), reasoning(model)
     yield from check_shape("", body, _BODY if dialect.known_only else loosened(_BODY))

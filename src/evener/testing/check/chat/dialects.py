@@ -160,14 +160,14 @@ DIALECTS: Mapping[str, ChatDialect] = {
 
 
 def dialect_of(name: str, model: str) -> ChatDialect:
-    """The named record; without a name OpenAI's for its own models, and the default for all others."""
+    """Return the named record; without a name OpenAI's for its own models, and the default for all others."""
     if name:
         return DIALECTS.get(name, ANY)
     return OPENAI if server(model).known_fields_only else ANY
 
 
 def is_thinking(body: Mapping[str, object], dialect: ChatDialect) -> bool:
-    """Whether the model reasons in this request, as far as the body and the dialect tell."""
+    """True if the model reasons in this request, as far as the body and the dialect tell."""
     model, asked = text(body.get("model")), text(fields(body.get("thinking")).get("type"))
     if re.fullmatch(dialect.always_thinks, model):
         return True

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from evener.testing.check.chat.dialects import ChatDialect
 from evener.testing.check.chat.parts import check_audio, check_parts
 from evener.testing.check.models import ChatRow
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.responses.parts import loosened
 from evener.testing.check.shape import (
     INT,
     LIST,
@@ -18,7 +18,7 @@ from evener.testing.check.shape import (
     STR,
     STR_OR_LIST,
     STR_OR_OBJECT,
-    Shape,
+    ObjectShape,
     check_shape,
     fields,
     items,
@@ -28,13 +28,13 @@ from evener.testing.check.shape import (
 )
 from evener.testing.check.violation import Violation
 
-_SPOKEN = Shape({"role": STR, "content": STR_OR_LIST}, {"name": STR})
+_SPOKEN = ObjectShape({"role": STR, "content": STR_OR_LIST}, {"name": STR})
 # OpenAI's own answers carry `annotations`, and its examples send whole answers back; `name` is old but documented.
-MESSAGES: Mapping[str, Shape] = {
+MESSAGES: Mapping[str, ObjectShape] = {
     "system": _SPOKEN,
     "developer": _SPOKEN,
     "user": _SPOKEN,
-    "assistant": Shape(
+    "assistant": ObjectShape(
         {"role": STR},
         {
             "content": STR_OR_LIST,
@@ -46,23 +46,23 @@ MESSAGES: Mapping[str, Shape] = {
             "annotations": LIST,
         },
     ),
-    "tool": Shape({"role": STR, "content": STR_OR_LIST, "tool_call_id": STR}, {"name": STR}),
-    "function": Shape({"role": STR, "name": STR}, {"content": STR_OR_LIST}),
+    "tool": ObjectShape({"role": STR, "content": STR_OR_LIST, "tool_call_id": STR}, {"name": STR}),
+    "function": ObjectShape({"role": STR, "name": STR}, {"content": STR_OR_LIST}),
 }
 # Clients that gather a stream send its `index` back.
 _CALL = {"id": STR}
-_CALLS: Mapping[str, Shape] = {
-    "function": Shape({**_CALL, "function": OBJECT}, {"type": STR, "index": INT}),
-    "custom": Shape({**_CALL, "custom": OBJECT}, {"type": STR, "index": INT}),
+_CALLS: Mapping[str, ObjectShape] = {
+    "function": ObjectShape({**_CALL, "function": OBJECT}, {"type": STR, "index": INT}),
+    "custom": ObjectShape({**_CALL, "custom": OBJECT}, {"type": STR, "index": INT}),
 }
-_FUNCTION = Shape({"name": STR, "arguments": STR})
-_FUNCTION_OR_OBJECT = Shape({"name": STR, "arguments": STR_OR_OBJECT})
-_CUSTOM = Shape({"name": STR, "input": STR})
+_FUNCTION = ObjectShape({"name": STR, "arguments": STR})
+_FUNCTION_OR_OBJECT = ObjectShape({"name": STR, "arguments": STR_OR_OBJECT})
+_CUSTOM = ObjectShape({"name": STR, "input": STR})
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_messages(messages: object, dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Reports everything wrong with each message, taken on its own."""
+    """Report everything wrong with each message, taken on its own."""
     if messages == []:
         yield Violation("messages", "messages.empty", "Invalid 'messages': empty array.")
     for index, value in enumerate(items(messages)):

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect
 from evener.testing.check.models import ChatRow
-from evener.testing.check.openai_parts import IMAGE_URL, loosened
+from evener.testing.check.responses.parts import IMAGE_URL, loosened
 from evener.testing.check.shape import (
     OBJECT,
     STR,
     STR_OR_OBJECT,
-    Shape,
+    ObjectShape,
     check_shape,
     fields,
     items,
@@ -27,17 +27,17 @@ from evener.testing.check.violation import Violation
 
 _BREAKPOINT = {"prompt_cache_breakpoint": OBJECT}
 # The Mistral SDK's types allow a bare string for an image or an audio clip, so only OpenAI is held to the object.
-_STRICT: Mapping[str, Shape] = {
-    "text": Shape({"type": STR, "text": STR}, _BREAKPOINT),
-    "image_url": Shape({"type": STR, "image_url": OBJECT}, _BREAKPOINT),
-    "input_audio": Shape({"type": STR, "input_audio": OBJECT}, _BREAKPOINT),
-    "file": Shape({"type": STR, "file": OBJECT}, _BREAKPOINT),
-    "refusal": Shape({"type": STR, "refusal": STR}),
+_STRICT: Mapping[str, ObjectShape] = {
+    "text": ObjectShape({"type": STR, "text": STR}, _BREAKPOINT),
+    "image_url": ObjectShape({"type": STR, "image_url": OBJECT}, _BREAKPOINT),
+    "input_audio": ObjectShape({"type": STR, "input_audio": OBJECT}, _BREAKPOINT),
+    "file": ObjectShape({"type": STR, "file": OBJECT}, _BREAKPOINT),
+    "refusal": ObjectShape({"type": STR, "refusal": STR}),
 }
-_LOOSE: Mapping[str, Shape] = {
+_LOOSE: Mapping[str, ObjectShape] = {
     **{kind: loosened(shape) for kind, shape in _STRICT.items()},
-    "image_url": Shape({"type": STR, "image_url": STR_OR_OBJECT}, open=True),
-    "input_audio": Shape({"type": STR, "input_audio": STR_OR_OBJECT}, open=True),
+    "image_url": ObjectShape({"type": STR, "image_url": STR_OR_OBJECT}, open=True),
+    "input_audio": ObjectShape({"type": STR, "input_audio": STR_OR_OBJECT}, open=True),
 }
 SPEAKERS: Mapping[str, tuple[str, ...]] = {
     "user": ("text", "image_url", "input_audio", "file"),
@@ -47,16 +47,16 @@ SPEAKERS: Mapping[str, tuple[str, ...]] = {
     "function": ("text",),
     "assistant": ("text", "refusal"),
 }
-_INNER: Mapping[str, Shape] = {
-    "image_url": Shape({"url": STR}, {"detail": one_of("auto", "low", "high", "original")}),
-    "input_audio": Shape({"data": STR, "format": STR}),
-    "file": Shape({}, {"file_data": STR, "file_id": STR, "filename": STR}),
+_INNER: Mapping[str, ObjectShape] = {
+    "image_url": ObjectShape({"url": STR}, {"detail": one_of("auto", "low", "high", "original")}),
+    "input_audio": ObjectShape({"data": STR, "format": STR}),
+    "file": ObjectShape({}, {"file_data": STR, "file_id": STR, "filename": STR}),
 }
 _PDF_URL = re.compile(r"data:application/pdf;base64,", re.IGNORECASE)
 
 
 def check_parts(path: str, content: object, role: str, dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports parts that this role may not send to this server, or that are malformed."""
+    """Report parts that this role may not send to this server, or that are malformed."""
     for index, value in enumerate(items(content)):
         at, part = f"{path}[{index}]", fields(value)
         kind = text(part.get("type"))
@@ -74,7 +74,7 @@ def _check_part(path: str, part: Mapping[str, object], dialect: ChatDialect) -> 
     kind = text(part.get("type"))
     shape = (_STRICT if dialect.known_only else _LOOSE).get(kind)
     if shape is None:
-        yield from check_shape(path, part, Shape({"type": STR}, open=True))
+        yield from check_shape(path, part, ObjectShape({"type": STR}, open=True))
         return
     yield from check_shape(path, part, shape)
     if kind == "text" and part.get("text") == "" and dialect.filled_text:
@@ -105,7 +105,7 @@ def _check_media(path: str, kind: str, held: Mapping[str, object], dialect: Chat
 
 
 def check_audio(path: str, content: object, row: ChatRow) -> Iterator[Violation]:
-    """Reports audio sent to a model that does not listen [recorded]; the API names the message, not the part."""
+    """Report audio sent to a model that does not listen [recorded]; the API names the message, not the part."""
     if not row.audio and any(fields(part).get("type") == "input_audio" for part in items(content)):
         message = f"Invalid '{path}'. Content blocks are expected to be either text or image_url type."
         yield Violation(path, "audio.model", message)

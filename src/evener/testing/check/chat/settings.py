@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect, is_thinking
 from evener.testing.check.models import OPENAI_EFFORTS, ChatRow, ReasoningRow
-from evener.testing.check.openai_parts import MAX_CACHE_KEY, loosened
-from evener.testing.check.shape import BOOL, Shape, check_shape, fields, is_number, items, join, shown, text
+from evener.testing.check.responses.parts import MAX_CACHE_KEY, loosened
+from evener.testing.check.shape import BOOL, ObjectShape, check_shape, fields, is_number, items, join, shown, text
 from evener.testing.check.violation import Violation
 
 _RANGES: Mapping[str, tuple[float, float]] = {
@@ -29,14 +29,14 @@ _DEFAULTS: Mapping[str, object] = {
     "top_logprobs": 0,
     "logit_bias": {},
 }
-_STREAM_OPTIONS = Shape({}, {"include_usage": BOOL, "include_obfuscation": BOOL})
+_STREAM_OPTIONS = ObjectShape({}, {"include_usage": BOOL, "include_obfuscation": BOOL})
 _ROUTED_EFFORTS = frozenset(("max", "xhigh", "high", "medium", "low", "minimal", "none"))
 _PRINTABLE = 1_000_000
 _MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512
 
 
 def check_ranges(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports numbers outside their range."""
+    """Report numbers outside their range."""
     for name, (least, most) in {**_RANGES, "n": (1, dialect.max_n)}.items():
         value = body.get(name)
         if not isinstance(value, int | float) or not is_number(value) or least <= value <= most:
@@ -47,7 +47,7 @@ def check_ranges(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[V
 
 
 def check_fields(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Reports fields that this server or model refuses, or that exclude or need another."""
+    """Report fields that this server or model refuses, or that exclude or need another."""
     for name in sorted(dialect.refused & body.keys()):
         if body[name] is not None:
             yield Violation(name, "field.refused", f"'{name}' is not supported by this provider.")
@@ -64,14 +64,14 @@ def check_fields(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow)
 
 
 def check_cache_key(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Reports a key for the prompt cache that is longer than OpenAI takes."""
+    """Report a key for the prompt cache that is longer than OpenAI takes."""
     if len(text(body.get("prompt_cache_key"))) > MAX_CACHE_KEY:
         message = f"Invalid 'prompt_cache_key': string too long. Expected at most {MAX_CACHE_KEY} characters."
         yield Violation("prompt_cache_key", "cache_key.length", message)
 
 
 def check_stream(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports stream options of the wrong form, or without a stream."""
+    """Report stream options of the wrong form, or without a stream."""
     options = body.get("stream_options")
     if options is None:
         return
@@ -82,7 +82,7 @@ def check_stream(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[V
 
 
 def check_stop(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Reports stop sequences that are too many, too long, or refused by the model."""
+    """Report stop sequences that are too many, too long, or refused by the model."""
     stop = body.get("stop")
     if stop is None:
         return
@@ -102,7 +102,7 @@ def check_stop(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -
 
 
 def check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow, levels: ReasoningRow) -> Iterator[Violation]:
-    """Reports an effort that the model does not have, and what it excludes."""
+    """Report an effort that the model does not have, and what it excludes."""
     effort = text(body.get("reasoning_effort"))
     taken = _taken(text(body.get("model")), dialect, levels)
     if effort in dialect.refused_efforts or (effort and taken is not None and effort not in taken):
@@ -117,7 +117,7 @@ def check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow,
 
 
 def _taken(model: str, dialect: ChatDialect, levels: ReasoningRow) -> frozenset[str] | None:
-    """The efforts this model takes on this server; None when that is not known."""
+    """Return the efforts this model takes on this server; None when that is not known."""
     for pattern, efforts in dialect.efforts:
         if re.fullmatch(pattern, model):
             return efforts
@@ -132,7 +132,7 @@ def _check_sampling(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def check_thinking(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports thinking switched off where it cannot be."""
+    """Report thinking switched off where it cannot be."""
     disabled = fields(body.get("thinking")).get("type") == "disabled"
     if disabled and is_thinking(body, dialect):
         yield Violation("thinking.type", "thinking.model", "Thinking cannot be disabled on this model.")
@@ -155,7 +155,7 @@ def _check_routed(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def check_metadata(metadata: object) -> Iterator[Violation]:
-    """Reports metadata beyond what OpenAI stores with a completion."""
+    """Report metadata beyond what OpenAI stores with a completion."""
     pairs = fields(metadata)
     if len(pairs) > _MAX_PAIRS:
         yield Violation("metadata", "metadata", f"Expected at most {_MAX_PAIRS} pairs.")

@@ -7,13 +7,13 @@ from evener.testing.check.chat.dialects import ChatDialect, is_thinking
 from evener.testing.check.chat.messages import NAME
 from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ChatRow
-from evener.testing.check.openai_parts import loosened
+from evener.testing.check.responses.parts import loosened
 from evener.testing.check.shape import (
     BOOL,
     LIST,
     OBJECT,
     STR,
-    Shape,
+    ObjectShape,
     check_shape,
     fields,
     items,
@@ -24,24 +24,24 @@ from evener.testing.check.shape import (
 )
 from evener.testing.check.violation import Violation
 
-_TOOLS: Mapping[str, Shape] = {
-    "function": Shape({"function": OBJECT}, {"type": STR}),
-    "custom": Shape({"custom": OBJECT}, {"type": STR}),
+_TOOLS: Mapping[str, ObjectShape] = {
+    "function": ObjectShape({"function": OBJECT}, {"type": STR}),
+    "custom": ObjectShape({"custom": OBJECT}, {"type": STR}),
 }
-_INNER: Mapping[str, Shape] = {
-    "function": Shape({"name": STR}, {"description": STR, "parameters": OBJECT, "strict": BOOL}),
-    "custom": Shape({"name": STR}, {"description": STR, "format": OBJECT}),
+_INNER: Mapping[str, ObjectShape] = {
+    "function": ObjectShape({"name": STR}, {"description": STR, "parameters": OBJECT, "strict": BOOL}),
+    "custom": ObjectShape({"name": STR}, {"description": STR, "format": OBJECT}),
 }
 
 
 def _kind(value: Mapping[str, object]) -> str:
-    """The type of a tool or choice; without one, a function [recorded on Mistral and Hugging Face]."""
+    """Return the type of a tool or choice; without one, a function [recorded on Mistral and Hugging Face]."""
     kind = value.get("type")
     return "function" if kind is None else text(kind)
 
 
 def check_tools(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Reports what is wrong with the tool list, and with what needs one."""
+    """Report what is wrong with the tool list, and with what needs one."""
     tools = body.get("tools")
     if tools == [] and dialect.filled_tools:
         yield Violation("tools", "tools.empty", "[] is too short - 'tools'")
@@ -97,17 +97,17 @@ def _check_function(path: str, function: Mapping[str, object], dialect: ChatDial
         yield from check_subset(join(path, "parameters"), parameters, OPENAI)
 
 
-_NAMED = Shape({"name": STR})
-_ALLOWED = Shape({"mode": one_of("auto", "required"), "tools": LIST})
-_CHOICES: Mapping[str, tuple[Shape, Shape]] = {
-    "function": (Shape({"function": OBJECT}, {"type": STR}), _NAMED),
-    "custom": (Shape({"custom": OBJECT}, {"type": STR}), _NAMED),
-    "allowed_tools": (Shape({"type": STR, "allowed_tools": OBJECT}), _ALLOWED),
+_NAMED = ObjectShape({"name": STR})
+_ALLOWED = ObjectShape({"mode": one_of("auto", "required"), "tools": LIST})
+_CHOICES: Mapping[str, tuple[ObjectShape, ObjectShape]] = {
+    "function": (ObjectShape({"function": OBJECT}, {"type": STR}), _NAMED),
+    "custom": (ObjectShape({"custom": OBJECT}, {"type": STR}), _NAMED),
+    "allowed_tools": (ObjectShape({"type": STR, "allowed_tools": OBJECT}), _ALLOWED),
 }
 
 
 def check_choice(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports a tool choice of the wrong form, without tools, for an unknown tool, or forced on a thinking model."""
+    """Report a tool choice of the wrong form, without tools, for an unknown tool, or forced on a thinking model."""
     choice = body.get("tool_choice")
     if choice is None:
         return
@@ -150,17 +150,17 @@ def _name_in(value: Mapping[str, object]) -> str:
     return text(fields(value.get(_kind(value))).get("name"))
 
 
-_FORMATS: Mapping[str, Shape] = {
-    "text": Shape({"type": STR}),
-    "json_object": Shape({"type": STR}),
-    "json_schema": Shape({"type": STR, "json_schema": OBJECT}),
+_FORMATS: Mapping[str, ObjectShape] = {
+    "text": ObjectShape({"type": STR}),
+    "json_object": ObjectShape({"type": STR}),
+    "json_schema": ObjectShape({"type": STR, "json_schema": OBJECT}),
 }
-_SCHEMA = Shape({"name": STR}, {"schema": OBJECT, "strict": BOOL, "description": STR})
+_SCHEMA = ObjectShape({"name": STR}, {"schema": OBJECT, "strict": BOOL, "description": STR})
 _JSON = re.compile("json", re.IGNORECASE)
 
 
 def check_format(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports a response format of the wrong form, a schema outside the strict subset, JSON mode without its word."""
+    """Report a response format of the wrong form, a schema outside the strict subset, JSON mode without its word."""
     form = body.get("response_format")
     if form is None:
         return

@@ -15,7 +15,7 @@ Message = Mapping[str, object]
 
 
 def check_turns(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Reports everything wrong between messages."""
+    """Report everything wrong between messages."""
     listed = [fields(value) for value in items(body.get("messages"))]
     yield from _check_calls(listed)
     yield from _check_answers(listed)
@@ -31,7 +31,7 @@ def _calls_of(message: Message) -> list[str]:
 
 
 def _answers_after(listed: Sequence[Message], index: int) -> list[str]:
-    """The ids answered by the tool messages that directly follow."""
+    """Return the ids answered by the tool messages that directly follow."""
     found = []
     for message in listed[index + 1 :]:
         if message.get("role") != "tool":
@@ -52,7 +52,7 @@ def _check_calls(listed: Sequence[Message]) -> Iterator[Violation]:
 
 
 def _check_answers(listed: Sequence[Message]) -> Iterator[Violation]:
-    """A tool message answers a call of the assistant message that its run of tool messages follows, once."""
+    """Report a tool message that does not answer, once, a call of the assistant message before its run of tool messages."""
     asked: Counter[str] = Counter()
     known: set[str] = set()
     for index, message in enumerate(listed):

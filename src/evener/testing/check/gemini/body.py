@@ -14,7 +14,7 @@ from evener.testing.check.violation import Violation
 
 
 def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Every reason why the API would refuse this body. The model stands in the address, so the caller has to name it."""
+    """Yield every reason why the API would refuse this body. The model stands in the address, so the caller has to name it."""
     held, platform = read(body, BODY), scope.dialect
     row = gemini(scope.model or text(held.get("model")))
     cached = "cachedContent" in held

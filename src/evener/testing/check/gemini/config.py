@@ -25,7 +25,7 @@ _SCHEMA_TYPES = ("application/json", "text/x.enum")
 
 
 def check_config(body: Mapping[str, object], row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Reports everything wrong with the generation config and the safety settings."""
+    """Report everything wrong with the generation config and the safety settings."""
     for index, value in enumerate(listed(body.get("safetySettings"))):
         yield from check_message(f"safetySettings[{index}]", value, SAFETY)
     if not isinstance(body.get("generationConfig"), dict):
@@ -87,5 +87,5 @@ def _check_thinking(value: object, row: GeminiRow) -> Iterator[Violation]:
 
 
 def _fits(budget: float, span: tuple[int, int], *, off: bool) -> bool:
-    """Whether a budget is in the span, is -1 (the model decides), or is an allowed 0."""
+    """True if a budget is in the span, is -1 (the model decides), or is an allowed 0."""
     return span[0] <= budget <= span[1] or budget == -1 or (off and budget == 0)

@@ -18,7 +18,7 @@ from evener.testing.check.gemini.fields import (
     PART,
     RESPONSE,
     RESPONSE_PART,
-    Message,
+    MessageType,
     check_message,
     listed,
     missing,
@@ -29,7 +29,7 @@ from evener.testing.check.shape import join, shown, text
 from evener.testing.check.violation import Violation
 
 # Section 3: exactly one of these per part.
-DATA: Mapping[str, tuple[Message, tuple[str, ...]] | None] = {
+DATA: Mapping[str, tuple[MessageType, tuple[str, ...]] | None] = {
     "text": None,
     "inlineData": (BLOB, ("mimeType", "data")),
     "fileData": (FILE, ("fileUri",)),
@@ -49,7 +49,7 @@ _RESULT_MEDIA = frozenset(("image/png", "image/jpeg", "image/webp", "application
 
 
 def check_contents(contents: object, row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Reports everything wrong with each content, taken on its own."""
+    """Report everything wrong with each content, taken on its own."""
     if not listed(contents):
         yield Violation("contents", "contents.empty", "contents is not specified: at least one is required.")
     for index, value in enumerate(listed(contents)):
@@ -61,7 +61,7 @@ def check_contents(contents: object, row: GeminiRow, platform: str) -> Iterator[
 
 
 def check_content(path: str, value: object, row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Reports what is wrong with one content; the system instruction is one too."""
+    """Report what is wrong with one content; the system instruction is one too."""
     yield from check_message(path, value, CONTENT, platform)
     if not isinstance(value, dict):
         return
@@ -76,7 +76,7 @@ def check_content(path: str, value: object, row: GeminiRow, platform: str) -> It
 
 
 def _check_data(path: str, part: Mapping[str, object], row: GeminiRow) -> Iterator[Violation]:
-    """One data field, and its own fields. A part with nothing but `videoMetadata` is recorded as accepted."""
+    """Report all but one data field, and what is wrong in it. A part with only `videoMetadata` is recorded as accepted."""
     held = [name for name in DATA if name in part]
     if not held and "videoMetadata" not in part:
         yield Violation(path, "part.empty", "required oneof field 'data' must have one initialized field")
@@ -96,7 +96,7 @@ def _check_data(path: str, part: Mapping[str, object], row: GeminiRow) -> Iterat
 
 
 def _check_media(path: str, media: str) -> Iterator[Violation]:
-    """The types that the provider lists for media that travels along; others are "Unsupported MIME type"."""
+    """Report media of a type that the provider does not list: "Unsupported MIME type"."""
     if media and not _MEDIA.fullmatch(media):
         yield Violation(join(path, "mimeType"), "media.type", f"Unsupported MIME type: {shown(media)}.")
 

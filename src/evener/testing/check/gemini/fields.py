@@ -20,7 +20,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_\-\s]*={0,2}", re.ASCII)
 
 
 def number(value: object) -> float | None:
-    """The number that a JSON value stands for; None when it stands for none, or is too large to be one."""
+    """Return the number that a JSON value stands for; None when it stands for none, or is too large to be one."""
     if isinstance(value, str) and _NUMERAL.fullmatch(value):
         return float(value)
     if isinstance(value, int | float) and is_number(value):
@@ -46,7 +46,7 @@ BASE64 = Kind("base64", lambda value: isinstance(value, str) and _BASE64.fullmat
 
 
 def enum(*names: str) -> Kind:
-    """A closed set of names, in any letter case; its numbers are not judged."""
+    """Return a closed set of names, in any letter case; its numbers are not judged."""
     known = frozenset(names)
 
     def accepts(value: object) -> bool:
@@ -55,17 +55,17 @@ def enum(*names: str) -> Kind:
     return Kind(f"one of {', '.join(names)}", accepts, closed=True)
 
 
-class Message(msgspec.Struct, frozen=True):
+class MessageType(msgspec.Struct, frozen=True):
     """One message type: its fields by camelCase name, and both spellings of each name."""
 
     kinds: Mapping[str, Kind]
     names: Mapping[str, str]
 
 
-def message(**kinds: Kind) -> Message:
-    """A message type from snake_case names."""
+def message(**kinds: Kind) -> MessageType:
+    """Return a message type from snake_case names."""
     names = {spelling: _camel(name) for name in kinds for spelling in (name, _camel(name))}
-    return Message({_camel(name): kind for name, kind in kinds.items()}, names)
+    return MessageType({_camel(name): kind for name, kind in kinds.items()}, names)
 
 
 def _camel(name: str) -> str:
@@ -198,8 +198,8 @@ PLATFORMS: Mapping[str, frozenset[str]] = {
 }
 
 
-def read(value: object, kind: Message) -> dict[str, object]:
-    """The known fields of an object by camelCase name, without nulls; empty when it is no object."""
+def read(value: object, kind: MessageType) -> dict[str, object]:
+    """Return the known fields of an object by camelCase name, without nulls; empty when it is no object."""
     if not isinstance(value, dict):
         return {}
     held = cast("dict[str, object]", value)
@@ -207,14 +207,14 @@ def read(value: object, kind: Message) -> dict[str, object]:
 
 
 def listed(value: object) -> list[object]:
-    """A repeated field: its elements, or the lone object that stands for a list of one."""
+    """Return a repeated field: its elements, or the lone object that stands for a list of one."""
     if isinstance(value, list):
         return cast("list[object]", value)
     return [value] if isinstance(value, dict | str) else []
 
 
-def check_message(path: str, value: object, kind: Message, platform: str = "") -> Iterator[Violation]:
-    """Reports unknown names and mistyped fields of one message; what lies deeper is left to its own check."""
+def check_message(path: str, value: object, kind: MessageType, platform: str = "") -> Iterator[Violation]:
+    """Report unknown names and mistyped fields of one message; what lies deeper is left to its own check."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Invalid value: should be an object.")
         return
@@ -243,7 +243,7 @@ def _check_kind(path: str, value: object, kind: Kind) -> Iterator[Violation]:
 
 
 def missing(path: str, held: Mapping[str, object], *names: str) -> Iterator[Violation]:
-    """Reports each named field that is absent or an empty string, which protocol buffers do not tell apart."""
+    """Report each named field that is absent or an empty string, which protocol buffers do not tell apart."""
     for name in names:
         if held.get(name) in (None, ""):
             yield Violation(join(path, name), "missing", f"{join(path, name)}: required field is not set.")

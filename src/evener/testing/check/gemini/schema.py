@@ -45,7 +45,7 @@ _DESCRIBING = frozenset(("title", "description", "default", "examples"))
 
 
 def check_schema(path: str, schema: object) -> Iterator[Violation]:
-    """Reports everything in one Schema message that the API refuses."""
+    """Report everything in one Schema message that the API refuses."""
     stack: list[tuple[str, object]] = [(path, schema)]
     while stack:
         at, value = stack.pop()
@@ -74,7 +74,7 @@ def _check_type(path: str, node: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _check_node(path: str, node: Mapping[str, object]) -> Iterator[Violation]:
-    """What reports show the API refuses in a node of the right fields: see the messages."""
+    """Yield what reports show the API refuses in a node of the right fields: see the messages."""
     kind = text(node.get("type")).upper()
     values = items(node.get("enum"))
     if any(not isinstance(value, str) for value in values) or (values and kind not in ("", "STRING")):
@@ -100,7 +100,7 @@ def _children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, obje
 
 
 def check_json_schema(path: str, schema: object) -> Iterator[Violation]:
-    """Reports references with other keywords beside them, and schemas that are no objects, anywhere in one JSON Schema."""
+    """Report references with other keywords beside them, and schemas that are no objects, anywhere in one JSON Schema."""
     stack: list[tuple[str, object]] = [(path, schema)]
     while stack:
         at, value = stack.pop()
@@ -117,6 +117,6 @@ def check_json_schema(path: str, schema: object) -> Iterator[Violation]:
 
 
 def is_object(schema: Mapping[str, object]) -> bool:
-    """Whether a schema can describe a function's arguments: its type is object; a number for it is not judged."""
+    """True if a schema can describe a function's arguments: its type is object; a number for it is not judged."""
     kind = schema.get("type")
     return isinstance(kind, int) or text(kind).upper() == "OBJECT"

@@ -19,7 +19,7 @@ from evener.testing.check.violation import Violation
 Fields = Mapping[str, object]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ContentTurn(msgspec.Struct, frozen=True):
     """One content as the rules here see it. `real` is whether a user says something besides results."""
 
     path: str
@@ -30,17 +30,17 @@ class Turn(msgspec.Struct, frozen=True):
     real: bool
 
 
-def turns_of(contents: object) -> list[Turn]:
-    """The contents, read; a malformed one has no calls and no results, and its own rules report it."""
+def turns_of(contents: object) -> list[ContentTurn]:
+    """Return the contents, read; a malformed one has no calls and no results, and its own rules report it."""
     return [_turn(f"contents[{index}]", read(value, CONTENT)) for index, value in enumerate(listed(contents))]
 
 
-def _turn(path: str, content: Fields) -> Turn:
+def _turn(path: str, content: Fields) -> ContentTurn:
     parts = [read(part, PART) for part in listed(content.get("parts"))]
     calls = [part for part in parts if isinstance(part.get("functionCall"), dict)]
     results = [part for part in parts if isinstance(part.get("functionResponse"), dict)]
     is_model = text(content.get("role")) == "model"
-    return Turn(
+    return ContentTurn(
         path=path,
         model=is_model,
         calls=[read(part["functionCall"], CALL) for part in calls],
@@ -50,8 +50,8 @@ def _turn(path: str, content: Fields) -> Turn:
     )
 
 
-def check_turns(turns: Sequence[Turn], row: GeminiRow, *, cached: bool) -> Iterator[Violation]:
-    """Reports everything wrong between contents."""
+def check_turns(turns: Sequence[ContentTurn], row: GeminiRow, *, cached: bool) -> Iterator[Violation]:
+    """Report everything wrong between contents."""
     if turns and turns[0].model and not cached:
         yield Violation(turns[0].path, "contents.first", "Please ensure that the first content is from the user.")
     if turns and turns[-1].model and not row.ends_with_model:
@@ -67,7 +67,7 @@ def check_turns(turns: Sequence[Turn], row: GeminiRow, *, cached: bool) -> Itera
         yield from _check_signatures(turns)
 
 
-def _check_results(turn: Turn, waiting: Sequence[Fields], row: GeminiRow, *, free: bool) -> Iterator[Violation]:
+def _check_results(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow, *, free: bool) -> Iterator[Violation]:
     if turn.model and not turn.results:
         return
     if not turn.results:
@@ -91,7 +91,7 @@ def _unanswered(path: str) -> Iterator[Violation]:
     yield Violation(path, "function_call.unanswered", message)
 
 
-def _check_pairs(turn: Turn, waiting: Sequence[Fields], row: GeminiRow) -> Iterator[Violation]:
+def _check_pairs(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow) -> Iterator[Violation]:
     """Sections 2 and 3: results in the order of their calls, under the same name and, where the call has one, id."""
     asked = [text(call.get("name")) for call in waiting]
     given = [text(result.get("name")) for result in turn.results]
@@ -107,7 +107,7 @@ def _check_pairs(turn: Turn, waiting: Sequence[Fields], row: GeminiRow) -> Itera
         yield Violation(turn.path, "function_response.id", "A function response must have an id on this model.")
 
 
-def _check_signatures(turns: Sequence[Turn]) -> Iterator[Violation]:
+def _check_signatures(turns: Sequence[ContentTurn]) -> Iterator[Violation]:
     """Section 7: since the user last spoke, the first call of each model content carries its signature."""
     for turn in reversed(turns):
         if turn.real:

@@ -1,0 +1,220 @@
+"""Where the present code runs: in which call of which run. Set around each tool, and seen by whatever runs inside it.
+
+A run that starts inside a tool belongs to the run of that tool: its events say so, it draws on the same budget, and what it
+used is counted there.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from hashlib import sha256
+from threading import Lock
+from typing import Protocol
+
+import msgspec
+
+from evener.budget import Budget
+from evener.events import InnerQuestion, Nested, Question
+from evener.hooks import HookAnswer, HookEvent
+from evener.loop.state import Pending, RunState, Spent
+from evener.policy.rules import Policy
+from evener.result import Approval
+from evener.store.protocol import Store
+from evener.store.subagent_logs import child_name
+from evener.streaming import StreamEvent
+from evener.tools.result import Envelope, Waits
+from evener.transcript.blocks import ToolCall
+
+__all__ = [
+    "ALONE",
+    "DEEPEST",
+    "Home",
+    "InnerUsage",
+    "Kin",
+    "Site",
+    "children_of",
+    "current_site",
+    "key_of",
+    "kin_of",
+    "waiting",
+]
+
+
+def waiting(thread: str, approvals: tuple[Approval, ...]) -> Envelope:
+    """Return what a tool returns whose inner run waits for these."""
+    inner = tuple(
+        InnerQuestion(
+            one.thread, one.id, one.interrupt, Question(one.key, one.digest, one.why, one.rule),
+            one.call.name if one.call else "", one.call.raw if one.call else "", one.expires,
+        )
+        for one in approvals
+    )  # fmt: skip
+    return Envelope(False, waits=Waits(thread, inner))
+
+
+DEEPEST = 4
+"""How deep runs may be nested."""
+
+NOTHING = Nested()
+Total = Callable[[], Nested]
+
+
+class Hooked(Protocol):
+    """Tells the hooks for this event; gives their answers."""
+
+    def __call__(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]: ...
+
+
+class InnerUsage:
+    """What runs inside a call have used, those under way included, and whether they have changed anything.
+
+    `outer` is that of the call around the run that this call belongs to.
+    """
+
+    __slots__ = ("_acted", "_done", "_lock", "_outer", "_running")
+
+    def __init__(self, outer: "InnerUsage | None" = None) -> None:
+        self._outer = outer
+        self._lock = Lock()
+        self._done = NOTHING
+        self._running: list[Total] = []
+        self._acted = False
+
+    def add(self, spent: Spent) -> None:
+        """Count a run that came to a stop elsewhere."""
+        with self._lock:
+            self._done = _sum(self._done, _nested(spent))
+
+    def begin(self, total: Total) -> None:
+        """A run begins that says by itself what it has used so far."""
+        with self._lock:
+            self._running.append(total)
+
+    def end(self, total: Total) -> None:
+        """It came to a stop."""
+        with self._lock:
+            self._running.remove(total)
+            self._done = _sum(self._done, total())
+
+    def act(self) -> None:
+        """A run starts a call that changes something: so do all runs around it."""
+        self._acted = True
+        if self._outer is not None:
+            self._outer.act()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there were any runs."""
+        return self._done is not NOTHING or bool(self._running)
+
+    @property
+    def total(self) -> Nested:
+        """What was used by now."""
+        with self._lock:
+            found = self._done
+            for total in self._running:
+                found = _sum(found, total())
+        return msgspec.structs.replace(found, acted=self._acted)
+
+
+def _nested(spent: Spent) -> Nested:
+    return Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
+
+
+def _sum(one: Nested, other: Nested) -> Nested:
+    return Nested(
+        one.requests + other.requests,
+        one.tool_calls + other.tool_calls,
+        one.usage + other.usage,
+        one.cost + other.cost,
+        one.exact and other.exact,
+    )
+
+
+class Home(msgspec.Struct, frozen=True):
+    """Where a run belongs: how deep it lies, whose it is, where all logs of its tree are, and what it is counted in.
+
+    `path` are the names of the harness at the root and of the agents from there on, as in `shop/buyer/payer`. `force`: logs
+    of the tree are taken from holders that may be alive.
+    """
+
+    depth: int = 0
+    path: str = ""
+    store: Store | None = None
+    tally: InnerUsage | None = None
+    force: bool = False
+
+
+ALONE = Home()
+
+
+class Site(msgspec.Struct, frozen=True):
+    """One call of a run. `show` is where the run's events go, None if no caller watches.
+
+    `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call;
+    None where it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds
+    the run of the call, and so every run inside it.
+    """
+
+    run: str
+    thread: str
+    call: str
+    depth: int
+    budget: Budget
+    tally: InnerUsage
+    show: Callable[[StreamEvent], None] | None = None
+    path: str = ""
+    store: Store | None = None
+    hooked: Hooked | None = None
+    kin: Callable[[], "Kin"] | None = None
+    policy: Policy | None = None
+    force: bool = False
+
+
+class Kin(msgspec.Struct, frozen=True):
+    """The run inside a call. `child` names its log on this branch, the same for each start; `source` on the branch where the
+    call was started before this one was forked off, empty when it was not. `begun`: it is known to have begun, so that there
+    is a log of it.
+    """
+
+    child: str
+    source: str = ""
+    begun: bool = False
+
+
+current_site: ContextVar[Site | None] = ContextVar("evener_site", default=None)
+
+
+# Names.
+
+
+def key_of(state: RunState, call: ToolCall, log: str) -> str:
+    """The idempotency key: the same for every start of one call, in any process, and in forks made after the first."""
+    return _pending(state, call).key or _minted(state, call, log)
+
+
+def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
+    """What belongs to this call on this log, and on the branch where it was started before; empty where it was not."""
+    key, source = key_of(state, call, log), _pending(state, call).source
+
+    def own(log: str) -> str:
+        return key if key == _minted(state, call, log) else child_name(key, log)
+
+    return own(log), own(source) if source else ""
+
+
+def kin_of(state: RunState, call: ToolCall, log: str) -> Kin:
+    """The run inside this call."""
+    return Kin(*children_of(state, call, log), _pending(state, call).nested is not None)
+
+
+def _minted(state: RunState, call: ToolCall, log: str) -> str:
+    """The log is part of it: a call that was only asked for before a fork is another call on each branch."""
+    made = state.transcript.last
+    return sha256(f"{log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
+
+
+def _pending(state: RunState, call: ToolCall) -> Pending:
+    for one in state.calls:
+        if one.call.id == call.id:
+            return one
+    return Pending(call)

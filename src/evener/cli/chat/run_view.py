@@ -1,0 +1,128 @@
+"""Shows a run on the screen: turns its events into parts, and its progress into a row. Keeps nothing that the run needs."""
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from rich.text import Text
+
+from evener import streaming as st
+from evener.cli.activity import LONGEST, PERIOD, RunProgress, remark_on
+from evener.cli.chat.screen import Screen, ScreenLine
+from evener.cli.chat.session import Tally
+from evener.cli.terminal import clean, flatten
+
+if TYPE_CHECKING:
+    from evener.cli.chat.markdown import Markdown
+
+__all__ = [
+    "RunView",
+]
+
+
+FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
+SHARE = 4
+"""The growing part is redrawn after this many times the time that its last drawing took."""
+
+
+class RunView:
+    """Shows one run after the other, on one screen."""
+
+    def __init__(self, screen: Screen, tally: Tally) -> None:
+        self._screen = screen
+        self._tally = tally
+        self._text: Markdown | None = None
+        self.tail: StyleAndTextTuples = []
+        self._until = 0.0
+        self._thinking = 0.0
+        self._progress = RunProgress()
+        self.is_acting = False
+        """True if a call was shown since the last request. Its output is shown only then: it may be read before its event."""
+
+    @property
+    def activity(self) -> str:
+        """What is under way, as one row; empty while text arrives."""
+        if not self._progress.text:
+            return ""
+        seconds = monotonic() - self._progress.since
+        first, last = f"{FRAMES[int(seconds / PERIOD) % len(FRAMES)]} ", f" {seconds:.0f}s \u00b7 Esc interrupts"
+        middle = Text(self._progress.text)
+        middle.truncate(max(4, self._screen.width - len(first) - len(last) - 1), overflow="ellipsis")
+        return f"{first}{middle.plain}{last}"
+
+    def settle(self) -> None:
+        """Put what will not change any more on the screen; the rest is `tail`, as it looks so far."""
+        begin = monotonic()
+        if self._text is not None and begin >= self._until:
+            self._screen.say(*self._text.settle())
+            rest = self._text.tail
+            rows = self._screen.render(rest).removesuffix("\n").split("\n") if rest else []
+            self.tail = to_formatted_text(ANSI("\n".join(rows[-self._screen.height :])))
+            self._until = monotonic() + SHARE * (monotonic() - begin)
+
+    def event(self, event: st.StreamEvent) -> None:
+        """Show what happened. Of subagents only the progress is shown."""
+        self._progress.event(event)
+        if event.place.parent_run:
+            return
+        match event:
+            case st.TextStreamed(text=text):
+                self._say_text(text)
+            case st.ReasoningStreamed():
+                self._thinking = self._thinking or monotonic()
+            case st.RequestStarted():
+                self.is_acting = False
+                self._close()
+                self._screen.mark()
+            case st.TurnFinished(usage=usage):
+                self._close()
+                self._tally.turn(usage)
+            case st.Retracted(why=why, wished=wished):
+                self._take_back(why, wished=wished)
+            case st.ToolStarted(call=call):
+                self.is_acting = True
+                self._close()
+                text = f"{clean(call.name)} {flatten(call.raw, LONGEST)}"
+                self._screen.say(ScreenLine(text, "dim", first="\u2192 ", lead="  ", mark="cyan"))
+            case st.RetryScheduled():
+                self._close()
+                self._screen.say(ScreenLine(remark_on(event), "yellow"))
+            case _:
+                if remark := remark_on(event):
+                    self._screen.say(ScreenLine(remark, "dim" if isinstance(event, st.NoticeGiven) else "yellow"))
+
+    def close(self) -> None:
+        """End what is shown of a run."""
+        self._close()
+        self._progress.text, self.is_acting = "", False
+
+    def _say_text(self, text: str) -> None:
+        self._end_thought()
+        self._progress.text = ""
+        if self._text is None:
+            from evener.cli.chat.markdown import Markdown  # late: the parser and the syntax colours take time to load
+
+            self._text = Markdown(colour=self._screen.colour)
+        self._text.feed(text)
+
+    def _end_thought(self) -> None:
+        if self._thinking:
+            seconds = monotonic() - self._thinking
+            self._screen.say(ScreenLine(f"Thought for {seconds:.0f} s.", "dim"))
+        self._thinking = 0.0
+
+    def _take_back(self, why: str, *, wished: bool) -> None:
+        if wished:  # the user can still read it
+            self._close()
+            self._screen.say(ScreenLine("Interrupted. The text above is not part of the conversation.", "yellow"))
+            return
+        self._text, self.tail, self._thinking = None, [], 0.0
+        taken = self._screen.take_back()
+        what = "A partial answer was removed" if taken else "Ignore the partial answer above"
+        self._screen.say(ScreenLine(f"{what}: {clean(why)}", "yellow"))
+
+    def _close(self) -> None:
+        self._end_thought()
+        if self._text is not None:
+            self._screen.say(*self._text.close())
+        self._text, self.tail, self._until = None, [], 0.0

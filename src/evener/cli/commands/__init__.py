@@ -1,0 +1,1 @@
+"""The commands, one function each. A command is loaded when it is called."""

@@ -1,0 +1,203 @@
+"""`evener approve` and `evener reject`: decide what waits in a thread, from any process. Calls no model and runs no tool.
+
+The decision is stored beside the log. It takes effect when the run is resumed, here or in another process.
+"""
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+import msgspec
+
+from evener.cli.approvals import describe, is_decided, parse_arguments, quote, read_answer, user_name
+from evener.cli.commands import run as running
+from evener.cli.names import find_log
+from evener.cli.terminal import escape, say
+from evener.errors import ApprovalStale, UsageError
+from evener.events import Verdict
+from evener.harness import Harness
+from evener.harness.approvals import Decision, keyed
+from evener.model.seam import Answered, Asking
+from evener.result import Approval, approvals_of
+from evener.store.protocol import Store, state_of
+from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.blocks import json_text
+from evener.transcript.transcript import Transcript
+
+__all__ = [
+    "DecideOptions",
+    "run",
+]
+
+
+OTHERS = "Only other calls were approved."
+EXAMPLE = 'evener reject THREAD --why "Ask the customer first."'
+
+
+class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of both commands. `result` is the result of an interrupted call that took effect."""
+
+    thread: str
+    verdict: Verdict
+    why: str = ""
+    edit: str = ""
+    only: tuple[str, ...] = ()
+    result: str | None = None
+    show: bool = False
+    resume: bool = False
+    tools: tuple[str, ...] = ()
+    harness: str = ""
+    store: str = ""
+    model: str = ""
+    system: str = ""
+
+    @property
+    def run(self) -> running.RunOptions:
+        """The options that resume the run."""
+        return running.RunOptions(
+            harness=self.harness,
+            tools=self.tools,
+            store=self.store,
+            model=self.model,
+            system=self.system,
+            resume=self.thread,
+        )
+
+    @property
+    def resume_command(self) -> str:
+        return shlex.join(["evener", "resume", *running.same_words(self.run), self.thread])
+
+
+def run(options: DecideOptions) -> int:
+    """Decide, or show what waits; then resume, or say how."""
+    harness = running.make_harness(options.run, model=None if options.harness else _NoModel())
+    asyncio.run(_decide(harness, options))
+    if options.show:
+        return 0
+    if options.resume:
+        return running.run(options.run)
+    say(f"evener: Resume with: {options.resume_command}")
+    return 0
+
+
+async def _decide(harness: Harness, options: DecideOptions) -> None:
+    thread = await harness.store.head(await find_log(harness.store, options.thread))
+    asked = keyed(approvals_of(await state_of(harness.store, thread), thread))
+    waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
+    effect = f"It takes effect when the run is resumed: {options.resume_command}"
+    if options.show:
+        await _show(harness.store, thread, waiting, f" A decision was made already. {effect}" if asked else "")
+        return
+    if asked and not waiting:
+        raise ApprovalStale(f"Thread {thread} was decided already. {effect}")
+    if not waiting:
+        raise ApprovalStale(f"Nothing waits for a decision in thread {thread}: it was decided already, or the run continued.")
+    decisions = _make_decisions(options, asked)
+    await harness.decide(thread, decisions)
+    for key, decision in decisions.items():
+        _report(key, decision, asked[key])
+
+
+def _report(key: str, decision: Decision, about: Approval) -> None:
+    """Print what was decided, and about what."""
+    say(f"evener: {_summarize(decision, about)}: {key}")
+    say("\n".join(describe(about)))
+    if decision.arguments is not None:
+        say("\n".join(["with these arguments instead:", *quote(json_text(decision.arguments, "The arguments"))]))
+
+
+def _summarize(decision: Decision, about: Approval) -> str:
+    match about.interrupt, decision:
+        case "outcome", Decision(verdict="allow"):
+            return "Allowed: it runs again"
+        case "outcome", Decision(result=None):
+            return "Rejected: it does not run again, and the model is told that its outcome is unknown"
+        case "outcome", _:
+            return "Recorded: it took effect, and the model is told its result"
+        case _, Decision(verdict="allow", arguments=None):
+            return "Allowed"
+        case _, Decision(verdict="allow"):
+            return "Allowed, with other arguments"
+        case _:
+            return "Rejected"
+
+
+async def _show(store: Store, thread: str, waiting: Mapping[str, Approval], decided: str) -> None:
+    for key, one in waiting.items():
+        rule = f" [{escape(one.rule)}]" if one.rule else ""
+        lines = "\n".join(describe(one, await read_answer(store, one)))
+        sys.stdout.write(f"{escape(key)}{rule} {lines}\n")
+    if not waiting:
+        say(f"evener: Nothing waits for a decision in thread {thread}.{decided}")
+
+
+def _make_decisions(options: DecideOptions, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
+    """Return one decision for each approval: all are decided at once. To approve `--only` some is to reject the others."""
+    unknown = [key for key in options.only if key not in waiting]
+    if unknown:
+        raise UsageError(f"Nothing with this id waits: {', '.join(unknown)}. These wait: {', '.join(waiting)}.")
+    chosen = set(options.only or waiting)
+    if options.edit and len(chosen) != 1:
+        raise UsageError(f"--edit changes one call, and {len(chosen)} wait. Choose one with --only: {', '.join(waiting)}.")
+    if options.verdict == "reject":
+        return _make_rejections(options, waiting)
+    arguments = _parse_edit(options.edit) if options.edit else None
+    by = user_name()
+    return {
+        key: Decision("allow", options.why, arguments, one.digest, by)
+        if key in chosen
+        else Decision("reject", options.why or OTHERS, digest=one.digest, by=by)
+        for key, one in waiting.items()
+    }
+
+
+def _make_rejections(options: DecideOptions, waiting: Mapping[str, Approval]) -> dict[str, Decision]:
+    """Return the rejections. `--result` belongs to one interrupted call; the outcome of others is unknown."""
+    interrupted = [key for key, one in waiting.items() if one.interrupt == "outcome"]
+    if not options.why and len(interrupted) < len(waiting):
+        raise UsageError(f"The model is told why. Give a reason, as in: {EXAMPLE}")
+    named = [key for key in interrupted if key in (options.only or interrupted)]
+    if options.result is not None and len(named) != 1:
+        raise UsageError(
+            f"--result is the result of one interrupted call, and {len(named)} are chosen. "
+            f"Interrupted calls that wait: {', '.join(interrupted) or 'none'}. Choose one with --only."
+        )
+    by = user_name()
+    return {
+        key: Decision("reject", options.why, digest=one.digest, by=by, result=options.result if key in named else None)
+        for key, one in waiting.items()
+    }
+
+
+def _parse_edit(text: str) -> dict[str, object]:
+    arguments = parse_arguments(text)
+    if isinstance(arguments, str):
+        raise UsageError(f"--edit takes the new arguments as one JSON object, as in '{{\"amount\": 3}}': {arguments}.")
+    return arguments
+
+
+class _NoModel:
+    """Takes the place of the model in a harness that only decides."""
+
+    name = "none"
+    fetches = False
+
+    def ask(
+        self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
+    ) -> Ask:
+        del transcript, tools, output
+        raise UsageError("There is no model: this harness only decides.")
+
+    def most_cost(self, ask: Ask) -> Decimal:
+        del ask
+        return Decimal(0)
+
+    def capped(self, ask: Ask, money: Decimal) -> Ask | None:
+        del money
+        return ask
+
+    def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
+        del ask, after
+        raise UsageError("There is no model: this harness only decides.")

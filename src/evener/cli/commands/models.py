@@ -1,0 +1,179 @@
+"""`evener models`: lists providers, their capabilities, and whether a key is set. Prints where a key is, never the key."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from evener.cli.terminal import print_json, print_table
+from evener.providers.config import Config, load_config
+from evener.providers.keys import find_key, key_file
+from evener.providers.rows import LOCAL, Provider
+from evener.wire.quirks import Quirks
+
+__all__ = [
+    "Capabilities",
+    "KeyState",
+    "ModelEntry",
+    "capabilities",
+    "entries",
+    "is_local",
+    "run",
+]
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What requests to a provider may contain, as its row says; single models may differ. All providers stream.
+
+    `choice`: a tool can be forced. `parallel`: parallel tool calls can be switched off. `json`: JSON mode. `schema`: the answer
+    can be bound to a JSON Schema. A missing capability is emulated or dropped, and reported as a loss.
+    """
+
+    tools: bool
+    streaming: bool
+    choice: bool
+    parallel: bool
+    images: bool
+    documents: bool
+    json: bool
+    schema: bool
+    effort: bool
+    hosted: bool
+
+
+class KeyState(msgspec.Struct, frozen=True):
+    """Whether a key was found, where, and the variables that could hold it."""
+
+    found: bool
+    needed: bool
+    source: str
+    variables: tuple[str, ...]
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """What is known of the models that match a pattern. `window` and `output` are in tokens; 0 is unknown."""
+
+    match: str
+    window: int
+    output: int
+    efforts: tuple[str, ...]
+
+
+class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One provider as it is printed."""
+
+    name: str
+    wire: str
+    vendor: str
+    address: str
+    local: bool
+    key: KeyState
+    capabilities: Capabilities
+    models: tuple[ModelFacts, ...] = ()
+
+
+def run(provider: str, *, as_json: bool) -> int:
+    """Print all providers, or one of them."""
+    environ = os.environ
+    config = load_config(environ=environ)
+    found = entries(config, environ=environ, file=key_file(environ))
+    if provider:
+        name = config.rows.provider(provider).name
+        found = [_add_models(entry, config) for entry in found if entry.name == name]
+    if as_json:
+        print_json(found)
+    elif provider:
+        _print_one(found[0])
+    else:
+        _print_all(found)
+    return 0
+
+
+def entries(config: Config, *, environ: Mapping[str, str], file: Path | None) -> list[ModelEntry]:
+    """Return all providers, in the order of the files."""
+    return [_entry(row, environ=environ, file=file) for row in config.rows.providers]
+
+
+def is_local(row: Provider) -> bool:
+    """True if the provider runs on this machine."""
+    return (
+        row.name == LOCAL or re.match(r"https?://(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?:[:/]|$)", row.base_url) is not None
+    )
+
+
+def capabilities(quirks: Quirks) -> Capabilities:
+    """Return the capabilities that the quirks of a row leave."""
+    return Capabilities(
+        tools=quirks.tools,
+        streaming=True,
+        choice=quirks.tools and quirks.forced_choice,
+        parallel=quirks.tools and quirks.parallel_switch,
+        images=quirks.images,
+        documents=quirks.documents,
+        json=quirks.json_mode,
+        schema=quirks.output_schema,
+        effort=quirks.effort,
+        hosted=quirks.hosted,
+    )
+
+
+def _entry(row: Provider, *, environ: Mapping[str, str], file: Path | None) -> ModelEntry:
+    key = find_key(row, environ=environ, file=file)
+    state = KeyState(key is not None, not row.keyless, key.source if key else "", row.key_env)
+    return ModelEntry(row.name, row.wire, row.vendor, row.base_url, is_local(row), state, capabilities(row.quirks))
+
+
+def _add_models(entry: ModelEntry, config: Config) -> ModelEntry:
+    """Return the entry with what the rows say about models of this provider, or of its wire."""
+    row = config.rows.provider(entry.name)
+    stated = [one for one in config.rows.models if row.name in one.providers or (row.wire in one.wires and not one.providers)]
+    patterns = dict.fromkeys(pattern for one in stated if not one.fresh for pattern in one.match if pattern != "*")
+    known = (_find_facts(pattern, row, config) for pattern in patterns)
+    return msgspec.structs.replace(entry, models=tuple(one for one in known if one))
+
+
+def _find_facts(pattern: str, row: Provider, config: Config) -> ModelFacts | None:
+    example = re.sub(r"\[!?(.)[^\]]*\]", r"\1", pattern).replace("*", "").replace("?", "0")
+    if any(one.fresh and one.covers(row, example) for one in config.rows.models):
+        return None
+    facts = config.rows.facts(row.name, example)
+    return ModelFacts(pattern, facts.window, facts.quirks.max_output, facts.quirks.efforts)
+
+
+def _print_all(found: list[ModelEntry]) -> None:
+    shown = [field for field in Capabilities.__struct_fields__ if field not in ("streaming", "documents", "hosted")]
+    lines = []
+    for entry in found:
+        marks = ["yes" if value else "-" for value in (msgspec.structs.asdict(entry.capabilities)[name] for name in shown)]
+        lines.append([entry.name, entry.wire, *marks, _format_key(entry.key)])
+    print_table(["PROVIDER", "WIRE", *(name.upper() for name in shown), "KEY"], lines)
+
+
+def _print_one(entry: ModelEntry) -> None:
+    able = [name for name, value in msgspec.structs.asdict(entry.capabilities).items() if value]
+    lines = [
+        ("wire", entry.wire),
+        ("address", entry.address),
+        ("key", _format_key(entry.key)),
+        ("supports", ", ".join(able)),
+    ]
+    print_table(["provider", entry.name], lines)
+    if entry.models:
+        known = [
+            (one.match, _format_count(one.window), _format_count(one.output), ", ".join(one.efforts)) for one in entry.models
+        ]
+        print()
+        print_table(["MODELS", "WINDOW", "OUTPUT", "EFFORTS"], known)
+
+
+def _format_count(tokens: int) -> str:
+    return f"{tokens:,}" if tokens else "?"
+
+
+def _format_key(state: KeyState) -> str:
+    if state.found:
+        return f"set ({state.source})"
+    variables = " or ".join(state.variables)
+    return f"missing: {variables}" if state.needed else "not needed"

@@ -1,0 +1,302 @@
+"""`evener run`: runs a prompt with tools until it is done. The answer goes to stdout, progress and remarks to stderr.
+
+Ctrl-C asks the run to stop: what is under way is settled, the log is kept, and the last line says how to resume. A second
+Ctrl-C ends the run at once; the log is kept all the same.
+"""
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from evener.cli.approvals import (
+    ApprovalMode,
+    Interrupts,
+    TerminalAsker,
+    Undecided,
+    ask_decisions,
+    decide_unasked,
+    describe,
+    read_answers,
+    user_name,
+)
+from evener.cli.names import find_log
+from evener.cli.printers import Form, Printer, TextPrinter, make_printer
+from evener.cli.prompt import make_conversation, output_schema
+from evener.cli.terminal import say
+from evener.errors import ApprovalStale, BadValue, UsageError
+from evener.harness import Harness, RunStream, Thread
+from evener.harness.finding import find_harness
+from evener.loop.state import Limits
+from evener.model.seam import Askable
+from evener.providers.config import load_config
+from evener.result import RunResult
+from evener.store.protocol import NoLog, Store
+from evener.tools.tool import Tool
+from evener.transcript.blocks import TextBlock
+from evener.transcript.message import Message
+
+__all__ = [
+    "RunOptions",
+    "check_harness_alone",
+    "load_tools",
+    "make_harness",
+    "make_limits",
+    "parse_dollars",
+    "run",
+    "run_thread",
+    "same_words",
+]
+
+
+INTERRUPTED = 130
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `evener run` and `evener resume`."""
+
+    words: tuple[str, ...] = ()
+    model: str = ""
+    harness: str = ""
+    system: str = ""
+    images: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    thread: str = ""
+    resume: str = ""
+    store: str = ""
+    max_cost: str = ""
+    max_turns: int | None = None
+    max_seconds: float | None = None
+    schema: str = ""
+    approval: ApprovalMode = "ask"
+    refuse_losses: tuple[str, ...] = ()
+    force: bool = False
+    form: Form = "text"
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.store == "memory"
+
+
+def run(options: RunOptions) -> int:
+    """Run the prompt, print the answer, and say why the run stopped if it is not done."""
+    harness = make_harness(options)
+    limits = make_limits(options, harness)
+    if options.resume and options.words:
+        raise UsageError("--resume takes no prompt. Use --thread to send a prompt to this thread.")
+    prompt = None if options.resume else _make_prompt(options)
+    return asyncio.run(_start(harness, options, prompt, limits))
+
+
+async def _start(harness: Harness, options: RunOptions, prompt: Message | None, limits: Limits | None) -> int:
+    given = options.resume or options.thread
+    thread = harness.thread(await find_log(harness.store, given) if given else "", limits=limits)
+    return await run_thread(thread, options, prompt, store=harness.store)
+
+
+async def run_thread(thread: Thread, options: RunOptions, prompt: Message | None, *, store: Store) -> int:
+    """Send the prompt, or resume if there is none, and show the run until it stops; return the exit code."""
+    stream = thread.resume_stream(force=options.force) if prompt is None else thread.stream(prompt)
+    interrupts = Interrupts()
+    printer = make_printer(options.form, structured=bool(options.schema))
+    try:
+        first = await _show(stream, printer, interrupts)
+        result = await _decide(thread, first, options.approval, printer=printer, interrupts=interrupts, store=store)
+    except asyncio.CancelledError:
+        _say_how_to_resume(options, thread.id, "Stopped at once.")
+        return INTERRUPTED
+    except BaseException as error:
+        printer.close()
+        if thread.id and not isinstance(error, NoLog):
+            _say_how_to_resume(options, thread.id, "The run failed.")
+        raise
+    printer.result(result)
+    if result.ok:
+        return 0
+    if result.stop == "approval":
+        _say_how_to_decide(options, result, await read_answers(store, result, shown=isinstance(printer, TextPrinter)))
+    else:
+        _say_how_to_resume(options, thread.id, f"Stopped ({result.stop}): {result.detail}")
+    return INTERRUPTED if interrupts.pressed else 1
+
+
+async def _show(stream: RunStream, printer: Printer, interrupts: Interrupts) -> RunResult:
+    """Print the run until it stops."""
+    cancelling: set[asyncio.Future[None]] = set()
+    interrupts.stop = lambda: cancelling.add(asyncio.ensure_future(stream.cancel("Ctrl-C was pressed.")))
+    async with stream:
+        async for event in stream:
+            printer.event(event)
+        result = await stream.result()
+    interrupts.stop = None
+    printer.close()
+    return result
+
+
+async def _decide(
+    thread: Thread, result: RunResult, mode: ApprovalMode, *, printer: Printer, interrupts: Interrupts, store: Store
+) -> RunResult:
+    """Decide what the run waits for and resume it, until nothing waits or no decision is made."""
+    always: set[str] = set()
+    stale: set[str] = set()
+    while result.stop == "approval" and not interrupts.pressed:
+        try:
+            if mode != "ask":
+                decisions = decide_unasked(result, "allow" if mode == "auto" else "reject")
+                if decisions is None:
+                    return result
+                await thread.decide(decisions)
+            elif TerminalAsker.is_possible():
+                answers = await read_answers(store, result, shown=isinstance(printer, TextPrinter))
+                asker = TerminalAsker(interrupts)
+                by = user_name() or "terminal"
+                await ask_decisions(thread, result.approvals, asker=asker, always=always, by=by, answers=answers)
+            else:
+                return result
+        except Undecided:
+            return result
+        except ApprovalStale as error:
+            known = {one.id for one in result.approvals}
+            if known <= stale:
+                raise
+            stale |= known
+            say(f"evener: {error}")  # another process decided first, or it took too long: the log says how to continue
+        result = await _show(thread.resume_stream(), printer, interrupts)
+    return result
+
+
+LOST = "The run is lost, because --store memory ends with this command."
+
+
+def _say_how_to_resume(options: RunOptions, thread: str, what: str) -> None:
+    if options.is_in_memory:
+        say(f"evener: {what} {LOST}")
+    else:
+        say(f"evener: {what} The log is kept. Resume with: {shlex.join(['evener', 'resume', *same_words(options), thread])}")
+
+
+def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[str, str]) -> None:
+    for one in result.approvals:
+        say("evener: " + "\n".join(describe(one, answers.get(one.thread, ""))))
+    if options.is_in_memory:
+        say(f"evener: Stopped: there is no terminal to ask on. {LOST}")
+        return
+    words = [*same_words(options, deciding=True), result.thread]
+    allow, reject = shlex.join(["evener", "approve", *words]), shlex.join(["evener", "reject", *words])
+    if all(one.interrupt == "outcome" for one in result.approvals):
+        say(f"evener: Stopped until the outcome is known. If the call took effect: {reject} --result RESULT")
+        say(f"evener: If the outcome is unknown: {reject}")
+        say(f"evener: To run it again: {allow}")
+    else:
+        say(f"evener: Stopped until it is decided. The log is kept. To allow it: {allow}")
+        say(f"evener: To reject it: {reject} --why REASON")
+    say(f"evener: Then resume with: {shlex.join(['evener', 'resume', *same_words(options), result.thread])}")
+
+
+def same_words(options: RunOptions, *, deciding: bool = False) -> list[str]:
+    """Return the words that make the same harness in another process. The log has its model and its system prompt."""
+    words = [("--harness", options.harness), *(("--tools", tools) for tools in options.tools), ("--store", options.store)]
+    if not deciding:
+        words = [("--schema", options.schema), *words, ("--refuse-losses", ",".join(options.refuse_losses))]
+    return [part for option, value in words if value for part in (option, value)]
+
+
+def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
+    """Refuse options that a harness brings itself; `model`: its model, too."""
+    own = {
+        "model": options.model if model else "",
+        "tools": options.tools,
+        "system prompt": options.system,
+        "schema": options.schema,
+        "store": options.store,
+        "losses to refuse": options.refuse_losses,
+    }
+    if given := [name for name, value in own.items() if value]:
+        raise UsageError(f"A harness brings its own {', '.join(given)}. Leave out --harness to set them here.")
+
+
+def make_harness(
+    options: RunOptions, *, model: Askable | None = None, store: Store | None = None, system: Sequence[TextBlock] = ()
+) -> Harness:
+    """Return the harness that the options describe, with the configured policy; or the one that they name, with its own.
+
+    `store` and `system` are used where the options give none.
+    """
+    if options.harness:
+        check_harness_alone(options, model=True)
+        return find_harness(options.harness)
+    schema = output_schema(options.schema)
+    return Harness(
+        model or options.model,
+        output=schema.schema if schema else None,
+        policy=load_config(environ=os.environ).policy,
+        tools=load_tools(options.tools),
+        system=options.system or system or None,
+        store=store or options.store or None,
+        name="run",
+        refuse_losses=options.refuse_losses,
+    )
+
+
+def load_tools(references: Iterable[str]) -> list[Tool | Callable[..., object]]:
+    """Return the tools of all references, each `module:name` of a tool, a function, or a list of them."""
+    return [tool for reference in references for tool in _load(reference)]
+
+
+def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
+    """Import a reference. Modules are searched in the working directory first."""
+    module, _, name = reference.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: object = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if isinstance(found, Tool) or callable(found):
+        return (found,)
+    if isinstance(found, list | tuple):
+        return found
+    raise UsageError(f"{reference!r} is a {type(found).__name__}; expected a tool, a function, or a list of them.")
+
+
+def make_limits(options: RunOptions, harness: Harness) -> Limits | None:
+    """Return the limits of the harness with those that the options replace; None if they replace none."""
+    given = {
+        "cost": parse_dollars(options.max_cost) if options.max_cost else None,
+        "requests": options.max_turns,
+        "seconds": options.max_seconds,
+    }
+    changed = {name: value for name, value in given.items() if value is not None}
+    return replace(harness.thread().agent.setup.limits, **changed) if changed else None
+
+
+def parse_dollars(text: str) -> Decimal:
+    """Return the value of --max-cost."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise BadValue(f"--max-cost is {text!r}; it must be a number of US dollars, as in 0.05.") from None
+
+
+def _make_prompt(options: RunOptions) -> Message:
+    """Return the prompt: the words, with the text of the files that they name as `@path`, and the images."""
+    words = " ".join(word if not word.startswith("@") else _read_file(word[1:]) for word in options.words)
+    found = make_conversation(words, system="", images=options.images).first
+    if found is None:
+        raise UsageError('There is no prompt. Write one, as in: evener run "What is in this folder?"')
+    return found
+
+
+def _read_file(path: str) -> str:
+    try:
+        return f"\n\n--- {path} ---\n{Path(path).read_text(encoding='utf-8')}\n---\n"
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read @{path} as text: {error}. Name a text file after the @, or use --image.") from None

@@ -1,0 +1,231 @@
+"""Listening while something takes its time: what is said to a run is heard at once, and may end what is under way.
+
+The work goes on in the task of the run. Who listens is a timer, and a task only when there may be something to hear: a step
+that is not disturbed costs no task. One listener belongs to one run.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from functools import partial
+from types import coroutine
+from typing import TypeVar
+
+from evener.errors import EvenerError
+
+__all__ = [
+    "Listener",
+    "WritingOnWait",
+    "finish_anyway",
+    "pause",
+    "run_together",
+]
+
+
+POLL = 0.5
+"""Seconds between two looks while a model or a tool is at work."""
+
+T = TypeVar("T")
+
+
+class Listener:
+    """`look` reads what was said, and knows it when it returns."""
+
+    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
+        self._look = look
+        self._watch: _Watch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._worker: asyncio.Task[object] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._nudged = False
+
+    async def during(self, work: Coroutine[object, object, T], *, until: Callable[[], bool]) -> T | None:
+        """Do it, and listen meanwhile. None: it was given up because of what a user said, as `until` tells."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+            self._worker = asyncio.current_task()
+        watch = self._watch = _Watch(until, self._worker)
+        try:
+            return await work
+        except (asyncio.CancelledError, EvenerError):
+            if not watch.over:
+                raise
+            return None
+        finally:
+            self._watch = None
+            try:
+                if self._task is not None:
+                    await self._heard(self._task)
+            finally:
+                if watch.over:
+                    watch.leave()
+
+    def nudge(self) -> None:
+        """Look now, if something is at work; else it is looked before the next step."""
+        watch = self._watch
+        if watch is None:
+            return
+        self._nudged = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._listen(watch))
+
+    def close(self) -> None:
+        """Nothing is under way any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _poll(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
+        self.nudge()
+
+    async def _listen(self, watch: "_Watch") -> None:
+        """Look, and end the work if what was said, or that we may not look, ends it."""
+        try:
+            while self._nudged:
+                self._nudged = False
+                await self._look()
+            if self._watch is watch and watch.until():
+                watch.give_up(None)
+        except EvenerError as error:
+            if self._watch is watch:
+                watch.give_up(error)
+
+    async def _heard(self, task: asyncio.Task[None]) -> None:
+        """Wait until the listener has ended: what was said must not be settled twice."""
+        self._task = None
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+            raise
+
+
+class _Watch:
+    """Work under way in a task, and what would end it. Once it is over, the work is cancelled."""
+
+    __slots__ = ("_cancels", "_error", "_task", "over", "until")
+
+    def __init__(self, until: Callable[[], bool], task: asyncio.Task[object] | None) -> None:
+        self.until = until
+        self.over = False
+        self._error: EvenerError | None = None
+        self._task = task
+        self._cancels = task.cancelling() if task is not None else 0
+
+    def give_up(self, error: EvenerError | None) -> None:
+        """End the work."""
+        if self._task is not None and not self.over:
+            self.over, self._error = True, error
+            self._task.cancel()
+
+    def leave(self) -> None:
+        """Take our cancelling back. Raises why the work was given up, if it is an error; the caller's cancelling stays."""
+        if self._task is None:
+            return
+        if self._task.uncancel() > self._cancels:
+            raise asyncio.CancelledError
+        if self._error is not None:
+            raise self._error
+
+
+class WritingOnWait:
+    """Calls `write` if what is done inside waits for anything. A tool that does not wait is done before."""
+
+    def __init__(self, write: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._write = write
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_soon(self._after_one_iteration)  # in which the tool's task runs
+
+    def _after_one_iteration(self) -> None:
+        self._handle = self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._write())
+
+    async def __aexit__(self, *_: object) -> None:
+        self._handle.cancel()
+        if self._task is not None:
+            await self._task
+
+
+async def pause(seconds: float) -> bool:
+    """Let time pass."""
+    await asyncio.sleep(seconds)
+    return True
+
+
+async def finish_anyway(work: Coroutine[object, object, None]) -> None:
+    """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again.
+
+    It begins at once, in the caller's task. What a log in memory does is done then; what waits goes on in a task of its own.
+    """
+    try:
+        waits_for = work.send(None)
+    except StopIteration:
+        return
+    task = asyncio.ensure_future(_rest(work, waits_for))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+@coroutine
+def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator[object, object, None]:
+    """What is left of a coroutine that was begun elsewhere, and waits."""
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, sent)
+        try:
+            waits_for = step()
+        except StopIteration:
+            return
+
+
+def run_together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, object, None]:
+    """All of them, at once; the first error ends the others."""
+    return work[0] if len(work) == 1 else _run_group(work)
+
+
+async def _run_group(work: list[Coroutine[object, object, None]]) -> None:
+    """Not a TaskGroup: that cancels the task of the run when one of several fails, and on some versions does not take it back,
+    so that a lost lease would look like a wish to stop.
+    """
+    tasks = [asyncio.ensure_future(one) for one in work]
+    ended: set[asyncio.Future[None]] = set()
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _stop_all(tasks)
+    for task in (*ended, *tasks):
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _stop_all(tasks: "Sequence[asyncio.Future[None]]") -> None:
+    """Cancel those that go on, and wait until none does, even when the wait is cancelled."""
+    interrupted: asyncio.CancelledError | None = None
+    for task in tasks:
+        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            interrupted = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not warn of it
+    if interrupted is not None:
+        raise interrupted

@@ -1,0 +1,232 @@
+"""The tree of a conversation: where a fork begins, which branches there are, and where two of them part.
+
+A fork is a new log that names the last event it shares with another. Nothing is copied and nothing is deleted: what a rollback
+leaves behind can be opened, compared and gone on with like any other branch.
+"""
+
+from collections.abc import Iterable, Sequence
+from time import time
+
+import msgspec
+
+from evener import events as ev
+from evener.driver import finish_anyway
+from evener.encodings.forms import FINAL_RESULT
+from evener.errors import UsageError
+from evener.loop.state import RunState, apply, fold
+from evener.store.protocol import Damaged, Link, Store, Summary
+from evener.store.sqlite.leases import new_claim
+from evener.transcript.message import Message
+from evener.transcript.mint import new_id
+
+__all__ = [
+    "At",
+    "Branch",
+    "Diff",
+    "Fork",
+    "before_turns",
+    "branches_of",
+    "check_at",
+    "diff_of",
+    "fork_at",
+    "root_of",
+    "seq_of",
+]
+
+
+At = str | int | None
+"""A place in a conversation: after the message of this id, after the event of this number, or (None) at its end."""
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
+    """One log of a thread. `at` is the number of the last event that it shares with its `parent`; the first log has none.
+
+    `events` counts from the root on. `head`: the thread stands on it. `title` is the thread's.
+    """
+
+    log: str
+    parent: str = ""
+    at: int = 0
+    head: bool = False
+    events: int = 0
+    began: float = 0.0
+    changed: float = 0.0
+    title: str = ""
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """Two branches. `common` is the id of the last message that both have, `at` the number of their last common event."""
+
+    common: str
+    at: int
+    only_a: tuple[Message, ...]
+    only_b: tuple[Message, ...]
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """A log that was just made, and its first event, which has the number `seq`."""
+
+    log: str
+    first: ev.Opened
+    seq: int
+
+
+# Forks.
+
+
+def check_at(at: object) -> None:
+    """Refuse what is no place in a conversation."""
+    if at is None or (isinstance(at, str) and at) or (isinstance(at, int) and not isinstance(at, bool) and at > 0):
+        return
+    shown = repr(at) if isinstance(at, str | int) else type(at).__name__
+    raise UsageError(f"`at` is the id of a message (a text), the number of an event (from 1), or None (the end); not {shown}.")
+
+
+async def root_of(store: Store, log: str) -> str:
+    """The id of the thread that this log belongs to."""
+    first = await store.read(log, until=1)
+    return first[0].thread if first and isinstance(first[0], ev.Opened) else log
+
+
+async def fork_at(store: Store, log: str, at: At, *, harness: str, name: str = "") -> Fork:
+    """A new log that goes on from there; its lease is given back. Only a message has to be looked for.
+
+    `harness` is whose runs will be on it; without one, whose they were. `name` is the id of the new log.
+    """
+    check_at(at)
+    end = await store.link(log)
+    seq = await _seq(store, log, at, end.seq)
+    link = end if seq == end.seq else await store.link(log, seq)
+    root = (await store.read(log, until=1))[0]
+    thread, owner = (root.thread, root.harness) if isinstance(root, ev.Opened) else (log, "")
+    return await _made(store, link, thread, harness or owner, name or new_id())
+
+
+async def _made(store: Store, link: Link, thread: str, harness: str, name: str) -> Fork:
+    first = ev.Opened(
+        at=time(), thread=thread, harness=harness, parent=link.log, parent_seq=link.seq, parent_hash=link.hash
+    )  # fmt: skip
+    held = await store.create(name, first, holder=new_claim())
+    await finish_anyway(held.aclose())
+    return Fork(name, first, link.seq + 1)
+
+
+async def _seq(store: Store, log: str, at: At, end: int) -> int:
+    if at is None:
+        return end
+    if isinstance(at, str):
+        return seq_of(await store.read(log), at, log)
+    if at > end:
+        raise UsageError(f"Log {log} has {end} events; there is no event {at} after which it could be looked at or forked.")
+    return at
+
+
+def seq_of(events: Sequence[ev.Event], message: str, log: str) -> int:
+    """The number of the event after which the message of this id is the last of the conversation.
+
+    What is told to the model (results of tools, steering) becomes a message with the request that tells it. A message that
+    came twice is meant where it came last.
+    """
+    state, found = RunState(), 0
+    for number, event in enumerate(events, 1):
+        before = state.transcript.head
+        state = apply(state, event)
+        if state.transcript.head is not before and any(one.id == message for one in _new(before, state)):
+            found = number
+    if not found:
+        raise UsageError(f"There is no message {message!r} on the way to the end of log {log}. Is it on another branch?")
+    return _with_told(events, found)
+
+
+def _new(before: object, state: RunState) -> Iterable[Message]:
+    node = state.transcript.head
+    while node is not None and node is not before:
+        yield node.message
+        node = node.parent
+
+
+def _with_told(events: Sequence[ev.Event], seq: int) -> int:
+    """With what was known of an answer at once, and written together with it: results of calls that never run."""
+    event = events[seq - 1]
+    if not isinstance(event, ev.Replied):
+        return seq
+    final = {call.id for call in event.message.calls if call.name == FINAL_RESULT}
+    while seq < len(events):
+        after = events[seq]
+        if not isinstance(after, ev.CallFinished) or after.call not in final:
+            break
+        seq += 1
+    return seq
+
+
+def before_turns(events: Sequence[ev.Event], turns: int, log: str) -> int:
+    """The number of the last event before the last so many user turns. A prompt that was refused is none."""
+    spoken = [number for number, event in enumerate(events, 1) if isinstance(event, ev.Prompted) and not event.refused]
+    if turns > len(spoken):
+        raise UsageError(f"{turns} user turns cannot be taken back: log {log} has {len(spoken)}. Take back fewer.")
+    return spoken[-turns] - 1
+
+
+# Branches.
+
+
+async def branches_of(store: Store, thread: str) -> tuple[Branch, ...]:
+    """Every log of a thread, parents before their forks, the older before the younger."""
+    left = sorted(await store.logs(thread=thread), key=lambda one: (one.began, one.parent_seq))
+    placed: dict[str, Branch] = {}
+    known = {one.log for one in left}
+    while left:
+        ready = [one for one in left if one.parent in placed or one.parent not in known]
+        if not ready:
+            raise Damaged(
+                f"Logs of the thread {thread!r} name each other as parents ({', '.join(one.log for one in left)}), so there is "
+                "no order in them. Nothing was changed. Run `evener verify`, and restore a backup if there is one."
+            )
+        placed |= {one.log: _branch(one) for one in ready}
+        left = [one for one in left if one.log not in placed]
+    return tuple(placed.values())
+
+
+def _branch(one: Summary) -> Branch:
+    return Branch(
+        log=one.log, parent=one.parent, at=one.parent_seq, head=one.head, events=one.events, began=one.began,
+        changed=one.changed, title=one.title,
+    )  # fmt: skip
+
+
+async def diff_of(store: Store, thread: str, a: str, b: str) -> Diff:
+    """Where two branches of a thread part, and what each of them has alone."""
+    known = {one.log: one for one in await branches_of(store, thread)}
+    for log in (a, b):
+        if log not in known:
+            raise UsageError(f"Log {log!r} is no branch of thread {thread}. Its branches: {', '.join(known)}.")
+    at = _parting(_path(a, known), _path(b, known))
+    ours, theirs = await store.read(a), await store.read(b)
+    common = fold(ours[:at]).transcript
+    count = len(common)
+    return Diff(
+        common=common.last.id if common.last else "",
+        at=at,
+        only_a=fold(ours).transcript.messages[count:],
+        only_b=fold(theirs).transcript.messages[count:],
+    )
+
+
+def _path(log: str, known: dict[str, Branch]) -> list[tuple[str, int]]:
+    """From the root on: each log on the way, and the number of the last event that is taken from it."""
+    found = [(log, known[log].events)]
+    while known[found[-1][0]].parent in known:
+        here = known[found[-1][0]]
+        found.append((here.parent, here.at))
+    return found[::-1]
+
+
+def _parting(a: Sequence[tuple[str, int]], b: Sequence[tuple[str, int]]) -> int:
+    at = 0
+    for (ours, until), (theirs, upto) in zip(a, b, strict=False):
+        if ours != theirs:
+            break
+        at = min(until, upto)
+        if until != upto:
+            break
+    return at

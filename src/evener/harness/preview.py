@@ -1,0 +1,248 @@
+"""The request that a run would send next, to any model, made without sending anything: no key, no connection, no event.
+
+The same plan, media and codec make it as in a run, so the bytes are those of the run. What cannot be known before a run (what
+tools and hooks will do, what lies behind an address) is not made up: a note says what is missing. What was said to the thread
+and no run has heard yet is not in it.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from time import time
+from typing import TypedDict
+
+import msgspec
+from msgspec.structs import replace
+
+from evener import events as ev
+from evener.driver import Agent
+from evener.driver.record import refused_result, settled_result
+from evener.errors import UsageError
+from evener.harness.opening import Opener
+from evener.loop.plan import (
+    AskApproval,
+    CallModel,
+    ContinueTurn,
+    Extend,
+    FetchMedia,
+    Finish,
+    RefuseCall,
+    RunTool,
+    SettleCall,
+    Setup,
+    Step,
+    place_of,
+    plan,
+)
+from evener.loop.state import RunState, apply, fold
+from evener.model import Model, open_model
+from evener.model.endpoint import prepare_request
+from evener.model.media import Media
+from evener.model.seam import Askable
+from evener.model.server_state import Rest
+from evener.providers.keys import MissingKey
+from evener.transcript.ask import Ask, Effort
+from evener.transcript.loss import Loss, LossRefused, refuse
+from evener.transcript.message import Message
+from evener.transcript.mint import new_id
+from evener.transport.exchange import Request
+
+__all__ = [
+    "Chosen",
+    "Compiled",
+    "Opens",
+    "compile_request",
+    "open_offline",
+]
+
+
+Opens = Callable[[str], Askable]
+"""A model by its name, for looking only."""
+Notices = tuple[tuple[str, str], ...]
+
+MOST_STEPS = 8
+NOT_SET = "not-set"
+HIDDEN = "***"
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it would go out, without credentials; what `headers` say of the account is hidden.
+
+    `prefix` is the fingerprint of all that an answer will rest on, without cache marks: sealed reasoning is bound to it.
+    `cache` is that of the body as it is, cache marks included. `losses` is everything that this model cannot be told as it
+    was. `notes` say in sentences what a run would do first, or what is not known before it.
+    """
+
+    model: str
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    losses: tuple[Loss, ...]
+    cache: str
+    prefix: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The body as text, to be read."""
+        return self.body.decode()
+
+
+class Chosen(TypedDict):
+    """What the user of a harness chose for all its models."""
+
+    effort: Effort | None
+    max_output_tokens: int | None
+    temperature: float | None
+
+
+def open_offline(name: str, *, effort: Effort | None, max_output_tokens: int | None, temperature: float | None) -> Model:
+    """The model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
+    environ = dict(os.environ)
+    while True:
+        try:
+            return open_model(
+                name, environ=environ, auth=_unsigned, effort=effort, max_output_tokens=max_output_tokens,
+                temperature=temperature,
+            )  # fmt: skip
+        except MissingKey as error:
+            if not error.variables or environ.get(error.variables[0]) == NOT_SET:
+                raise
+            environ[error.variables[0]] = NOT_SET
+
+
+def _unsigned(request: Request) -> Request:
+    return request
+
+
+async def compile_request(
+    state: RunState, prompt: Message | None, *, models: Sequence[Askable], agent: Agent, opener: Opener, media: Media
+) -> Compiled:
+    """The request that comes next after this state: for the prompt, or to go on with what is there."""
+    notes: list[str] = []
+    setup = replace(agent.setup, models=tuple(model.name for model in models), fetches=tuple(model.fetches for model in models))
+    state, place, notices = _at_request(_begun(state, prompt, opener.for_model(models[0].name), notes), setup, notes)
+    model = models[place]
+    if not isinstance(model, Model):
+        raise UsageError(f"{model.name} is a {type(model).__name__}: there is no request to show. Name a model of a provider.")
+    if prompt is not None and agent.hooks:
+        notes.append("Hooks are told of a prompt when it is run, and may add to it.")
+    rest = agent.bearings.before(state, model.name, model.origin) if agent.bearings else None
+    state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
+    transcript = await media.inline(state.transcript, dict(state.media), remote=model.fetches)
+    ask = _affordable(model, model.ask(transcript, agent.specs, output=agent.output), setup, state, notes)
+    made = _write(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
+    try:
+        refuse(made.losses, ask.refuse_losses | agent.refuse_losses)
+    except LossRefused as error:
+        return replace(made, notes=(*made.notes, str(error)))
+    return made
+
+
+def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
+    """The ask with what is left to the provider's memory."""
+    if rest is None:
+        return ask
+    if rest.state.id:
+        notes.append(f"The provider holds what came before ({rest.state.mode} {rest.state.id}): only what is new is sent.")
+    elif rest.state.mode == "conversation":
+        notes.append("The provider would be asked for a new conversation first; its id is not known before.")
+    return replace(ask, state=rest.state)
+
+
+def _write(model: Model, ask: Ask, losses: tuple[Loss, ...], notes: list[str]) -> Compiled:
+    to = model.endpoint
+    sent = prepare_request(ask, to)
+    encoded = sent.encoded
+    return Compiled(
+        model=model.name,
+        method="POST",
+        url=to.url + encoded.path,
+        headers=(*((name, HIDDEN) for name, _ in to.headers), *encoded.headers),
+        body=encoded.body,
+        losses=losses + sent.losses,
+        cache=sha256(encoded.body).hexdigest()[:32],
+        prefix=encoded.binding,
+        notes=tuple(notes),
+    )
+
+
+# What comes before the request.
+
+
+def _begun(state: RunState, prompt: Message | None, opener: Opener, notes: list[str]) -> RunState:
+    if prompt is not None:
+        return fold(opener.prompted(state, prompt), state)
+    if state.run and opener.is_resumable(state):
+        return fold(opener.resumed(state), state)
+    if not len(state.transcript):
+        raise UsageError("There is nothing to send yet: the thread is empty. Give a prompt.")
+    notes.append("The last run came to its end: nothing is sent until there is a prompt. This is what is there so far.")
+    return fold(opener.looked_at(state), state)
+
+
+def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunState, int, Notices]:
+    """The state in which the model is asked, which model that is, and what it is told beside."""
+    for _ in range(MOST_STEPS):
+        steps = plan(state, setup, time())
+        match steps:
+            case (CallModel(place, _, notices),):
+                return state, place, notices
+            case (Extend(),):
+                state = apply(state, ev.Continued(at=time(), run=state.run))
+            case (SettleCall() | RefuseCall(), *_) if (known := _known(steps)) is not None:
+                state = fold(known, state)
+            case _:
+                notes += _missing(steps, state)
+                break
+    return state, place_of(state, setup), ()
+
+
+def _known(steps: Sequence[Step]) -> list[ev.Event] | None:
+    """The results of calls that are not run; None when one of them is."""
+    found: list[ev.Event] = []
+    for step in steps:
+        match step:
+            case SettleCall():
+                found.append(settled_result(step))
+            case RefuseCall():
+                found.append(refused_result(step))
+            case _:
+                return None
+    return found
+
+
+def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
+    """What would come before the request, and is not in it."""
+    runs = [step.call.name for step in steps if isinstance(step, RunTool)]
+    if runs:
+        return [f"Calls would be run first: {', '.join(runs)}. Here they stand without what they will give."]
+    urls = [step.url.partition("?")[0] for step in steps if isinstance(step, FetchMedia)]
+    if urls:
+        return [f"Media would be fetched first, and their bytes are not here: {', '.join(urls)}."]
+    match steps:
+        case (AskApproval(interrupt), *_):
+            return [f"A user would be asked first ({interrupt}), and no request is made before the decision."]
+        case (Finish(cause, detail), *_) if not state.finished:
+            return [f"The run would end without a request ({cause}). {detail}".strip()]
+        case (ContinueTurn(), *_):
+            return []
+        case () if state.open_questions or any(one.status != "finished" for one in state.calls):
+            return ["The run waits: for a decision, or for calls under way. What they give is not here."]
+        case _:
+            return []
+
+
+def _affordable(model: Model, ask: Ask, setup: Setup, state: RunState, notes: list[str]) -> Ask:
+    """A run that has little money left asks for a shorter answer."""
+    limit = setup.limits.cost
+    if limit is None:
+        return ask
+    left = limit - state.used.cost
+    if model.most_cost(ask) <= left:
+        return ask
+    shorter = model.capped(ask, left)
+    if shorter is None:
+        notes.append("The run would end without a request: this one may cost more than is left of its limit.")
+    return shorter or ask

@@ -1,0 +1,89 @@
+"""The scratchpad of a conversation: a fold of its log, where each change stands in the result of the call that made it.
+
+Nothing else is kept, so the pad is the same after a crash, in another process, and in a fork. Never shown to the model but as
+the result of the tool: in the system prompt it would throw away what a provider has cached.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from threading import Lock
+
+from evener import events as ev
+from evener.context.scratchpad import Change, Scratchpad
+from evener.errors import BadDocument
+from evener.tools.context import ToolContext
+from evener.tools.scratchpad import pad_of
+
+__all__ = ["NAME", "LogNotebook", "Pad", "current_pad"]
+
+
+NAME = "scratchpad"
+
+
+class Pad:
+    """The pad of one log. `first` is what the conversation begins with."""
+
+    def __init__(self, first: Scratchpad) -> None:
+        self._first = first
+        self._lock = Lock()  # tools ask from their threads
+        self._now = first
+        self._open: set[str] = set()
+        self._seen = 0  # how many events of the run under way are folded
+
+    def copy(self) -> "Pad":
+        """For a fork, which begins with the notes as they are."""
+        with self._lock:
+            made = Pad(self._first)
+            made._now, made._open, made._seen = self._now, set(self._open), 0
+            return made
+
+    def opened(self, events: Sequence[ev.Event]) -> None:
+        """A run begins, and these are the events of the log since the last one."""
+        with self._lock:
+            self._fold(events)
+            self._seen = 0
+
+    def after(self, events: Sequence[ev.Event]) -> Scratchpad:
+        """The pad after these events of the run under way: all of them so far, each time."""
+        with self._lock:
+            new = events[self._seen :]
+            self._seen += len(new)
+            self._fold(new)
+            return self._now
+
+    def forget(self) -> None:
+        """The log will be read anew."""
+        with self._lock:
+            self._now, self._seen = self._first, 0
+            self._open.clear()
+
+    def _fold(self, events: Iterable[ev.Event]) -> None:
+        """What other tools write into their metadata is their own."""
+        for event in events:
+            match event:
+                case ev.CallStarted(call=call, tool=tool):
+                    (self._open.add if tool == NAME else self._open.discard)(call)
+                case ev.CallFinished(call=call) if call in self._open:
+                    self._open.remove(call)
+                    with suppress(BadDocument):  # a tool of the user's that once had this name
+                        self._now = pad_of((event.metadata,), self._now)
+                case _:
+                    pass
+
+
+current_pad: ContextVar[Callable[[], Scratchpad]] = ContextVar("evener_pad")
+"""Looks up the pad of the run that the present code belongs to."""
+
+
+class LogNotebook:
+    """The notebook of all runs of a harness. A call that is repeated finds the pad as it was: its result is not in the log."""
+
+    def read(self, context: ToolContext[object]) -> Scratchpad:
+        """The pad before this call."""
+        del context
+        return current_pad.get()()
+
+    def write(self, change: Change, context: ToolContext[object]) -> None:
+        """Nothing is to be done: the change is in the result, and the result gets into the log."""
+        del change, context

@@ -1,0 +1,278 @@
+"""A run that can be watched: its events as they happen, then its result. Starts at once; closing it cancels the run."""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TypeGuard, final
+
+from msgspec.structs import replace
+
+from evener import streaming as st
+from evener.errors import EvenerError, UsageError
+from evener.harness.opening import Prompt, message_of
+from evener.result import RunResult
+from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
+
+__all__ = [
+    "FEW",
+    "MOST",
+    "RunStream",
+    "Unread",
+    "steering",
+]
+
+
+FEW = 2_000
+"""Unread events that are kept one by one. From there on, a piece joins the unread piece before it, if both belong together."""
+MOST = 4 * 1024 * 1024
+"""Bytes of unread pieces. What comes beyond is left out and counted in one `Omitted`; joining pieces takes as much again."""
+EACH = 128
+"""Bytes that an event takes beside its text."""
+RUN = 256
+"""Pieces that are joined at once, so that joining is O(length)."""
+
+Piece = st.TextStreamed | st.ReasoningStreamed | st.ArgumentsStreamed
+PIECES = frozenset({st.TextStreamed, st.ReasoningStreamed, st.ArgumentsStreamed})
+State = st.OutputStreamed | st.ToolProgressed
+STATES = frozenset({st.OutputStreamed, st.ToolProgressed})
+"""Of these, the newest says all that the ones before it said."""
+
+
+@final
+class Joined:
+    """Unread pieces that will be one event."""
+
+    __slots__ = ("_joined", "_last", "_texts", "size")
+
+    def __init__(self, first: Piece) -> None:
+        self.size = size_of(first)
+        self._last = first
+        self._joined: list[str] = []
+        self._texts = [first.text]
+
+    def takes(self, piece: Piece) -> bool:
+        """True if the piece goes on where the others end."""
+        return belongs(self._last, piece)
+
+    def add(self, piece: Piece) -> int:
+        """Add it at the end. Returns the bytes that this takes: those of a text are known when it is joined."""
+        self._last = piece
+        self._texts.append(piece.text)
+        if len(self._texts) < RUN:
+            return 0
+        joined = "".join(self._texts)
+        self._texts.clear()
+        self._joined.append(joined)
+        size = sys.getsizeof(joined)
+        self.size += size
+        return size
+
+    def event(self) -> Piece:
+        """One event with the text of all. Its number is that of the last."""
+        return replace(self._last, text="".join([*self._joined, *self._texts]))
+
+
+@final
+class Gaps:
+    """What was left out at one place of the events, by run."""
+
+    __slots__ = ("_gaps",)
+
+    def __init__(self) -> None:
+        self._gaps: dict[st.Place, st.Omitted] = {}
+
+    def __len__(self) -> int:
+        return len(self._gaps)
+
+    def add(self, piece: Piece) -> None:
+        """Count a piece."""
+        gap = self._gaps.get(piece.place)
+        pieces, characters = (gap.pieces, gap.characters) if gap else (0, 0)
+        self._gaps[piece.place] = st.Omitted(
+            place=piece.place, sequence=piece.sequence, pieces=pieces + 1, characters=characters + len(piece.text)
+        )
+
+    def take(self) -> st.Omitted:
+        """Return one of them, and keep the others."""
+        return self._gaps.pop(next(iter(self._gaps)))
+
+
+class Unread:
+    """Add events at one end, take them at the other. Nothing but pieces of an answer is ever left out."""
+
+    __slots__ = ("_events", "_size")
+
+    def __init__(self) -> None:
+        self._events: deque[st.StreamEvent | Joined | Gaps] = deque()
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._events)
+
+    def add(self, event: st.StreamEvent) -> None:
+        """Keep an event for the reader."""
+        if is_piece(event):
+            self._add_piece(event)
+        elif len(self._events) >= FEW and is_state(event) and replaces(self._events[-1], event):
+            self._events[-1] = event
+        else:
+            self._events.append(event)
+
+    def take(self) -> st.StreamEvent:
+        """Return the oldest event. There must be one."""
+        event = self._events.popleft()
+        if type(event) is Joined:
+            self._size -= event.size
+            return event.event()
+        if type(event) is Gaps:
+            gap = event.take()
+            if event:
+                self._events.appendleft(event)
+            return gap
+        if is_piece(event):
+            self._size -= size_of(event)
+        return event
+
+    def _add_piece(self, piece: Piece) -> None:
+        events, size = self._events, size_of(piece)
+        if events and self._size + size > MOST:
+            self._omit(piece)
+            return
+        if len(events) >= FEW:
+            last = events[-1]
+            if is_piece(last) and belongs(last, piece):
+                last = events[-1] = Joined(last)
+            if type(last) is Joined and last.takes(piece):
+                self._size += last.add(piece)
+                return
+        events.append(piece)
+        self._size += size
+
+    def _omit(self, piece: Piece) -> None:
+        """Leave a piece out, and say so once for each run of the tree."""
+        last = self._events[-1]
+        if type(last) is not Gaps:
+            last = Gaps()
+            self._events.append(last)
+        last.add(piece)
+
+
+def size_of(piece: Piece) -> int:
+    """Return the bytes that an unread piece takes."""
+    return sys.getsizeof(piece.text) + EACH
+
+
+def is_piece(event: st.StreamEvent | Joined | Gaps) -> TypeGuard[Piece]:
+    """True if it is a piece of an answer."""
+    return type(event) in PIECES
+
+
+def is_state(event: st.StreamEvent | Joined | Gaps) -> TypeGuard[State]:
+    """True if it says how far something is."""
+    return type(event) in STATES
+
+
+def belongs(before: Piece, piece: Piece) -> bool:
+    """True if two pieces are of the same text."""
+    same = type(before) is type(piece) and before.place == piece.place
+    return same and getattr(before, "call", "") == getattr(piece, "call", "")
+
+
+def replaces(before: st.StreamEvent | Joined | Gaps, state: State) -> bool:
+    """True if the event before it need not be seen once this one is there."""
+    same = is_state(before) and type(before) is type(state) and before.place == state.place
+    return same and getattr(before, "call", "") == getattr(state, "call", "")
+
+
+Show = Callable[[st.StreamEvent], None]
+Say = Callable[[str, dict[str, object]], Awaitable[None]]
+
+
+class RunStream:
+    """Iterate over it for events; the last one carries the result, or the error. Use it as a context manager, or to its end.
+
+    The run goes on whether or not it is watched, and never waits for its reader: of unread pieces of an answer, neighbours are
+    joined, and what exceeds 4 MB is left out (`Omitted`). Leaving the context, or `aclose`, cancels it; the log can be resumed.
+    """
+
+    def __init__(self, start: Callable[[Show], Awaitable[RunResult]], say: Say) -> None:
+        self._unread = Unread()
+        self._more = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._say = say
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise UsageError("A stream needs a running event loop, and there is none. Use async code, or run_sync.") from None
+        self._task = loop.create_task(self._go(start))
+        self._task.add_done_callback(lambda _: self._wake())  # also when it is cancelled before it begins
+
+    async def _go(self, start: Callable[[Show], Awaitable[RunResult]]) -> RunResult:
+        return await start(self._show)
+
+    def _show(self, event: st.StreamEvent) -> None:
+        self._unread.add(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._begun.set()
+        self._more.set()
+
+    async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
+        while True:
+            while self._unread:
+                yield self._unread.take()
+            if self._task.done():
+                break
+            self._more.clear()
+            await self._more.wait()
+        error = None if self._task.cancelled() else self._task.exception()
+        if error is not None and not isinstance(error, EvenerError):
+            raise error
+
+    async def result(self) -> RunResult:
+        """What the run came to. Raises what `run` would raise."""
+        return await asyncio.shield(self._task)
+
+    async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
+        """Say something to the model while it is busy: with its next request, or `now`, giving up the present one."""
+        said = steering(prompt, now=now)
+        await self._begun.wait()  # there is a log to say it to
+        await self._say("steer", said)
+
+    async def cancel(self, why: str = "") -> None:
+        """Ask the run to stop; it ends with a result whose `stop` is `cancelled`."""
+        await self._begun.wait()
+        await self._say("cancel", {"why": why})
+
+    async def aclose(self) -> None:
+        """Cancel the run, if it still goes on, and wait until it has let go of everything."""
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        if not self._task.cancelled():
+            self._task.exception()  # it was shown, or the caller did not ask for it
+
+    async def __aenter__(self) -> "RunStream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def steering(prompt: Prompt, *, now: bool) -> dict[str, object]:
+    """What is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
+    message = message_of(prompt)
+    if message.role != "user" or not message.blocks:
+        raise UsageError("A run is steered with what a user says: a text, or texts, pictures and documents.")
+    for block in message.blocks:
+        if not isinstance(block, TextBlock | ImageBlock | DocumentBlock):
+            raise UsageError(f"A run is steered with texts, pictures and documents; not with a {type(block).__name__}.")
+    match message.blocks:
+        case (TextBlock(text=text) as block,) if block == TextBlock(text):
+            return {"text": text, "now": now}
+        case blocks:
+            return {"blocks": blocks, "now": now}

@@ -1,0 +1,135 @@
+"""Opens a model by its name: resolves rows, config, key, address and transport. Reads environment and files; sends nothing."""
+
+import os
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from evener.encodings import EncodingName
+from evener.errors import BadValue, UsageError
+from evener.local.transport import LocalTransport
+from evener.model.endpoint import Endpoint
+from evener.model.model import AskDefaults, Model
+from evener.providers.config import Config, load_config
+from evener.providers.keys import account_headers, account_values, find_key, key_file, require_key
+from evener.providers.rows import LOCAL, Facts, ModelName, parse_model
+from evener.transcript.ask import Cache, Effort, Reasoning, Settings
+from evener.transcript.loss import refused_codes
+from evener.transport.exchange import Auth, Caps, Deadlines, Request, Retries, Transport, header
+from evener.transport.http import shared_transport
+from evener.transport.limiter import Rate, limiter_for
+from evener.transport.secrets import Environment, Secret, fingerprint, note_secret
+from evener.wire import CODECS
+
+
+def open_model(
+    name: str = "",
+    *,
+    config: Config | None = None,
+    environ: Mapping[str, str] | None = None,
+    transport: Transport | None = None,
+    key: str = "",
+    auth: Auth | None = None,
+    base_url: str = "",
+    encoding: EncodingName | None = None,
+    deadlines: Deadlines | None = None,
+    caps: Caps | None = None,
+    retries: Retries | None = None,
+    rate: Rate | None = None,
+    effort: Effort | None = None,
+    thinking: bool | None = None,
+    thinking_budget: int | None = None,
+    max_output_tokens: int | None = None,
+    temperature: float | None = None,
+    cache: Cache | None = None,
+    refuse_losses: Iterable[str] = (),
+) -> Model:
+    """Return the model of this name: `provider:model`, `provider/model`, an alias, or empty for the configured default.
+
+    A key is looked up unless `key` or `auth` is given, and a missing one is an error now, not at the first call.
+    `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for a server that speaks the
+    row's wire at another address. `rate` limits all calls of this process with the same key. `refuse_losses` names
+    losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
+    """
+    refused: frozenset[str] = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
+    given = Secret(key)
+    del key  # a traceback may be printed with its locals
+    environ = Environment(os.environ if environ is None else environ)
+    config = config or load_config(environ=environ)
+    note_secret(*(environ.get(variable, "").strip() for row in config.rows.providers for variable in row.key_env))
+    chosen = _named(name, config)
+    facts = config.rows.facts(chosen.provider, chosen.model)
+    if base_url:
+        if "?" in base_url or "#" in base_url:
+            raise UsageError(
+                "base_url has a query or a fragment, but paths are added to its end. Leave it out; a query goes on with `auth`."
+            )
+        facts = replace(facts, provider=replace(facts.provider, base_url=base_url.rstrip("/"), url_env=()))
+    auth, account = _auth(facts, environ, key=given, auth=auth, elsewhere=bool(base_url))
+    if rate is not None:
+        limiter_for(account, rate)
+    provider = facts.provider
+    values = account_values(provider, environ=environ, file=key_file(environ)) if provider.url_env else {}
+    headers = account_headers(provider, environ=environ, file=key_file(environ)) if provider.header_env else ()
+    endpoint = Endpoint(
+        facts=facts,
+        codec=CODECS[provider.wire],
+        url=provider.url(values),
+        headers=headers,
+        auth=auth,
+        transport=transport or _transport(facts),
+        account=account,
+        encoding=encoding,
+        deadlines=deadlines or Deadlines(),
+        caps=caps or Caps(),
+        retries=retries or Retries(),
+    )
+    settings = Settings(max_output_tokens=max_output_tokens, temperature=temperature)
+    reasoning = _reasoning(effort, thinking, thinking_budget, max_output_tokens)
+    cache = cache or Cache("moving" if facts.quirks.cache_marks else "marks")
+    return Model(endpoint, defaults=AskDefaults(settings, reasoning, cache, refused))
+
+
+def _named(name: str, config: Config) -> ModelName:
+    text = name or config.model
+    if not text:
+        raise UsageError(
+            "No model was named, and none is configured. Name one, for example local:smollm2, which needs no key; "
+            'or write model = "provider:model" in your config.toml.'
+        )
+    return parse_model(text, rows=config.rows, aliases=config.aliases)
+
+
+def _auth(
+    facts: Facts, environ: Mapping[str, str], *, key: Secret[str], auth: Auth | None, elsewhere: bool
+) -> tuple[Auth, str]:
+    """Return the Auth of the endpoint, and the fingerprint under which calls share a rate.
+
+    `elsewhere`: the address is not the row's own. The server there may need no key, so a missing one is no error.
+    """
+    provider = facts.provider
+    if auth is not None:
+        return auth, f"{provider.name}:own"
+    if not key:
+        look = find_key if elsewhere else require_key
+        found = look(provider, environ=environ, file=key_file(environ))
+        key = Secret(found.secret if found else "")
+    if not key:
+        return _unsigned, f"{provider.name}:none"
+    return header(provider.auth_header, provider.auth_prefix + key.reveal()), f"{provider.vendor}:{fingerprint(key.reveal())}"
+
+
+def _unsigned(request: Request) -> Request:
+    return request
+
+
+def _transport(facts: Facts) -> Transport:
+    return LocalTransport(facts.model) if facts.provider.vendor == LOCAL else shared_transport()
+
+
+def _reasoning(effort: Effort | None, thinking: bool | None, budget: int | None, most: int | None) -> Reasoning:
+    if budget is not None and most is not None and most <= budget:
+        raise BadValue(f"max_output_tokens is {most} and must exceed thinking_budget, {budget}: thinking counts as output.")
+    if thinking is None:
+        return Reasoning(effort, budget)
+    return Reasoning(effort, budget, "on" if thinking else "off")

@@ -1,0 +1,238 @@
+"""What ties events together: digests, the chain, checkpoints, and the sidecar file that keeps these outside of the store."""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evener.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = [
+    "EVERY",
+    "MISFITS",
+    "RULE",
+    "Checkpoint",
+    "Sidecar",
+    "Stone",
+    "Told",
+    "digest_of",
+    "due",
+    "link",
+    "origin_of",
+    "put",
+    "renew_sidecar",
+    "sidecar_entries",
+    "stone_of",
+    "store_id",
+]
+
+
+RULE = 2
+"""How new events are linked."""
+
+MISFITS = (TypeError, ValueError, AttributeError, struct.error)
+"""What is raised for values of another type than was written."""
+
+_place = struct.Struct(">QId").pack
+_time = struct.Struct(">d").pack
+
+
+def origin_of(log: str) -> bytes:
+    """Return what the first link rests on: the log's own name."""
+    return sha256(b"evener log " + log.encode()).digest()
+
+
+def digest_of(payload: bytes) -> bytes:
+    """Return the digest of one payload."""
+    return sha256(payload).digest()
+
+
+def link(before: bytes, digest: bytes, *, seq: int, version: int, at: float, kind: str, rule: int = RULE) -> bytes:
+    """Return the link after `before`, for a payload of that digest at that place."""
+    if rule == RULE:
+        return sha256(before + digest + _place(seq, version, at) + kind.encode()).digest()
+    if rule == 1:
+        return sha256(before + digest).digest()
+    raise StoreError(
+        f"An event is linked by rule {rule}; this Evener knows rules up to {RULE}. Update Evener to open this thread."
+    )
+
+
+def stone_of(digest: bytes, erased: float, payload: bytes) -> bytes:
+    """Return the hash that a tombstone has of itself: of what it stands for, since when, and what it says now."""
+    return sha256(b"evener stone" + digest + _time(erased) + payload).digest()
+
+
+EVERY = 256
+
+
+class Checkpoint(msgspec.Struct, frozen=True, tag="mark"):
+    """Where a log stood: the id of the store, the log, its length, and the chain there in hex."""
+
+    store: str
+    log: str
+    seq: int
+    hash: str
+
+
+def due(before: int, length: int) -> bool:
+    """True if a log that grew so has passed a checkpoint."""
+    return before // EVERY != length // EVERY
+
+
+def put(connection: "sqlite3.Connection", number: int, *, seq: int, chain: bytes) -> Checkpoint | None:
+    """Keep where the log stands in place of what was kept before; None when it is the same."""
+    found = connection.execute("SELECT seq, chain FROM checkpoints WHERE log = ?", (number,)).fetchone()
+    if found == (seq, chain):
+        return None
+    connection.execute(
+        "INSERT OR REPLACE INTO checkpoints (log, seq, chain, at) SELECT number, ?, ?, changed FROM logs WHERE number = ?",
+        (seq, chain, number),
+    )
+    (log,) = connection.execute("SELECT log FROM logs WHERE number = ?", (number,)).fetchone()
+    return Checkpoint(store_id(connection), log, seq, chain.hex())
+
+
+def store_id(connection: "sqlite3.Connection") -> str:
+    """Return the id of the file, which it got when it was made."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()
+    return str(found[0]) if found else ""
+
+
+PRIVATE = 0o600
+CHECKSUM = 8
+LARGEST = 8 << 20
+
+
+class Stone(msgspec.Struct, frozen=True, tag="erased"):
+    """An event was erased, and what its tombstone is, in hex."""
+
+    store: str
+    log: str
+    seq: int
+    hash: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the file says, and how many of its lines cannot be read; `there`: whether there is one."""
+
+    entries: tuple[Checkpoint | Stone, ...] = ()
+    unread: int = 0
+    there: bool = False
+
+
+_decode = msgspec.json.Decoder(Checkpoint | Stone).decode
+
+
+class Sidecar:
+    """The file. Written by the process whose turn it is to write to the store."""
+
+    def __init__(self, store: Path) -> None:
+        self.path = store.with_name(store.name + ".heads")
+        self._shortened = 0  # how large it was when we had shortened it last
+
+    def mark(self, mark: Checkpoint | None) -> None:
+        """Add a checkpoint, if there is one."""
+        if mark is not None:
+            self.add([mark])
+
+    def add(self, entries: Iterable[Checkpoint | Stone]) -> None:
+        """Add lines. A file that has grown large keeps the last mark of each log only.
+
+        It is shortened when it passes a size, twice that, and so on: what it must keep may be larger than that, and is not to
+        be written again with each line.
+        """
+        lines = b"".join(map(_line, entries))
+        with suppress(OSError):
+            if not lines:
+                return
+            size = self._append(lines)
+            if _level(size) > _level(size - len(lines) - 1) and size >= 2 * self._shortened:
+                self._shortened = self._shorten()
+
+    def read(self) -> Told:
+        """Return all that it says, in order."""
+        try:
+            content = self.path.read_bytes()
+        except OSError:
+            return Told()
+        entries = [_entry(line) for line in content.split(b"\n") if line]
+        return Told(tuple(entry for entry in entries if entry is not None), entries.count(None), there=True)
+
+    def replace(self, entries: Iterable[Checkpoint | Stone]) -> None:
+        """Say this and nothing else from now on."""
+        with suppress(OSError):
+            self._write(entries)
+
+    def _append(self, lines: bytes) -> int:
+        """Append lines after a line break, in case the last writer was cut off. Return the size of the file."""
+        with open(self.path, "ab", buffering=0, opener=_private) as file:
+            file.write(b"\n" + lines)
+            return file.tell()
+
+    def _shorten(self) -> int:
+        """Keep the last checkpoint of each log and every tombstone. Return the size of what is left."""
+        entries = self.read().entries
+        last = {(entry.store, entry.log): entry for entry in entries if isinstance(entry, Checkpoint)}
+        return self._write(entry for entry in entries if isinstance(entry, Stone) or last[entry.store, entry.log] is entry)
+
+    def _write(self, entries: Iterable[Checkpoint | Stone]) -> int:
+        part = self.path.with_name(self.path.name + ".part")
+        part.unlink(missing_ok=True)
+        with open(part, "xb", opener=_private) as new:
+            size = new.write(b"".join(map(_line, entries)))
+            new.flush()
+            os.fsync(new.fileno())
+        part.replace(self.path)
+        return size
+
+
+def _level(size: int) -> int:
+    return (size // LARGEST).bit_length()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
+
+
+def _line(entry: Checkpoint | Stone) -> bytes:
+    content = msgspec.json.encode(entry)
+    return sha256(content).hexdigest()[:CHECKSUM].encode() + b" " + content + b"\n"
+
+
+def _entry(line: bytes) -> Checkpoint | Stone | None:
+    checksum, _, content = line.partition(b" ")
+    if not content or sha256(content).hexdigest()[:CHECKSUM].encode() != checksum:
+        return None
+    try:
+        entry: Checkpoint | Stone = _decode(content)
+        return entry
+    except msgspec.MsgspecError:
+        return None
+
+
+def sidecar_entries(connection: "sqlite3.Connection") -> Iterator[Checkpoint | Stone]:
+    """Yield what the sidecar of a store says: where each log stood, and what is erased."""
+    store = store_id(connection)
+    for log, seq, chain in connection.execute(
+        "SELECT l.log, c.seq, c.chain FROM checkpoints c JOIN logs l ON l.number = c.log"
+    ):
+        yield Checkpoint(store, log, seq, bytes(chain).hex())
+    erased = "SELECT l.log, e.seq, e.stone FROM events e JOIN logs l ON l.number = e.log WHERE e.stone IS NOT NULL"
+    for log, seq, stone in connection.execute(erased):
+        yield Stone(store, log, seq, bytes(stone).hex())
+
+
+def renew_sidecar(connection: "sqlite3.Connection", path: Path) -> None:
+    """Write it anew, if the store has noted that this is due."""
+    if connection.execute("SELECT 1 FROM meta WHERE key = 'sidecar_due'").fetchone():
+        Sidecar(path).replace(sidecar_entries(connection))
+        connection.execute("DELETE FROM meta WHERE key = 'sidecar_due'")

@@ -1,0 +1,273 @@
+"""Notices that the store's files were moved, deleted, replaced or linked while they were open: what is written then is lost.
+
+SQLite keeps what was acknowledged in `-wal` and the locks on it in `-shm`, both found by the name of the file. A process that
+finds other ones there than its neighbours have writes over what they wrote. So every connection notes in `<store>.next` which
+three files it works on, and holds a shared lock on that note while it is open. Another connection compares before it opens
+anything; each write compares again when its turn has come, and once more before it is acknowledged.
+"""
+
+import os
+import stat
+import struct
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import msgspec
+
+from evener.errors import StoreError
+
+__all__ = [
+    "FileIdentity",
+    "Files",
+    "OpenNote",
+    "StoreGone",
+    "StoreLinked",
+    "enter",
+    "refuse_links",
+]
+
+
+if sys.platform == "linux":
+    import fcntl
+
+
+Identity = tuple[int, int]
+PRIVATE = 0o600
+PAUSE = 0.01
+LONGEST_WAIT = 2.0
+"""Seconds in which another process may be about to open or to close the store."""
+LONGEST_NOTE = 400
+
+
+class StoreGone(StoreError):
+    """The files are not those that were opened any more."""
+
+
+class StoreLinked(StoreError):
+    """The file has a second name. A process that uses it by that name does not see what is written by this one."""
+
+
+class Files(msgspec.Struct, frozen=True, array_like=True):
+    """Which files a connection works on: the store's own, SQLite's log, and the locks on that log."""
+
+    main: Identity | None = None
+    wal: Identity | None = None
+    shm: Identity | None = None
+
+
+class FileIdentity:
+    """Which file a store works on from its first connection on. `given` is the path that the user gave; it may be a link."""
+
+    def __init__(self, path: Path, given: Path | None = None) -> None:
+        self._path = str(path)
+        self._names = tuple({str(path), str(given or path)})
+        self._all = (*self._names, f"{path}-wal", f"{path}-shm")
+        self._file: Identity | None = None
+        self._broken = ""
+
+    def check(self) -> None:
+        """Raise StoreGone when a path does not lead to the file that was opened first, StoreLinked when it has two names."""
+        if self._broken:
+            raise _gone(self._broken)
+        for name in self._names:
+            found = refuse_links(name)
+            if self._file is not None and found != self._file:
+                raise _gone(name)
+
+    def opened(self) -> None:
+        """Note the file of a connection that was opened."""
+        if self._file is None:
+            self._file = _identity(self._path)
+        self.check()
+
+    def check_beside(self, files: Files) -> None:
+        """As `check`, and SQLite's own files must still be there: what was acknowledged may be nowhere else.
+
+        Without them the file must not be opened again while another connection is open.
+        """
+        if self._is_as_opened(files):
+            return
+        self.check()
+        for ending, known in (("-wal", files.wal), ("-shm", files.shm)):
+            if known is not None and _identity(self._path + ending) != known:
+                self._broken = self._path + ending
+                raise _gone(self._broken)
+
+    def _is_as_opened(self, files: Files) -> bool:
+        """True if every file is there, the same, and under one name: asked twice with each write, so it does no more."""
+        if self._broken:
+            return False
+        try:
+            *found, wal, shm = map(os.stat, self._all)
+        except OSError:
+            return False
+        for one in found:
+            if one.st_nlink != 1 or (one.st_dev, one.st_ino) != self._file:
+                return False
+        return (wal.st_dev, wal.st_ino) == files.wal and (shm.st_dev, shm.st_ino) == files.shm
+
+
+class OpenNote:
+    """The note of one connection that it has the store open, and on which `files`. Frees its lock when it leaves."""
+
+    def __init__(self, path: Path, descriptor: int | None, *, alone: bool) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._alone = alone
+        self.files = Files()
+
+    def note(self) -> None:
+        """Note the files of a connection that was opened, for others to compare."""
+        self.files = _files(self._path)
+        if self._descriptor is not None:
+            _write(self._descriptor, self.files)
+            if self._alone:
+                _lock(self._descriptor, "F_RDLCK")
+
+    def displaced(self) -> bool:
+        """True if another file lies in the place of `-wal` or `-shm`: closing SQLite's way would delete it."""
+        found = _files(self._path)
+        pairs = ((self.files.wal, found.wal), (self.files.shm, found.shm))
+        return any(known is not None and there is not None and there != known for known, there in pairs)
+
+    def part(self) -> None:
+        """Take the note back before SQLite lets go of its files, if no other connection has them open.
+
+        SQLite deletes them with the last connection. A process that is stopped right after that would seem to have lost them.
+        """
+        if self._descriptor is not None and _lock(self._descriptor, "F_WRLCK"):
+            _write(self._descriptor, Files())
+
+    def leave(self) -> None:
+        """Free the lock of a connection that is closed. Called once SQLite has let go of its files."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        if _identity(_beside(self._path, "-wal")) is None:
+            _write(descriptor, Files())  # SQLite took it away with the last connection
+        _lock(descriptor, "F_UNLCK")  # for a fork of this process, too
+        os.close(descriptor)
+
+
+def enter(path: Path, patience: float) -> OpenNote:
+    """Ask to open the store. Raise StoreGone when a process that has it open works on other files than those that are there.
+
+    Where the system has no such locks, nothing is compared.
+    """
+    refuse_links(path)
+    descriptor = _opened(_beside(path, ".next"))
+    deadline = monotonic() + min(patience, LONGEST_WAIT)
+    while descriptor is not None:
+        if _lock(descriptor, "F_WRLCK"):
+            return OpenNote(path, descriptor, alone=True)
+        shared = _lock(descriptor, "F_RDLCK")
+        strange = _strange(_read(descriptor), _files(path)) if shared else ""
+        if shared and not strange:
+            return OpenNote(path, descriptor, alone=False)
+        if monotonic() > deadline:
+            os.close(descriptor)
+            if strange:
+                raise _gone(_beside(path, strange))
+            break  # a process that was about to open it has been stopped
+        if shared:
+            _lock(descriptor, "F_UNLCK")
+        sleep(PAUSE)
+    return OpenNote(path, None, alone=False)
+
+
+def refuse_links(path: Path | str) -> Identity | None:
+    """Raise StoreLinked when the file has more than one name. Return which file it is, if there is one."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    links = found.st_nlink
+    if links > 1 and stat.S_ISREG(found.st_mode):
+        name = Path(path).name
+        raise StoreLinked(
+            f"The store {path} has {links} names (hard links), so nothing of this was stored: a process that opens it by "
+            "another name would not see what is written here, and the reverse. What was acknowledged before is safe. Stop what "
+            "uses it, then delete the other name, or make this one a file of its own: "
+            f"`cp {name} copy && mv copy {name}`. "
+            "Make backups with `evener backup`."
+        )
+    return found.st_dev, found.st_ino
+
+
+def _strange(known: Files, found: Files) -> str:
+    """Return the ending of the file that is not the one that others work on; empty when there is none."""
+    if known.main is None:
+        return ""
+    if known.main != found.main:  # another store has been put there: it must not get the log of the old one
+        return "-wal" if known.wal is not None and known.wal == found.wal else ""
+    if known.wal != found.wal:
+        return "-wal"
+    return "-shm" if known.shm != found.shm else ""
+
+
+def _gone(path: Path | str) -> StoreGone:
+    return StoreGone(
+        f"The file {path} was moved, deleted or replaced while the store was open, so nothing of this was stored. What was "
+        "acknowledged before went into the file that was there. Put that file back; or end every process that has the store "
+        "open, then open it again; or make a new store to begin afresh."
+    )
+
+
+def _files(path: Path) -> Files:
+    return Files(_identity(path), _identity(_beside(path, "-wal")), _identity(_beside(path, "-shm")))
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _identity(path: Path | str) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _opened(path: Path) -> int | None:
+    """Open the file with the note. None on a system without locks that belong to an open file."""
+    if sys.platform != "linux":
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
+    except OSError:
+        return None
+    try:
+        _lock(descriptor, "F_UNLCK")
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _lock(descriptor: int, kind: str) -> bool:
+    """Lock the note so, without waiting. Not by `flock`: the queue of writers uses that on this file."""
+    if sys.platform == "linux":
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", getattr(fcntl, kind), os.SEEK_SET, 0, 1, 0))
+        except (BlockingIOError, PermissionError):
+            return False
+    return True
+
+
+def _read(descriptor: int) -> Files:
+    try:
+        return msgspec.json.decode(os.pread(descriptor, LONGEST_NOTE, 0).rstrip(), type=Files)
+    except (OSError, msgspec.MsgspecError):
+        return Files()
+
+
+def _write(descriptor: int, files: Files) -> None:
+    """Written in one piece; only when it says something else."""
+    if _read(descriptor) == files:
+        return
+    try:
+        os.pwrite(descriptor, msgspec.json.encode(files).ljust(LONGEST_NOTE), 0)
+    except OSError:
+        return  # no room for it: then nothing is compared

@@ -1,0 +1,392 @@
+"""Logs, leases, notes and blobs as SQL: the jobs that a store has done. What is read is what was written, or an error.
+
+With a cipher the SHA-256 would tell every reader of the file which known content lies there. So a blob lies there under
+an HMAC of it, by a key that the store has made up and sealed. What was stored before that lies under the SHA-256 still.
+"""
+
+import hmac
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from evener.events import VERSION, Event, Opened, Rival, decode_event, encode_event
+from evener.store import protocol
+from evener.store.cipher import naming_key
+from evener.store.integrity import digests
+from evener.store.integrity.digests import RULE, Checkpoint, digest_of, link, origin_of
+from evener.store.protocol import LeaseHeld, Note, Summary
+from evener.store.redaction import Redaction
+from evener.store.sqlite.leases import claims, deserted, may_act, rival_of, seconds_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = [
+    "AppendedRows",
+    "BlobTable",
+    "Claim",
+    "EventRow",
+    "HeldLog",
+    "append",
+    "create",
+    "end_of",
+    "has_note",
+    "head",
+    "log_of",
+    "move",
+    "notes",
+    "post",
+    "release",
+    "row_of",
+    "rows_of",
+    "settle",
+    "summaries",
+    "take",
+]
+
+
+KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
+INSERT = "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+END = (
+    "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
+    " FROM logs WHERE number = ?"
+)
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """An event, ready to be stored."""
+
+    at: float
+    kind: str
+    payload: bytes
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Who wants to hold a log, from when and until when."""
+
+    holder: str
+    mark: str
+    now: float
+    until: float
+
+
+class HeldLog(msgspec.Struct, frozen=True):
+    """A log as its holder knows it: its name, its number in the file, the holder's epoch and claim, and who may still act."""
+
+    log: str
+    number: int
+    epoch: int
+    mark: str = ""
+    rival: Rival = ""
+
+
+class AppendedRows(msgspec.Struct, frozen=True):
+    """How long a log is now, and the checkpoint that was due, if one was. `noted`: rows were left out because of a note."""
+
+    length: int
+    mark: Checkpoint | None = None
+    noted: bool = False
+
+
+def row_of(event: Event, guard: Redaction) -> EventRow:
+    """Return the event as it is stored, but for the cipher: that needs to know the event's number."""
+    return EventRow(event.at, KINDS[type(event)], guard.funnel.clean(encode_event(event)))
+
+
+def rows_of(events: tuple[Event, ...], guard: Redaction) -> tuple[tuple[Event, ...], list[EventRow]]:
+    """Return the events as they are kept, and ready to be stored."""
+    kept, payloads = guard.funnel.events(events)
+    return kept, [EventRow(event.at, KINDS[type(event)], payload) for event, payload in zip(kept, payloads, strict=True)]
+
+
+def create(
+    connection: "sqlite3.Connection", log: str, first: Event, claim: Claim, guard: Redaction
+) -> tuple[HeldLog, AppendedRows]:
+    """Return a new log with its first event. A fork goes on from an event of its parent; nothing is copied."""
+    if connection.execute("SELECT 1 FROM logs WHERE log = ?", (log,)).fetchone():
+        raise protocol.already_there(log)
+    row = row_of(first, guard)
+    first = decode_event(row.payload)  # without secrets
+    opened = first if isinstance(first, Opened) else Opened(at=first.at, thread=log)
+    base, title = _parent(connection, opened) if opened.parent else (0, "")
+    made = connection.execute(
+        "INSERT INTO logs (log, thread, harness, parent, parent_seq, parent_hash, began, changed, length, head,"
+        " epoch, holder, claim, lease_until, base, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
+        (
+            log, opened.thread, opened.harness, opened.parent, opened.parent_seq, opened.parent_hash, first.at, first.at,
+            base, origin_of(log), claim.holder, claim.mark, claim.until, base, title,
+        ),
+    )  # fmt: skip
+    held = HeldLog(log, int(made.lastrowid or 0), 1, claim.mark)
+    return held, append(connection, held, [row], claim.until, guard)
+
+
+def take(connection: "sqlite3.Connection", log: str, claim: Claim, *, force: bool = False) -> tuple[HeldLog, int] | LeaseHeld:
+    """Take the log over, unless a process that may be alive holds it; return it and its length.
+
+    A lease that runs longer than it lasts is cut: then the refusal is returned, so that it does not undo that.
+    """
+    number, length, epoch, holder, mark, until, erased = log_of(
+        connection, log, "number, length, epoch, holder, claim, lease_until, erased"
+    )
+    if erased is not None:
+        raise protocol.erased(log, erased)
+    if mark and until > claim.now and not force and not deserted(mark):
+        longest = seconds_of(mark, claim.until - claim.now)
+        if until - claim.now <= longest:
+            raise protocol.held(log, holder, until - claim.now)
+        connection.execute("UPDATE logs SET lease_until = ? WHERE number = ?", (claim.now + longest, number))
+        return protocol.held(log, holder, longest)
+    earlier = [one for one in claims(mark) if may_act(one)]
+    connection.execute(
+        "UPDATE logs SET epoch = ?, holder = ?, claim = ?, lease_until = ? WHERE number = ?",
+        (epoch + 1, claim.holder, ";".join((claim.mark, *earlier)), claim.until, number),
+    )
+    return HeldLog(log, number, epoch + 1, claim.mark, rival_of(earlier)), length
+
+
+def release(connection: "sqlite3.Connection", log: str, mark: str, *, left: bool = False) -> Checkpoint | None:
+    """Give a lease back, if the claim still stands; the checkpoint that this makes, if the log has grown since the last.
+
+    `left`: what was begun under it goes on, so that the claim stays for the next holder to see.
+    """
+    found = connection.execute("SELECT number, length, head, claim FROM logs WHERE log = ?", (log,)).fetchone()
+    if found is None or claims(found[3])[:1] != [mark]:
+        return None
+    number, length, head, stored = found
+    kept = claims(stored)[0 if left else 1 :]
+    connection.execute("UPDATE logs SET holder = '', claim = ?, lease_until = 0 WHERE number = ?", (";".join(kept), number))
+    return digests.put(connection, number, seq=length, chain=head)
+
+
+def append(
+    connection: "sqlite3.Connection",
+    held: HeldLog,
+    rows: Sequence[EventRow],
+    until: float,
+    guard: Redaction,
+    certain: int | None = None,
+) -> AppendedRows:
+    """Add rows, if there are any, and renew the lease. Writes nothing when the epoch is not the holder's.
+
+    With `certain`, only so many of the rows are added when a note waits to be settled.
+    """
+    before, head, noted = end_of(connection, held)
+    noted = noted and certain is not None
+    if noted:
+        rows = rows[:certain]
+    if not rows:
+        connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
+        return AppendedRows(before, noted=noted)
+    links, plain = [], guard.cipher is None
+    for seq, row in enumerate(rows, before + 1):
+        payload = row.payload if plain else guard.seal("event", held.log, row.payload, number=seq)
+        digest = digest_of(payload)
+        head = link(head, digest, seq=seq, version=VERSION, at=row.at, kind=row.kind)
+        links.append((held.number, seq, VERSION, RULE, row.at, row.kind, digest, head, payload))
+    connection.executemany(INSERT, links)
+    length = before + len(links)
+    connection.execute(
+        "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?",
+        (length, head, rows[-1].at, until, held.mark, held.number, held.epoch),
+    )
+    due = digests.due(before, length)
+    return AppendedRows(length, digests.put(connection, held.number, seq=length, chain=head) if due else None, noted)
+
+
+def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[Any, ...]:
+    """Columns of a log. NoLog when there is none of that id."""
+    found: tuple[Any, ...] | None = connection.execute(f"SELECT {columns} FROM logs WHERE log = ?", (log,)).fetchone()
+    if found is None:
+        raise protocol.no_log(log)
+    return found
+
+
+def _parent(connection: "sqlite3.Connection", opened: Opened) -> tuple[int, str | bytes]:
+    """Return how many events a fork has before its own, and the title of its thread. Refuses what it cannot go on from."""
+    number, thread, title, erased = log_of(connection, opened.parent, "number, thread, title, erased")
+    if erased is not None:
+        raise protocol.erased(opened.parent, erased)
+    if thread != opened.thread:
+        raise protocol.another_thread(opened.parent, thread, opened.thread)
+    found = connection.execute("SELECT chain FROM events WHERE log = ? AND seq = ?", (number, opened.parent_seq)).fetchone()
+    if found is None:
+        raise protocol.no_event(opened.parent, opened.parent_seq)
+    if bytes(found[0]).hex() != opened.parent_hash:
+        raise protocol.another_hash(opened.parent, opened.parent_seq)
+    return opened.parent_seq, title
+
+
+def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes, bool]:
+    """Length and head of the log, and whether a note waits. LeaseLost when the epoch is not the holder's any more."""
+    found = connection.execute(END, (held.number,)).fetchone()
+    if found is None or found[0] != held.epoch or found[5] != held.log:
+        raise protocol.lost(held.log, found[4] if found else "")
+    return found[1], found[2], bool(found[3])
+
+
+def post(connection: "sqlite3.Connection", log: str, note: Note, guard: Redaction) -> bool:
+    """Put a note into the log's inbox, unless its key was used before."""
+    number, erased = log_of(connection, log, "number, erased")
+    if erased is not None:
+        raise protocol.erased(log, erased)
+    if connection.execute("SELECT 1 FROM inbox WHERE log = ? AND key = ?", (number, note.key)).fetchone():
+        return False
+    (place,) = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM inbox WHERE log = ?", (number,)).fetchone()
+    cleaned = guard.funnel.clean(note.body.encode()).decode()
+    body = guard.seal_text("note", log, cleaned, number=place)
+    connection.execute(
+        "INSERT INTO inbox (log, number, key, kind, body) VALUES (?, ?, ?, ?, ?)", (number, place, note.key, note.kind, body)
+    )
+    return True
+
+
+def has_note(connection: "sqlite3.Connection", log: str, key: str) -> bool:
+    """True if a note of this key was ever put into the log's inbox."""
+    (number,) = log_of(connection, log, "number")
+    return connection.execute("SELECT 1 FROM inbox WHERE log = ? AND key = ?", (number, key)).fetchone() is not None
+
+
+def notes(connection: "sqlite3.Connection", held: HeldLog, guard: Redaction) -> list[Note]:
+    """Return the notes that are not settled, in order."""
+    found = connection.execute(
+        "SELECT key, kind, body, number FROM inbox WHERE log = ? AND settled = 0 ORDER BY number", (held.number,)
+    ).fetchall()
+    return [
+        Note(key, kind, guard.open_text("note", held.log, body, number=number), number) for key, kind, body, number in found
+    ]
+
+
+def settle(
+    connection: "sqlite3.Connection", held: HeldLog, number: int, rows: Sequence[EventRow], until: float, guard: Redaction
+) -> AppendedRows:
+    """Append what a note led to, and mark the note with the length of the log from then on."""
+    end_of(connection, held)
+    found = connection.execute(
+        "SELECT 1 FROM inbox WHERE log = ? AND number = ? AND settled = 0", (held.number, number)
+    ).fetchone()
+    if found is None:
+        raise protocol.no_note(held.log, number)
+    grown = append(connection, held, rows, until, guard)
+    connection.execute("UPDATE inbox SET settled = ? WHERE log = ? AND number = ?", (grown.length, held.number, number))
+    return grown
+
+
+LISTED = (
+    "SELECT l.log, l.thread, l.harness, l.length, l.began, l.changed,"
+    " CASE WHEN h.log IS NULL THEN l.parent = '' ELSE h.log = l.log END,"
+    " l.parent, l.base, l.title, l.claim, l.lease_until, l.erased"
+    " FROM logs l LEFT JOIN heads h ON h.thread = l.thread"
+)
+
+
+def head(connection: "sqlite3.Connection", thread: str) -> str:
+    """Return the log that the thread stands on. The id of a log that is no thread's stands for itself."""
+    for query in (
+        "SELECT log FROM heads WHERE thread = ?",
+        "SELECT log FROM logs WHERE log = ?",
+        "SELECT log FROM logs WHERE thread = ? AND parent = '' ORDER BY number LIMIT 1",
+    ):
+        found = connection.execute(query, (thread,)).fetchone()
+        if found is not None:
+            return str(found[0])
+    raise protocol.no_log(thread)
+
+
+def move(connection: "sqlite3.Connection", thread: str, log: str) -> None:
+    """Let the thread stand on that log, which must be one of its own."""
+    (owner,) = log_of(connection, log, "thread")
+    if owner != thread:
+        raise protocol.another_thread(log, owner, thread)
+    connection.execute("INSERT OR REPLACE INTO heads (thread, log) VALUES (?, ?)", (thread, log))
+
+
+def summaries(connection: "sqlite3.Connection", thread: str, now: float, guard: Redaction) -> list[Summary]:
+    """List every log, or those of one thread, the one that changed last first. A title that does not open is shown as such."""
+    where, values = (" WHERE l.thread = ?", (thread,)) if thread else ("", ())
+    tags: dict[str, list[str]] = {}
+    for owner, tag in connection.execute("SELECT l.thread, l.tag FROM tags l" + where, values).fetchall():
+        tags.setdefault(owner, []).append(guard.label("tag", owner, tag))
+    found = connection.execute(LISTED + where + " ORDER BY l.changed DESC, l.number", values).fetchall()
+    return [
+        Summary(
+            log=log, thread=owner, harness=harness, events=events, began=began, changed=changed, head=bool(stands),
+            parent=parent, parent_seq=seq, title=guard.label("title", owner, title),
+            tags=tuple(sorted(tags.get(owner, ()))), held=bool(claim) and until > now and not deserted(claim),
+            erased=erased or 0.0,
+        )
+        for log, owner, harness, events, began, changed, stands, parent, seq, title, claim, until, erased in found
+    ]  # fmt: skip
+
+
+class BlobTable:
+    """The blobs of a store, through one connection."""
+
+    def __init__(self, connection: "sqlite3.Connection", guard: Redaction) -> None:
+        self._connection = connection
+        self._guard = guard
+        self._key = b"" if guard.cipher is None else naming_key(connection, guard.cipher)
+
+    def name_of(self, content: bytes) -> tuple[str, bool]:
+        """Return the name of the content, and whether it is stored, whole."""
+        digest = sha256(content).hexdigest()
+        return digest, self._stored(digest) == content
+
+    def put(self, digest: str, content: bytes) -> None:
+        """Keep the content; what was there under its name and has been damaged is mended."""
+        place = self._places(digest)[0]
+        self._connection.execute(
+            "INSERT INTO blobs (digest, size, content) VALUES (?, ?, ?)"
+            " ON CONFLICT (digest) DO UPDATE SET size = excluded.size, content = excluded.content",
+            (place, len(content), self._guard.seal("blob", place, content)),
+        )
+
+    def get(self, digest: str) -> bytes:
+        """Return the content of that name."""
+        content = self._stored(digest)
+        if content is None:
+            raise protocol.no_blob(digest)
+        if sha256(content).hexdigest() != digest:
+            raise protocol.spoiled_blob(digest)
+        return content
+
+    def check(self, place: str) -> int:
+        """Return the size of what lies in a place. Raises when it is not what belongs there."""
+        content = self.content(place)
+        if place not in self._places(sha256(content).hexdigest()):
+            raise protocol.spoiled_blob(place)
+        return len(content)
+
+    def content(self, place: str) -> bytes:
+        """Return what lies in a place."""
+        (found,) = self._connection.execute("SELECT content FROM blobs WHERE digest = ?", (place,)).fetchone()
+        return self._guard.open("blob", place, bytes(found))
+
+    def among(self, names: Iterable[str]) -> set[str]:
+        """Return those of the names that a blob has."""
+        return {name for name in names if any(map(self._is_there, self._places(name)))}
+
+    def places(self, names: Iterable[str]) -> set[str]:
+        """Return where the blobs of these names lie, as far as they are there."""
+        return {place for name in names for place in self._places(name) if self._is_there(place)}
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Let go of the blobs of these names."""
+        places = [(place,) for name in names for place in self._places(name)]
+        self._connection.executemany("DELETE FROM blobs WHERE digest = ?", places)
+
+    def _is_there(self, place: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM blobs WHERE digest = ?", (place,)).fetchone() is not None
+
+    def _places(self, digest: str) -> tuple[str, ...]:
+        """Return where a blob of that name may lie; the first is where a new one goes."""
+        return (hmac.digest(self._key, digest.encode(), "sha256").hex(), digest) if self._key else (digest,)
+
+    def _stored(self, digest: str) -> bytes | None:
+        for place in self._places(digest):
+            found = self._connection.execute("SELECT content FROM blobs WHERE digest = ?", (place,)).fetchone()
+            if found is not None:
+                return self._guard.open("blob", place, bytes(found[0]))
+        return None

@@ -1,0 +1,1 @@
+"""What the Anthropic Messages API refuses with a 400. Pure and total."""

@@ -1,0 +1,203 @@
+"""Tools, tool choice and MCP servers of one Anthropic request. Sheet section 5.
+
+Never looks at the messages, except through the names that tool references use.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from evener.testing.check.json_schema import ANTHROPIC, ANTHROPIC_FORM, check_arguments, check_subset
+from evener.testing.check.models import ClaudeRow
+from evener.testing.check.scope import Scope
+from evener.testing.check.shape import BOOL, LIST, OBJECT, STR, ObjectShape, check_shape, fields, items, join, shown, text
+from evener.testing.check.violation import Violation
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_TOOLSET_BETAS = frozenset(("mcp-client-2025-11-20", "mcp-client-2026-09-15"))
+
+_CUSTOM = ObjectShape(
+    {"name": STR, "input_schema": OBJECT},
+    {
+        "type": STR,
+        "description": STR,
+        "cache_control": OBJECT,
+        "input_examples": LIST,
+        "allowed_callers": LIST,
+        "strict": BOOL,
+        "defer_loading": BOOL,
+        "eager_input_streaming": BOOL,
+    },
+)
+_NAMED = ObjectShape({"type": STR, "name": STR}, open=True)
+_UNNAMED = ObjectShape({"type": STR}, open=True)
+_TOOLSET = ObjectShape({"type": STR, "mcp_server_name": STR}, open=True)
+
+# Tools of the provider: the name each version demands; an empty name means the entry carries none.
+PROVIDER_TOOLS: Mapping[str, str] = {
+    "bash_20241022": "bash",
+    "bash_20250124": "bash",
+    "text_editor_20241022": "str_replace_editor",
+    "text_editor_20250124": "str_replace_editor",
+    "text_editor_20250429": "str_replace_based_edit_tool",
+    "text_editor_20250728": "str_replace_based_edit_tool",
+    "computer_20241022": "computer",
+    "computer_20250124": "computer",
+    "computer_20251124": "computer",
+    "computer_toolset_20260801": "",
+    "browser_toolset_20260801": "",
+    "memory_20250818": "memory",
+    "web_search_20250305": "web_search",
+    "web_search_20260209": "web_search",
+    "web_search_20260318": "web_search",
+    "web_fetch_20250910": "web_fetch",
+    "web_fetch_20260209": "web_fetch",
+    "web_fetch_20260309": "web_fetch",
+    "web_fetch_20260318": "web_fetch",
+    "code_execution_20250522": "code_execution",
+    "code_execution_20250825": "code_execution",
+    "code_execution_20260120": "code_execution",
+    "code_execution_20260521": "code_execution",
+    "tool_search_tool_regex": "tool_search_tool_regex",
+    "tool_search_tool_regex_20251119": "tool_search_tool_regex",
+    "tool_search_tool_bm25": "tool_search_tool_bm25",
+    "tool_search_tool_bm25_20251119": "tool_search_tool_bm25",
+    "advisor_20260301": "advisor",
+    "mcp_toolset": "",
+}
+
+
+def check_tools(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
+    """Report what is wrong with the tool list and the MCP servers."""
+    seen: set[str] = set()
+    for index, value in enumerate(items(body.get("tools"))):
+        path, tool = f"tools.{index}", fields(value)
+        kind = tool.get("type")
+        if kind is None or kind == "custom":
+            yield from _check_custom(path, value)
+        elif text(kind) not in PROVIDER_TOOLS:
+            message = f"Input tag {shown(text(kind))} found using 'type' does not match any of the expected tags"
+            yield Violation(path, "tool.type", message)
+        else:
+            yield from _check_provided(path, tool)
+        name = text(tool.get("name"))
+        if name and name in seen:
+            yield Violation(path, "tool.duplicate", "tools: Tool names must be unique.")
+        seen.add(name)
+    yield from _check_servers(body, scope)
+
+
+def _check_custom(path: str, value: object) -> Iterator[Violation]:
+    yield from check_shape(path, value, _CUSTOM)
+    tool = fields(value)
+    name = tool.get("name")
+    if isinstance(name, str) and not _NAME.fullmatch(name):
+        message = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+        yield Violation(join(path, "name"), "tool.name", message)
+    schema = tool.get("input_schema")
+    if isinstance(schema, dict):
+        yield from _check_input_schema(join(path, "input_schema"), fields(schema))
+        if tool.get("strict") is True:
+            yield from check_subset(join(path, "input_schema"), schema, ANTHROPIC)
+
+
+def _check_input_schema(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
+    """Report what no input schema may be, strict or not; the key rule is in the API's own words, seen in use."""
+    yield from check_arguments(path, schema, ANTHROPIC_FORM)
+    for key in fields(schema.get("properties")):
+        if not _KEY.fullmatch(str(key)):
+            message = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+            yield Violation(join(path, "properties"), "tool.schema_key", message)
+
+
+def _check_provided(path: str, tool: Mapping[str, object]) -> Iterator[Violation]:
+    kind = text(tool.get("type"))
+    name = PROVIDER_TOOLS[kind]
+    yield from check_shape(path, tool, _TOOLSET if kind == "mcp_toolset" else _NAMED if name else _UNNAMED)
+    if name and isinstance(tool.get("name"), str) and tool["name"] != name:
+        yield Violation(join(path, "name"), "tool.fixed_name", f"Input should be '{name}'")
+    if tool.get("allowed_domains") is not None and tool.get("blocked_domains") is not None:
+        message = "Only one of allowed_domains and blocked_domains may be set."
+        yield Violation(path, "tool.domains", message)
+
+
+def _check_servers(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
+    """Section 5: each MCP server needs its toolset, and each toolset its server.
+
+    Recordings of the older MCP beta send servers and no toolset at all and are accepted, so the first half holds only
+    where the request shows the newer form: some toolset is there, or a newer beta is named.
+    """
+    tools = [fields(tool) for tool in items(body.get("tools"))]
+    used = {text(tool.get("mcp_server_name")) for tool in tools if tool.get("type") == "mcp_toolset"}
+    servers = [text(fields(server).get("name")) for server in items(body.get("mcp_servers"))]
+    betas = [*items(body.get("anthropic_beta")), *(scope.betas or ())]
+    newer = bool(used) or any(text(beta) in _TOOLSET_BETAS for beta in betas)
+    for index, name in enumerate(servers):
+        if newer and name not in used:
+            message = f"MCP server {shown(name)} needs a tools entry of type mcp_toolset"
+            yield Violation(f"mcp_servers.{index}", "mcp.no_toolset", message)
+    for name in sorted(used.difference(servers)):
+        yield Violation("tools", "mcp.no_server", f"mcp_toolset names the unknown server {shown(name)}")
+
+
+def check_choice(body: Mapping[str, object], row: ClaudeRow, thinking: str) -> Iterator[Violation]:
+    """Report a tool choice that is malformed, names nothing, or is not allowed here."""
+    if body.get("tool_choice") is None:
+        return
+    choice = fields(body["tool_choice"])
+    kind = text(choice.get("type"))
+    shape = _CHOICES.get(kind)
+    if shape is None:
+        message = "Input should be an object with type 'auto', 'any', 'tool' or 'none'"
+        yield Violation("tool_choice", "tool_choice.type", message)
+        return
+    yield from check_shape("tool_choice", choice, shape)
+    if not items(body.get("tools")) and not items(body.get("mcp_servers")):
+        message = "tool_choice may only be specified while providing tools"
+        yield Violation("tool_choice", "tool_choice.no_tools", message)
+    if kind in ("any", "tool"):
+        yield from _check_forced(body, row, thinking)
+
+
+_PARALLEL = {"disable_parallel_tool_use": BOOL}
+_CHOICES: Mapping[str, ObjectShape] = {
+    "auto": ObjectShape({"type": STR}, _PARALLEL),
+    "any": ObjectShape({"type": STR}, _PARALLEL),
+    "none": ObjectShape({"type": STR}),
+    "tool": ObjectShape({"type": STR, "name": STR}, _PARALLEL),
+}
+
+
+def _check_forced(body: Mapping[str, object], row: ClaudeRow, thinking: str) -> Iterator[Violation]:
+    if not row.forced_choice:
+        yield Violation("tool_choice", "tool_choice.forced_model", "This model does not support forced tool use.")
+    if thinking == "enabled":
+        message = "Thinking may not be enabled when tool_choice forces tool use."
+        yield Violation("tool_choice", "tool_choice.forced_thinking", message)
+    name = fields(body["tool_choice"]).get("name")
+    if isinstance(name, str) and name not in _names(body) and not _has_toolset(body):
+        yield Violation("tool_choice.name", "tool_choice.unknown", f"Tool {shown(name)} not found in provided tools")
+
+
+def check_references(body: Mapping[str, object]) -> Iterator[Violation]:
+    """Report a tool reference in a tool result that names no tool of this request."""
+    if _has_toolset(body):
+        return
+    known = _names(body)
+    for index, message in enumerate(items(body.get("messages"))):
+        for place, block in enumerate(items(fields(message).get("content"))):
+            for value in items(fields(block).get("content")):
+                part = fields(value)
+                if part.get("type") == "tool_reference" and text(part.get("tool_name")) not in known:
+                    path, name = f"messages.{index}.content.{place}", shown(text(part.get("tool_name")))
+                    yield Violation(path, "tool_reference.unknown", f"Tool reference {name} not found in available tools")
+
+
+def _names(body: Mapping[str, object]) -> set[str]:
+    return {text(fields(tool).get("name")) for tool in items(body.get("tools"))}
+
+
+def _has_toolset(body: Mapping[str, object]) -> bool:
+    """True if some tools are named outside the body: then a name that is not in the list proves nothing."""
+    kinds = (text(fields(tool).get("type")) for tool in items(body.get("tools")))
+    return bool(items(body.get("mcp_servers"))) or any("toolset" in kind for kind in kinds)

@@ -1,0 +1,1 @@
+"""What the OpenAI Responses API refuses with a 400. Pure and total."""

@@ -1,0 +1,135 @@
+"""How the input items of one Responses request fit together: calls and outputs, reasoning and what follows it, ids.
+
+Sheet sections 3 and 7. With server-side history (`previous_response_id`, `conversation`) or an `item_reference`, half of
+a pair may lie on the server, so pairing is judged only without them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evener.testing.check.models import ServerRow
+from evener.testing.check.responses.items import item_type
+from evener.testing.check.scope import Scope
+from evener.testing.check.shape import fields, items, join, shown, text
+from evener.testing.check.violation import Violation
+
+_ANSWERS: Mapping[str, str] = {
+    "function_call_output": "function_call",
+    "custom_tool_call_output": "custom_tool_call",
+}
+_CALLS = frozenset(_ANSWERS.values())
+# Items a model produces, so what may follow its reasoning: a call or hosted item of any kind, a message, more reasoning.
+_PRODUCED = _CALLS | {
+    *("message", "reasoning", "compaction", "tool_search_call", "tool_search_output", "web_search_call"),
+    *("file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "local_shell_call"),
+    *("shell_call", "apply_patch_call", "mcp_list_tools", "mcp_approval_request", "mcp_call"),
+    *("program", "program_output", "item_reference"),
+}
+
+Item = Mapping[str, object]
+
+
+def check_order(body: Mapping[str, object], row: ServerRow, scope: Scope) -> Iterator[Violation]:
+    """Report items that lack their partner, stand in the wrong place, or appear twice."""
+    listed = [fields(value) for value in items(body.get("input"))]
+    yield from _check_duplicates(listed)
+    if not _has_remote_history(body, listed):
+        yield from _check_pairs(listed)
+        yield from _check_bound(listed, scope.bound or {})
+    if row.reasoning_followed:
+        stored = body.get("store") is not False
+        yield from _check_reasoning(listed, needs_id=row.item_ids and stored)
+    if row.adjacent_calls:
+        yield from _check_adjacent(listed)
+    yield from _check_trigger(listed)
+
+
+def _has_remote_history(body: Mapping[str, object], listed: Sequence[Item]) -> bool:
+    held = any(body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt"))
+    return held or any(item_type(item) == "item_reference" for item in listed)
+
+
+def _check_duplicates(listed: Sequence[Item]) -> Iterator[Violation]:
+    seen: set[tuple[str, str]] = set()
+    for index, item in enumerate(listed):
+        kind, call, name = item_type(item), item.get("call_id"), item.get("id")
+        if isinstance(call, str) and (kind in _CALLS or kind in _ANSWERS):
+            if (kind, call) in seen:
+                message = f"Duplicate {kind} for call_id {shown(call)}."
+                yield Violation(f"input[{index}].call_id", "call_id.duplicate", message)
+            seen.add((kind, call))
+        if isinstance(name, str) and name:
+            if ("", name) in seen:
+                message = f"Duplicate item found with id {shown(name)}. Remove duplicate items from your input."
+                yield Violation(f"input[{index}].id", "id.duplicate", message)
+            seen.add(("", name))
+
+
+def _check_pairs(listed: Sequence[Item]) -> Iterator[Violation]:
+    """Section 3. A client-run tool search is recorded as answered by a function_call_output, so it counts as a call."""
+    asked = {(item_type(item), text(item.get("call_id"))) for item in listed}
+    answered = {text(item.get("call_id")) for item in listed if item_type(item).endswith("_output")}
+    for index, item in enumerate(listed):
+        kind, call = item_type(item), text(item.get("call_id"))
+        if kind in _CALLS and call not in answered:
+            message = f"No tool output found for function call {shown(call)}."
+            yield Violation(f"input[{index}]", "call.unanswered", message)
+        asker = _ANSWERS.get(kind)
+        if asker is not None and (asker, call) not in asked and ("tool_search_call", call) not in asked:
+            message = f"No tool call found for function call output with call_id {shown(call)}."
+            yield Violation(f"input[{index}]", "output.orphan", message)
+
+
+def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Violation]:
+    """Section 7: a reasoning item is directly followed by the item it produced.
+
+    Recorded: with stored history, a message without id does not count as that item. Calls without id are not recorded
+    either way and pass.
+    """
+    for index, item in enumerate(listed):
+        if item_type(item) != "reasoning":
+            continue
+        after = listed[index + 1] if index + 1 < len(listed) else {}
+        if not _follows(after) or (needs_id and text(item.get("id")) and _is_rewritten(after)):
+            name = shown(text(item.get("id")))
+            message = f"Item {name} of type 'reasoning' was provided without its required following item."
+            yield Violation(f"input[{index}]", "reasoning.following", message)
+
+
+def _check_bound(listed: Sequence[Item], bound: Mapping[str, str]) -> Iterator[Violation]:
+    """Section 7: an item that goes back under its id needs the reasoning that it was made with."""
+    held = {text(item.get("id")) for item in listed}
+    for index, item in enumerate(listed):
+        name = text(item.get("id"))
+        needed = bound.get(name, "")
+        if needed and needed not in held:
+            said = f"Item {shown(name)} of type '{item_type(item)}' was provided without its required 'reasoning' item: "
+            yield Violation(f"input[{index}]", "reasoning.required", f"{said}{shown(needed)}.")
+
+
+def _follows(after: Item) -> bool:
+    kind = item_type(after)
+    return kind in _PRODUCED and (kind != "message" or after.get("role") == "assistant")
+
+
+def _is_rewritten(after: Item) -> bool:
+    return item_type(after) == "message" and not after.get("id")
+
+
+def _check_adjacent(listed: Sequence[Item]) -> Iterator[Violation]:
+    """Section 14: an assistant message while calls wait for their outputs is refused by one clone only [recorded]."""
+    waiting: dict[str, None] = {}
+    for index, item in enumerate(listed):
+        kind, call = item_type(item), text(item.get("call_id"))
+        if kind in _CALLS:
+            waiting[call] = None
+        elif kind in _ANSWERS:
+            waiting.pop(call, None)
+        elif kind == "message" and item.get("role") == "assistant" and waiting:
+            message = f"No tool output found for tool call {shown(next(iter(waiting)))}."
+            yield Violation(f"input[{index}]", "call.interleaved", message)
+
+
+def _check_trigger(listed: Sequence[Item]) -> Iterator[Violation]:
+    for index, item in enumerate(listed[:-1]):
+        if item.get("type") == "compaction_trigger":
+            yield Violation(join(f"input[{index}]", "type"), "item.trigger", "compaction_trigger must be the last item.")

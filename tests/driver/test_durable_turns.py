@@ -1,0 +1,244 @@
+"""A turn on a file: two commits at most, and still everything is on disk before it is acted on or shown."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evener import events as ev
+from evener import streaming as st
+from evener import tool
+from evener.driver import driver
+from evener.errors import StoreError
+from evener.harness import Harness
+from evener.hooks import Hook
+from evener.loop.state import Limits
+from evener.store import Note, SqliteStore
+from evener.store.sqlite import rows
+from evener.store.sqlite.store import SqliteLog
+from evener.testing.scripted_model import Line, ScriptedModel, calls
+from evener.transcript.ask import Ask
+from evener.transcript.blocks import ToolCall
+
+TURNS = 4
+
+
+def kinds_in(path: Path) -> list[str]:
+    """What is on disk, as another process sees it."""
+    with closing(sqlite3.connect(path)) as connection:
+        return [kind for (kind,) in connection.execute("SELECT kind FROM events ORDER BY seq")]
+
+
+def script(ask: Ask) -> Line:
+    """Call the tool in each turn but the last."""
+    number = len(ask.transcript) // 2
+    return calls(ToolCall.of(f"c{number}", "look", {"item": number})) if number < TURNS - 1 else "done"
+
+
+def harness_on(
+    store: SqliteStore, seen: Callable[[], None] = lambda: None, effect: ev.Effect = "write", pause: float = 0.0, **more: object
+) -> Harness:
+    @tool(effect=effect)
+    async def look(item: int) -> str:
+        """Look."""
+        if pause and item:
+            await asyncio.sleep(pause)
+        seen()
+        return f"item {item}"
+
+    return Harness(ScriptedModel(script), tools=[look], store=store, **more)  # type: ignore[arg-type]
+
+
+WRITTEN = [["replied", "call_started"], ["call_finished", "model_called"]]
+
+
+@pytest.mark.parametrize(
+    ("effect", "turns_of"),
+    [
+        ("write", WRITTEN * (TURNS - 1)),
+        ("idempotent", WRITTEN * (TURNS - 1)),
+        ("read", [*WRITTEN, *[[kind for commit in WRITTEN for kind in commit]] * (TURNS - 2)]),
+    ],
+)
+def test_a_turn_takes_two_commits_and_a_brief_read_one(
+    effect: ev.Effect, turns_of: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call of a tool tells whether it is brief."""
+    monkeypatch.setattr(driver, "BRIEF", 3600.0)
+    commits: list[list[str]] = []
+    append = rows.append
+
+    def counted(*given, **named):  # type: ignore[no-untyped-def]
+        commits.append([row.kind for row in named.get("rows") or given[2]])
+        return append(*given, **named)
+
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        monkeypatch.setattr(rows, "append", counted)
+        result = await harness_on(store, effect=effect).run("go")
+        assert result.text == "done"
+        assert await store.verify() == []
+        await store.aclose()
+
+    asyncio.run(go())
+    opened, begun, *turns, ended = commits
+    assert (opened, begun[-2:]) == (["opened"], ["prompted", "model_called"])
+    assert turns == turns_of
+    assert ended == ["replied", "finished"]
+
+
+def test_the_start_of_a_call_is_on_disk_before_the_tool_runs(tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        await harness_on(store, lambda: seen.append(kinds_in(tmp_path / "store.db")[-2:])).run("go")
+        await store.aclose()
+
+    asyncio.run(go())
+    assert seen == [["replied", "call_started"]] * (TURNS - 1)
+
+
+def test_a_read_that_waits_after_all_has_its_start_on_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one was brief, so the next ones begin before they are written; they then take their time."""
+    monkeypatch.setattr(driver, "BRIEF", 3600.0)
+    seen: list[list[str]] = []
+
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        look = lambda: seen.append(kinds_in(tmp_path / "store.db")[-2:])  # noqa: E731
+        await harness_on(store, look, effect="read", pause=0.3).run("go")
+        assert await store.verify() == []
+        await store.aclose()
+
+    asyncio.run(go())
+    assert seen == [["replied", "call_started"]] * (TURNS - 1)
+
+
+def test_what_a_caller_is_shown_is_on_disk(tmp_path: Path) -> None:
+    shown: list[str] = []
+    told = {st.TurnFinished: "replied", st.ToolStarted: "call_started", st.ToolFinished: "call_finished"}
+
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        numbers = []
+        async with harness_on(store).stream("go") as stream:
+            async for event in stream:
+                numbers.append(event.sequence)
+                if kind := told.get(type(event)):
+                    shown.append(kind)
+                    assert shown.count(kind) <= kinds_in(tmp_path / "store.db").count(kind)
+        assert numbers == list(range(1, len(numbers) + 1))
+        await store.aclose()
+
+    asyncio.run(go())
+    assert shown == [*["replied", "call_started", "call_finished"] * (TURNS - 1), "replied"]
+
+
+def test_a_wish_to_stop_from_elsewhere_keeps_the_tool_from_starting(tmp_path: Path) -> None:
+    """It comes while the model answers, and nothing but the file tells of it."""
+    path = tmp_path / "store.db"
+    ran: list[None] = []
+
+    async def go() -> None:
+        store, other = SqliteStore(path), SqliteStore(path)
+
+        class Watching(ScriptedModel):
+            def stream(self, ask: Ask, *, after: object = None):  # type: ignore[no-untyped-def]
+                stream = super().stream(ask, after=after)
+                read = stream.read
+
+                async def late() -> object:
+                    pieces = await read()
+                    if not pieces:
+                        (log,) = await other.logs()
+                        await other.post(log.log, Note("stop", "cancel", '{"why": "enough"}'))
+                    return pieces
+
+                stream.read = late  # type: ignore[assignment,method-assign]
+                return stream
+
+        @tool
+        async def look(item: int) -> str:
+            """Look."""
+            ran.append(None)
+            return str(item)
+
+        limits = Limits(requests=3)
+        result = await Harness(Watching(script), tools=[look], store=store, limits=limits).run("go")
+        assert result.stop == "cancelled"
+        await other.aclose()
+        await store.aclose()
+
+    asyncio.run(go())
+    assert ran == []
+    assert kinds_in(path)[-3:] == ["replied", "cancelled", "finished"]
+
+
+def test_a_note_between_a_result_and_the_next_request_leaves_the_request_uncounted(tmp_path: Path) -> None:
+    """The result is written, the note is heeded, and the one request that is left is made with both."""
+    path = tmp_path / "store.db"
+
+    async def go() -> None:
+        store, other = SqliteStore(path), SqliteStore(path)
+        threads: list[str] = []
+
+        @tool
+        async def look(item: int) -> str:
+            """Look."""
+            (log,) = await other.logs()
+            threads.append(log.log)
+            await other.post(log.log, Note(f"say{item}", "steer", '{"text": "hurry"}'))
+            return str(item)
+
+        limits = Limits(requests=2)
+        model = ScriptedModel(lambda ask: calls(ToolCall.of("c0", "look", {"item": 0})) if len(ask.transcript) == 1 else "done")
+        result = await Harness(model, tools=[look], store=store, limits=limits).run("go")
+        assert (result.text, len(result.requests)) == ("done", 2)
+        await other.aclose()
+        await store.aclose()
+
+    asyncio.run(go())
+    kinds = kinds_in(path)
+    assert kinds[kinds.index("call_finished") :] == ["call_finished", "steered", "model_called", "replied", "finished"]
+
+
+def test_a_turn_that_could_not_be_written_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        write, failing = SqliteLog.append_unless_noted, StoreError("No room.")
+
+        async def full(self: SqliteLog, *events: ev.Event) -> tuple[ev.Event, ...] | None:
+            if any(isinstance(event, ev.CallStarted) for event in events):
+                raise failing
+            return await write(self, *events)
+
+        monkeypatch.setattr(SqliteLog, "append_unless_noted", full)
+        shown: list[st.StreamEvent] = []
+        async with harness_on(store).stream("go") as stream:
+            async for event in stream:
+                shown.append(event)
+            with pytest.raises(StoreError) as caught:
+                await stream.result()
+        assert caught.value is failing
+        assert not any(isinstance(event, st.TurnFinished | st.ToolStarted) for event in shown)
+        assert [event.sequence for event in shown] == list(range(1, len(shown) + 1))
+        await store.aclose()
+
+    asyncio.run(go())
+
+
+def test_with_hooks_each_event_is_on_disk_before_the_hook_is_asked(tmp_path: Path) -> None:
+    path, seen = tmp_path / "store.db", []
+
+    async def go() -> None:
+        store = SqliteStore(path)
+        hook = Hook(event="before_tool_call", handler=lambda _: seen.append(kinds_in(path)[-1]))
+        await harness_on(store, hooks=[hook]).run("go")
+        await store.aclose()
+
+    asyncio.run(go())
+    assert seen == ["replied"] * (TURNS - 1)

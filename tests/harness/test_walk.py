@@ -1,0 +1,42 @@
+"""The walk: of how many of our files does one prompt run a function? A newcomer who follows it reads so many files.
+
+One prompt without a tool, on the default SQLite store and a strict fake over HTTP, from `open_model` to the result.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evener.testing import FakeServer, turn
+from tests.driver.stage import WIRES
+from tests.driver.test_wires import TARGETS
+
+MOST = 61
+"""Files, `testing` aside."""
+WALKER = Path(__file__).with_name("walker.py")
+
+
+def walk(wire: str, folder: Path) -> dict[str, list[str]]:
+    """The files of which a function ran, with these functions."""
+    model, dialect = TARGETS[wire]
+    with FakeServer(wire, [turn("Hello.")], dialect=dialect, models=(model.partition(":")[2],)) as server:
+        command = [sys.executable, str(WALKER), model, server.url, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert server.rejected == []
+    told = json.loads(done.stdout)
+    assert told["text"] == "Hello."
+    files: dict[str, list[str]] = told["files"]
+    return files
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_one_prompt_runs_functions_of_few_files(wire: str, tmp_path: Path) -> None:
+    files = walk(wire, tmp_path)
+    shown = "\n".join(f"{file}: {', '.join(names)}" for file, names in files.items())
+    print(f"{wire}: {len(files)} files\n{shown}")
+    assert len(files) <= MOST, f"{len(files)} files on the walk of {wire}:\n{shown}"
+    assert {"harness/thread.py", "driver/driver.py", "store/sqlite/writer.py", f"wire/{wire}/decode.py"} <= files.keys()

@@ -1,0 +1,45 @@
+"""Runs one prompt in this process and prints the files under src/evener of which a function ran, as JSON.
+
+Called by `test_walk` in a fresh process, with a wire, a model, a server's address and a folder for the store. A module body and
+a class body are no functions, and what runs while a module of ours is imported does not count.
+"""
+
+import asyncio
+import inspect
+import json
+import sys
+import threading
+from types import FrameType
+
+ROOT = "/src/evener/"
+found: dict[str, set[str]] = {}
+importing: dict[int, int] = {}  # by thread: how many module bodies of ours are being run
+
+
+def watch(frame: FrameType, event: str, _argument: object) -> None:
+    code = frame.f_code
+    place = code.co_filename.rfind(ROOT)
+    if place < 0 or event not in ("call", "return"):
+        return
+    me = threading.get_ident()
+    if code.co_name == "<module>":
+        importing[me] = importing.get(me, 0) + (1 if event == "call" else -1)
+    elif event == "call" and code.co_flags & inspect.CO_OPTIMIZED and not importing.get(me):
+        found.setdefault(code.co_filename[place + len(ROOT) :], set()).add(code.co_qualname)
+
+
+def main(model: str, url: str, folder: str) -> None:
+    sys.setprofile(watch)
+    threading.setprofile(watch)
+    from evener import Harness, open_model
+
+    opened = open_model(model, base_url=url, key="sk-test", environ={})
+    result = asyncio.run(Harness(opened, store=f"{folder}/store.db").run("Hi"))
+    sys.setprofile(None)
+    threading.setprofile(None)
+    files = {file: sorted(names) for file, names in sorted(found.items()) if not file.startswith("testing/")}
+    print(json.dumps({"text": result.text, "files": files}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
