@@ -37,7 +37,7 @@ from evener.store.sqlite.file import StoreBusy
 __all__ = ["Tally", "campaign", "main", "run_apart"]
 
 MODULE = "bench.kills"
-MOMENTS = 30
+MOMENTS = 20
 """About as many lines as one life tells."""
 MOST_DEATHS = 4
 MOST_STUCK = 50
@@ -171,8 +171,8 @@ def _death(saga: Saga, chance: random.Random) -> Death:
     if chance.random() < 0.25:
         return Death(chance.uniform(0.0, 0.12))
     seconds = chance.choice(LATER) * chance.random()
-    if saga.back is not None and chance.random() < 0.1:
-        return Death(seconds, word=MOVED)  # a moment that is rare otherwise
+    if saga.back is not None and chance.random() < 0.2:
+        return Death(0.0, word=MOVED)  # a moment that is rare otherwise, and soon over
     return Death(seconds, lines=chance.randint(1, MOMENTS * len(saga.worlds)))
 
 
