@@ -416,6 +416,26 @@ def test_on_a_terminal_it_asks_with_cleaned_arguments(home: Home, shop: FakeServ
     assert "ApprovalRejected: too dear" in json.dumps(asked(shop))
 
 
+def test_on_a_terminal_arguments_are_edited_and_a_tool_is_allowed_from_now_on(home: Home, shop: FakeServer) -> None:
+    shop.add(*(turn(Call("pay", {"amount": amount})) for amount in (5, 6, 7)), "Ok.")
+    with terminal(home, "run", *OPTIONS, "Pay") as seen:
+        seen.until("[a]lways run pay ")
+        seen.type("e\n")
+        seen.until("Arguments: ")
+        seen.type("[3]\n")
+        seen.until("must be a JSON object: it is JSON, but no object. Fix it, or send an empty line to give up.\r\nArguments: ")
+        seen.type("\n")
+        seen.until("[a]lways run pay ")
+        seen.type("edit\n")
+        seen.until("Arguments: ")
+        seen.type('{"amount": 3}\n')
+        seen.until("[a]lways run pay ")
+        seen.type("a\n")
+        assert seen.end() == 0, seen.shown
+    assert "Allowed, as chosen before: pay" in seen.shown
+    assert effects(home) == "3\n6\n7\n"
+
+
 @pytest.mark.parametrize(("how", "code"), [("\x04", 1), ("interrupt", 130)])
 def test_who_leaves_without_an_answer_has_decided_nothing(how: str, code: int, home: Home, shop: FakeServer) -> None:
     shop.add(turn(Call("pay", {"amount": 5})), "Done.")

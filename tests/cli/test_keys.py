@@ -69,7 +69,7 @@ def test_the_path_is_told(home: Home) -> None:
 
 WRONG = {
     "the key as a word": (("set", "anthropic", SENTINEL), b"", 2, b"too many words"),
-    "the key as an option": (("set", "anthropic", f"--key={SENTINEL}"), b"", 2, b"unknown: --key"),
+    "the key as an option": (("set", "anthropic", f"--key={SENTINEL}"), b"", 2, b"unknown options: --key"),
     "the key instead of a name": (("set", SENTINEL), b"", 2, b"no provider or variable with that name"),
     "a near name": (("set", "antropic"), b"", 2, b"Did you mean anthropic?"),
     "nothing": (("set", "anthropic"), b"", 2, b"cannot be a key"),

@@ -180,7 +180,7 @@ def test_every_key_has_a_hostile_value_here() -> None:
 
 
 def test_every_command_that_reads_a_config_file_stands_here() -> None:
-    reads = re.compile(r"\b(?:load_config|find_harness|harness_of|open_model|config_findings)\(")
+    reads = re.compile(r"\b(?:load_config|find_harness|make_harness|open_model|config_findings)\(")
     found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if reads.search(file.read_text(encoding="utf-8"))}
     assert found == {
         "chat/__init__.py", "chat/commands.py", "chat/session.py", "commands/complete.py", "commands/decide.py",
