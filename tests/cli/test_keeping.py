@@ -270,7 +270,7 @@ def test_retain_leaves_what_waits_or_cannot_be_read_and_says_so(home: Home) -> N
         assert b"asks  kept: it waits for a decision" in told, told
         assert b"inside  kept: it waits for a decision" in told, told
         assert b"broken  kept: it cannot be read" in told, told
-    assert b"of 1 threads" in done.stderr
+    assert b"of 1 thread." in done.stderr
     assert sorted(threads(home)) == ["asks", "broken", "inside"]
     forced = home.run("retain", "--older-than", "90d", "--yes", "--force")
     assert (forced.returncode, threads(home), b"of 3 threads" in forced.stderr) == (0, [], True), forced.stderr

@@ -8,7 +8,7 @@ from time import monotonic
 from evener import streaming as st
 from evener.cli.terminal import clean, flatten, say
 
-__all__ = ["LONGEST", "PERIOD", "Activity", "Progress", "remark_on"]
+__all__ = ["LONGEST", "PERIOD", "Activity", "RunProgress", "remark_on"]
 
 FRAMES = "|/-\\"
 PERIOD = 0.1
@@ -35,7 +35,7 @@ def remark_on(event: st.StreamEvent) -> str:
             return ""
 
 
-class Progress:
+class RunProgress:
     """What a run is doing, told by its events. `text` is empty when there is nothing to wait for."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Activity:
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._progress = Progress()
+        self._progress = RunProgress()
         self._lock = threading.Lock()
         self._is_drawn = False
         self._thread: threading.Thread | None = None

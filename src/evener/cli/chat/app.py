@@ -293,7 +293,8 @@ class App:
             await asyncio.sleep(PERIOD)
 
     def settle(self) -> None:
-        self._quote(self._overheard.take())
+        if not self._busy or self._overheard.is_due:
+            self._quote(self._overheard.take())
         self._answer.settle()
 
     def tail(self) -> StyleAndTextTuples:

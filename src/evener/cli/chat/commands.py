@@ -14,7 +14,7 @@ from evener.errors import UsageError
 from evener.providers.config import load_config
 from evener.providers.rows import LOCAL
 
-__all__ = ["COMMANDS", "Command", "CommandTarget", "command_of", "model_names", "perform", "waits"]
+__all__ = ["COMMANDS", "CommandTarget", "SlashCommand", "command_of", "model_names", "perform", "waits"]
 
 WORD = re.compile(r"(/[A-Za-z_-]+)(?:\s+(.*))?$", re.DOTALL)
 
@@ -48,7 +48,7 @@ class CommandTarget(Protocol):
         ...
 
 
-class Command(msgspec.Struct, frozen=True):
+class SlashCommand(msgspec.Struct, frozen=True):
     """One command. `quiet` ones can be used while the model is busy."""
 
     name: str
@@ -151,18 +151,18 @@ async def _exit(front: CommandTarget, _words: str) -> None:
     front.leave()
 
 
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, SlashCommand] = {
     one.name: one
     for one in (
-        Command("/model", "NAME", "switch the model, and show what would be lost", _model),
-        Command("/tools", "", "list the tools", _tools, quiet=True),
-        Command("/usage", "", "show tokens, cache, cost and context", _usage, quiet=True),
-        Command("/undo", "", "undo the last exchange", _undo),
-        Command("/fork", "N", "continue on a new branch, without the last N exchanges", _fork),
-        Command("/tree", "", "draw the branches of this conversation", _tree, quiet=True),
-        Command("/export", "FILE", "write the conversation as JSON Lines", _export),
-        Command("/continue", "", "resume a run that stopped or failed", _continue),
-        Command("/help", "", "show this help", _help, quiet=True),
-        Command("/exit", "", "exit", _exit, quiet=True),
+        SlashCommand("/model", "NAME", "switch the model, and show what would be lost", _model),
+        SlashCommand("/tools", "", "list the tools", _tools, quiet=True),
+        SlashCommand("/usage", "", "show tokens, cache, cost and context", _usage, quiet=True),
+        SlashCommand("/undo", "", "undo the last exchange", _undo),
+        SlashCommand("/fork", "N", "continue on a new branch, without the last N exchanges", _fork),
+        SlashCommand("/tree", "", "draw the branches of this conversation", _tree, quiet=True),
+        SlashCommand("/export", "FILE", "write the conversation as JSON Lines", _export),
+        SlashCommand("/continue", "", "resume a run that stopped or failed", _continue),
+        SlashCommand("/help", "", "show this help", _help, quiet=True),
+        SlashCommand("/exit", "", "exit", _exit, quiet=True),
     )
 }

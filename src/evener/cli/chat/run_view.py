@@ -7,7 +7,7 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted
 from rich.text import Text
 
 from evener import streaming as st
-from evener.cli.activity import LONGEST, PERIOD, Progress, remark_on
+from evener.cli.activity import LONGEST, PERIOD, RunProgress, remark_on
 from evener.cli.chat.screen import Screen, ScreenLine
 from evener.cli.chat.session import Tally
 from evener.cli.terminal import clean, flatten
@@ -35,7 +35,7 @@ class RunView:
         self.tail: StyleAndTextTuples = []
         self._until = 0.0
         self._thinking = 0.0
-        self._progress = Progress()
+        self._progress = RunProgress()
 
     @property
     def activity(self) -> str:
