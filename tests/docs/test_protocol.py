@@ -147,7 +147,7 @@ def test_what_is_called_missing_is_missing() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (r"assembler\.py:\d+ Assembler`", "assembler.py:1 Assembler`"),
+        (r"stream\.py:\d+ Assembler`", "stream.py:1 Assembler`"),
         (r"\| auto \| Yes \|", "| auto | No |"),
         (r"part\.pieces\.append\(delta\.text\)", "part.pieces.append(delta.words)"),
         (r"ArgumentsDelta\(index=0, text='\{", "ArgumentsDelta(index=0, text='["),

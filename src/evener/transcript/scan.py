@@ -7,7 +7,6 @@ only once the shape of the text is known to be shallow: before that, a hostile t
 import json
 import re
 from collections.abc import Mapping
-from urllib.parse import unquote
 
 from evener.errors import BadDocument
 
@@ -160,6 +159,8 @@ def resolve_pointer(root: Mapping[str, object], reference: str) -> object:
     """Return the value that a JSON pointer such as `#/$defs/City` refers to; None for any other reference."""
     if reference != "#" and not reference.startswith("#/"):
         return None
+    from urllib.parse import unquote
+
     found: object = root
     for step in reference[1:].split("/")[1:]:
         name = unquote(step).replace("~1", "/").replace("~0", "~")
