@@ -17,6 +17,7 @@ import aiohttp
 from bench.agent_driver import KEY, PROMPT, SYSTEM, Action, Make, obey
 from bench.agent_speech import MODELS, RESULT
 from bench.floor import PARSERS, split_and_parse
+from evener.events import Effect
 from evener.harness import Harness
 from evener.loop.state import Limits
 from evener.model import Model, open_model
@@ -140,8 +141,8 @@ async def floor(send: Client, number: int, wire: str, base: str) -> Action:
 # The loop.
 
 
-def _harness(wire: str, base: str, store: Store, done: list[str]) -> Harness:
-    @tool
+def _harness(wire: str, base: str, store: Store, done: list[str], effect: Effect = "read") -> Harness:
+    @tool(effect=effect)
     async def lookup(item: str) -> str:
         """Look an item up."""
         done.append(item)
@@ -183,10 +184,10 @@ Batch = tuple[tuple[float, str, bytes], ...]
 """The rows of one commit: time, kind and payload."""
 
 
-async def on_disk(folder: Path, wire: str, base: str) -> Action:
+async def on_disk(folder: Path, effect: Effect, wire: str, base: str) -> Action:
     """The same run on a file. Counts tool calls."""
     done: list[str] = []
-    harness = _harness(wire, base, SqliteStore(folder / "ours.db"), done)
+    harness = _harness(wire, base, SqliteStore(folder / f"{effect}.db"), done, effect)
 
     async def act() -> int:
         done.clear()
@@ -242,7 +243,8 @@ def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
     made: dict[str, Make] = {
         "text": text,
         "loop": loop,
-        "disk": partial(on_disk, folder),
+        "disk": partial(on_disk, folder, "read"),
+        "disk-write": partial(on_disk, folder, "write"),
         "commits": partial(commits, folder),
         **{f"turn-{size}": partial(turn, size) for size in SIZES},
     }

@@ -209,7 +209,9 @@ class _Plan:
         orders = [Order(OURS, what, ANTHROPIC, self.tools) for what in ("loop", "disk", "commits")]
         memory, disk, _ = orders
         named = f"turn of a {CALLS}-call loop on SQLite"
+        writing = Order(OURS, "disk-write", ANTHROPIC, self.tools)
         yield (f"{named}, a memory log", [disk, memory], _ratio(CALLS + 1, most=2.0, count=CALLS))
+        yield (f"{named}, a tool that writes, a memory log", [writing, memory], _ratio(CALLS + 1, count=CALLS))
         yield (f"{named} beyond a memory log, bare SQLite", orders, _beyond_memory)
         yield (f"{named}, wall, bare SQLite", orders, _waiting)
         if "thinharness" in self.peers:

@@ -142,7 +142,7 @@ class LimitHit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     the limit is that of a run around this one.
     """
 
-    name: LimitName
+    which: LimitName
     limit: Amount
     used: Amount
     wanted: Amount = 0
@@ -340,7 +340,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
 
 @final
 class CallStarted(Fact, frozen=True, tag="call_started"):
-    """A tool is about to run. On disk before the tool sees its arguments."""
+    """A tool is about to run. On disk before a tool that changes something sees its arguments."""
 
     call: str
     tool: str

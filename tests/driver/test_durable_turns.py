@@ -1,4 +1,4 @@
-"""A turn on a file: two commits, and still everything is on disk before it is acted on or shown."""
+"""A turn on a file: two commits at most, and still everything is on disk before it is acted on or shown."""
 
 import asyncio
 import sqlite3
@@ -11,6 +11,7 @@ import pytest
 from evener import events as ev
 from evener import streaming as st
 from evener import tool
+from evener.driver import driver
 from evener.errors import StoreError
 from evener.harness import Harness
 from evener.hooks import Hook
@@ -37,17 +38,36 @@ def script(ask: Ask) -> Line:
     return calls(ToolCall.of(f"c{number}", "look", {"item": number})) if number < TURNS - 1 else "done"
 
 
-def harness_on(store: SqliteStore, seen: Callable[[], None] = lambda: None, **more: object) -> Harness:
-    @tool
+def harness_on(
+    store: SqliteStore, seen: Callable[[], None] = lambda: None, effect: ev.Effect = "write", pause: float = 0.0, **more: object
+) -> Harness:
+    @tool(effect=effect)
     async def look(item: int) -> str:
         """Look."""
+        if pause and item:
+            await asyncio.sleep(pause)
         seen()
         return f"item {item}"
 
     return Harness(ScriptedModel(script), tools=[look], store=store, **more)  # type: ignore[arg-type]
 
 
-def test_a_turn_takes_two_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WRITTEN = [["replied", "call_started"], ["call_finished", "model_called"]]
+
+
+@pytest.mark.parametrize(
+    ("effect", "turns_of"),
+    [
+        ("write", WRITTEN * (TURNS - 1)),
+        ("idempotent", WRITTEN * (TURNS - 1)),
+        ("read", [*WRITTEN, *[[kind for commit in WRITTEN for kind in commit]] * (TURNS - 2)]),
+    ],
+)
+def test_a_turn_takes_two_commits_and_a_brief_read_one(
+    effect: ev.Effect, turns_of: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call of a tool tells whether it is brief."""
+    monkeypatch.setattr(driver, "BRIEF", 3600.0)
     commits: list[list[str]] = []
     append = rows.append
 
@@ -58,7 +78,7 @@ def test_a_turn_takes_two_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async def go() -> None:
         store = SqliteStore(tmp_path / "store.db")
         monkeypatch.setattr(rows, "append", counted)
-        result = await harness_on(store).run("go")
+        result = await harness_on(store, effect=effect).run("go")
         assert result.text == "done"
         assert await store.verify() == []
         await store.aclose()
@@ -66,7 +86,7 @@ def test_a_turn_takes_two_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     asyncio.run(go())
     opened, begun, *turns, ended = commits
     assert (opened, begun[-2:]) == (["opened"], ["prompted", "model_called"])
-    assert turns == [["replied", "call_started"], ["call_finished", "model_called"]] * (TURNS - 1)
+    assert turns == turns_of
     assert ended == ["replied", "finished"]
 
 
@@ -76,6 +96,22 @@ def test_the_start_of_a_call_is_on_disk_before_the_tool_runs(tmp_path: Path) -> 
     async def go() -> None:
         store = SqliteStore(tmp_path / "store.db")
         await harness_on(store, lambda: seen.append(kinds_in(tmp_path / "store.db")[-2:])).run("go")
+        await store.aclose()
+
+    asyncio.run(go())
+    assert seen == [["replied", "call_started"]] * (TURNS - 1)
+
+
+def test_a_read_that_waits_after_all_has_its_start_on_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one was brief, so the next ones begin before they are written; they then take their time."""
+    monkeypatch.setattr(driver, "BRIEF", 3600.0)
+    seen: list[list[str]] = []
+
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        look = lambda: seen.append(kinds_in(tmp_path / "store.db")[-2:])  # noqa: E731
+        await harness_on(store, look, effect="read", pause=0.3).run("go")
+        assert await store.verify() == []
         await store.aclose()
 
     asyncio.run(go())

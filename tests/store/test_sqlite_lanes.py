@@ -15,7 +15,7 @@ import pytest
 from evener.errors import StoreError
 from evener.store import Note, SqliteStore
 from evener.store.sqlite.file import StoreBusy, connect
-from evener.store.sqlite.writer import Group, WriterThread, perform_writes
+from evener.store.sqlite.writer import QUICK, Group, WriterThread, perform_writes
 from tests.store.stores import flaws, opened, run, said, texts
 
 
@@ -44,9 +44,9 @@ async def until_all_wait(store: SqliteStore, first: "asyncio.Task[object]") -> N
 def test_what_waits_shares_a_commit(tmp_path: Path) -> None:
     sizes: list[int] = []
 
-    def counted(connection: sqlite3.Connection, group: Group, path: Path) -> bool:
+    def counted(connection: sqlite3.Connection, group: Group, path: Path, *, wait: bool = True) -> bool:
         sizes.append(len(group))
-        return perform_writes(connection, group, path)
+        return perform_writes(connection, group, path, wait=wait)
 
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "evener.db")
@@ -239,3 +239,43 @@ def test_a_forked_child_is_told_to_make_its_own(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="Make a new store in the child"):
         run(store.logs())
     run(store.aclose())
+
+
+def test_a_lone_log_is_written_in_the_loops_thread_while_the_disk_is_quick(tmp_path: Path) -> None:
+    """The thread does it where it must wait: for another process, for several logs, after a slow write."""
+    by: list[bool] = []
+
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "evener.db")
+        log = await store.create("a", opened(), holder="me")
+        perform = store._writer._perform
+
+        def noting(connection: sqlite3.Connection, group: Group, path: Path, *, wait: bool = True) -> bool:
+            by.append(threading.current_thread() is threading.main_thread())
+            return perform(connection, group, path, wait=wait)
+
+        store._writer._perform = noting
+
+        async def append(lasted: float) -> list[bool]:
+            by.clear()
+            store._writer._lasted = lasted
+            await log.append(said("x"))
+            return list(by)
+
+        assert await append(0.0) == [True]
+        assert await append(QUICK * 2) == [False]
+        with locked(store.path) as other:
+            waiting = asyncio.create_task(append(0.0))
+            while by != [True, False]:  # it would wait here, so it was handed over
+                await asyncio.sleep(0.001)
+            other.execute("ROLLBACK")
+        assert await waiting == [True, False]
+        second = await store.create("b", opened(), holder="me")
+        assert await append(0.0) == [False]
+        await second.aclose()
+        assert await append(0.0) == [True]
+        assert [type(event).__name__ for event in await store.read("a")][1:] == ["Cancelled"] * 5
+        assert await store.verify() == []
+        await store.aclose()
+
+    run(scenario())

@@ -17,7 +17,7 @@ from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, Reservation
 from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
-from evener.driver.inbox import Listener, finish_anyway, pause, run_together
+from evener.driver.inbox import Listener, WritingOnWait, finish_anyway, pause, run_together
 from evener.driver.record import (
     PRESENT,
     AnswerProgress,
@@ -245,6 +245,9 @@ PATIENCE = 0.02
 STALE = 0.5
 """Seconds after which the start of a call on disk is not enough to begin it: the process may have been stopped since, and the
 log may belong to another holder."""
+BRIEF = 0.001
+"""Seconds. A tool that only reads and took less the last time is run before its start is written: it may run twice, and the
+answer that calls it is not at risk for longer."""
 NO_COST = Decimal(0)
 T = TypeVar("T")
 
@@ -321,6 +324,7 @@ class Driver:
         self._staging = log if isinstance(log, Staging) and not agent.hooks else None
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
+        self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
@@ -624,7 +628,7 @@ class Driver:
     # Tools and media.
 
     async def _perform_all(self, steps: tuple[Step, ...]) -> None:
-        """Steps that may go on at the same time. All starts are on disk before the first of them begins."""
+        """Perform steps that may go on at the same time. Starts are on disk before the first begins; not so a brief read."""
         if self._over:
             await self._finish("limit", self._over.why, self._over.hit)
             return
@@ -644,11 +648,16 @@ class Driver:
         if stopped := self._hooking.stopped(runs):
             done += [self._cancelled(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
-        if await self._record_step(*done, *map(self._started, runs)):
+        events = (*done, *map(self._started, runs))
+        if self._staged and len(steps) == 1 and runs and runs[0].call.name in self._brief:
+            await self.record_soon(*events)
+            async with WritingOnWait(self.record):
+                await self._work(runs, urls)
+        elif await self._record_step(*events):
             await self._work(runs, urls)
 
     async def _work(self, runs: list[RunTool], urls: list[str]) -> None:
-        """Run calls whose starts are on disk and fetch media, all at the same time."""
+        """Run calls and fetch media, all at the same time."""
         work = [*map(self._run, runs), *map(self._fetch, urls)]
         self._under_way = len(work)
         if work:
@@ -689,6 +698,11 @@ class Driver:
             done = add_nested(done, tally.total) if tally.is_used else done
             done = self._hooking.finished(step, done)
             self._under_way -= 1
+            facts = self._agent.setup.tools.get(step.call.name)
+            if done.seconds >= BRIEF:
+                self._brief.discard(step.call.name)
+            elif facts is not None and facts.effect == "read":
+                self._brief.add(step.call.name)
             await finish_anyway(self.record(done) if self._under_way else self.record_soon(done))
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=done)

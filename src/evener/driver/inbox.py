@@ -14,6 +14,7 @@ from evener.errors import EvenerError
 
 __all__ = [
     "Listener",
+    "WritingOnWait",
     "finish_anyway",
     "pause",
     "run_together",
@@ -126,6 +127,29 @@ class _Watch:
             raise asyncio.CancelledError
         if self._error is not None:
             raise self._error
+
+
+class WritingOnWait:
+    """Calls `write` if what is done inside waits for anything. A tool that does not wait is done before."""
+
+    def __init__(self, write: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._write = write
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_soon(self._after_one_iteration)  # in which the tool's task runs
+
+    def _after_one_iteration(self) -> None:
+        self._handle = self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._write())
+
+    async def __aexit__(self, *_: object) -> None:
+        self._handle.cancel()
+        if self._task is not None:
+            await self._task
 
 
 async def pause(seconds: float) -> bool:

@@ -287,7 +287,7 @@ class Setup(msgspec.Struct, frozen=True):
     gate: ApprovalGate = ApprovalGate()
 
     def is_write(self, tool: str) -> bool:
-        """Whether there is such a tool, and running it changes something."""
+        """True if there is such a tool, and running it changes something."""
         facts = self.tools.get(tool)
         return facts is not None and facts.effect == "write"
 

@@ -108,7 +108,7 @@ class NoRoom(msgspec.Struct, frozen=True):
     @property
     def money(self) -> bool:
         """True if the limit is on the cost: there may be room when other calls settle what they hold."""
-        return self.hit.name == "cost"
+        return self.hit.which == "cost"
 
 
 def _measures(limits: Limits, spent: Spent) -> list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]]:

@@ -86,7 +86,7 @@ class RecordedModel:
                     return most
                 case ev.Finished() | ev.ApprovalAsked():
                     hit = hit_of(event)
-                    return Decimal(hit.wanted) if hit is not None and hit.name == "cost" else Decimal(0)
+                    return Decimal(hit.wanted) if hit is not None and hit.which == "cost" else Decimal(0)
         return Decimal(0)
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:

@@ -219,7 +219,7 @@ def _named(found: Iterable[RecordedMoment]) -> Iterator[tuple[str, str]]:
     for moment in found:
         hit = hit_of(moment.event)
         if hit is not None and not hit.around:
-            yield hit.name, str(hit.limit)
+            yield hit.which, str(hit.limit)
         if isinstance(moment.event, ev.ModelCalled):
             told = (NEAR.search(text) for key, text in moment.event.notices if key.startswith("near:"))
             yield from ((NAMES[one[2]], one[1]) for one in told if one and one[2] in NAMES)

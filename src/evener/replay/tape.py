@@ -84,7 +84,7 @@ class Tape:
         """No time at all where the recording says that it ran out."""
         over = self.next
         hit = hit_of(over) if isinstance(over, ev.Finished) else None
-        self.late = seconds is not None and hit is not None and hit.name == "seconds"
+        self.late = seconds is not None and hit is not None and hit.which == "seconds"
         return asyncio.timeout(0 if self.late else None)
 
     def dated(self, events: tuple[ev.Event, ...]) -> tuple[ev.Event, ...]:

@@ -3,7 +3,6 @@
 A request is retried only while nothing of a response has come. After a 2xx head, retrying is the loop's decision.
 """
 
-import asyncio
 import random as randomness
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -197,6 +196,8 @@ class Signed(msgspec.Struct, eq=False):
 
 async def _await_credentials(signing: Awaitable[Request], request: Request) -> Request:
     """Return the request with credentials that must be waited for: the wait counts towards the total deadline."""
+    import asyncio
+
     began, total = monotonic(), request.deadlines.total
     try:
         async with asyncio.timeout(total) as clock:
@@ -276,7 +277,7 @@ async def send_retrying(
     fault: Fault,
     caps: Caps = CAPS,
     on_retry: Callable[[Retried], None] | None = None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    sleep: Callable[[float], Awaitable[None]] | None = None,
     random: Callable[[], float] = randomness.random,
     clock: Callable[[], float] = monotonic,
 ) -> Response:
@@ -311,8 +312,14 @@ async def send_retrying(
             forgiven = True
         else:
             attempt += 1
-            await sleep(delay)
+            await (sleep or _sleep)(delay)
         trying = replace(request, deadlines=replace(request.deadlines, total=max(end - clock(), 0.0)))
+
+
+async def _sleep(seconds: float) -> None:
+    import asyncio
+
+    await asyncio.sleep(seconds)
 
 
 async def _read_fault(response: Response, *, fault: Fault, cap: int) -> ProviderError:

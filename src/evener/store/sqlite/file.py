@@ -439,10 +439,10 @@ def _as_it_is(path: Path) -> str:
 
 
 def _dial(target: str, *, timeout: float = 0.0, uri: bool = False) -> "sqlite3.Connection":
-    """Connect. The only place where a connection is made."""
+    """Connect. The only place where a connection is made. One thread at a time may use it; the writer's lock sees to that."""
     import sqlite3
 
-    return sqlite3.connect(target, timeout=timeout, isolation_level=None, uri=uri)
+    return sqlite3.connect(target, timeout=timeout, isolation_level=None, uri=uri, check_same_thread=False)
 
 
 def _abandon(connection: "sqlite3.Connection") -> None:

@@ -108,7 +108,9 @@ class SqliteLog:
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order."""
-        return await self._store._reader.run(partial(rows.notes, held=self._held, guard=self._store._guard))
+        return await self._store._reader.run(
+            partial(rows.notes, held=self._held, guard=self._store._guard), here=self._store._is_alone
+        )
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
@@ -138,12 +140,13 @@ class SqliteLog:
         if not self._closed:
             self._closed = True
             self._dropped.detach()
+            self._store._open.discard(self)
             self._store._renewer.discard(self)
             give_back(self._held.mark, left=left)
             self._fold_after(snapshots.EVERY)
             job, after = _release(self._store._sidecar, self._held.log, self._held.mark, left=left)
             try:
-                await self._store._writer.run(job, after)
+                await self._store._writer.run(job, after, here=self._store._is_alone)
             except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
                 self._store._writer.send(job, after)
 
@@ -161,7 +164,7 @@ class SqliteLog:
         self._writing += 1
         try:
             written = partial(job, held=self._held, rows=staged + added if staged else added, until=until)
-            return await self._store._writer.run(written, partial(self._grown, until=until))
+            return await self._store._writer.run(written, partial(self._grown, until=until), here=self._store._is_alone)
         except StoreError:
             self._staged = staged + self._staged
             raise
@@ -221,6 +224,11 @@ class SqliteStore:
         self._renewer = Renewer(lease)
         finalize(self, _end, self._renewer, self._indexer, self._writer, self._reader)
 
+    @property
+    def _is_alone(self) -> bool:
+        """True if one log is written at most. What several write shares one sync of the disk: the thread collects it."""
+        return len(self._open) < 2
+
     @cached_property
     def _folder(self) -> Folder:
         """Return what folds long logs. Made when there is one."""
@@ -241,6 +249,7 @@ class SqliteStore:
             held, grown = await self._writer.run(
                 partial(rows.create, log=log, first=first, claim=claim, guard=self._guard),
                 lambda made: self._sidecar.mark(made[1].mark),
+                here=not self._open,
             )
         except BaseException:
             _give_back(self._writer, self._sidecar, log, claim.mark)

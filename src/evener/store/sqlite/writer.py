@@ -4,6 +4,9 @@ Whatever waits is done in one go. The writer's lane does it in one transaction: 
 is refused (a StoreError, raised before it writes) leaves the others alone; when something else fails, the group is rolled back
 and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice. A job that was sent
 without waiting for it, and found the disk full or the file busy, is tried again with the next ones.
+
+Where the disk is quick, waking the thread and being woken by it takes more time than a commit. A caller that is alone may then
+have its job done in its own thread (`run(..., here=True)`), if it would not wait for any lock.
 """
 
 import asyncio
@@ -16,7 +19,7 @@ from threading import Event as Signal
 from threading import Lock, RLock, Thread, current_thread
 from time import monotonic
 from traceback import clear_frames
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from evener.errors import StoreError
 from evener.store import protocol
@@ -134,18 +137,32 @@ class Interlock:
         self._name = f"{os.getpid():<{LONGEST_NUMBER}}".encode()
 
     def __enter__(self) -> None:
-        """Wait for our turn. Without lock files, or after too long a wait, go on without it."""
+        self.enter()
+
+    def enter(self, *, wait: bool = True) -> bool:
+        """Wait for our turn. Without lock files, or after too long a wait, go on without it.
+
+        Without `wait`: False if it is another process's turn.
+        """
         if fcntl is None:
-            return
+            return True
         try:
             turnstile = self._turnstile = self._turnstile or Turnstile(self._path)
-            self._ours = turnstile.try_now() or (monotonic() > self._doubtful_until and self._waited(turnstile))
+            self._ours = turnstile.try_now()
+            if not self._ours and not wait:
+                return False
+            self._ours = self._ours or (monotonic() > self._doubtful_until and self._waited(turnstile))
             if self._ours:
                 turnstile.sign(self._name)
         except OSError:
             self.close()  # a file system without locks, or without room for one more file
+        return True
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Let others have their turn."""
         if self._ours and self._turnstile is not None:
             self._ours = False
             self._turnstile.free()
@@ -184,6 +201,8 @@ MOST_IN_A_GROUP = 512
 MOST_LEFT = MOST_IN_A_GROUP // 2
 LONGEST_FAREWELL = 5.0
 """Seconds that the end of the interpreter waits for what is queued."""
+QUICK = 0.002
+"""Seconds. While writes take no longer, one may hold up the event loop of a caller that is alone."""
 
 T = TypeVar("T")
 Job = Callable[["sqlite3.Connection"], T]
@@ -233,8 +252,14 @@ class WriterJob(Generic[T]):
 Group = list[WriterJob[Any]]
 Check = Callable[["sqlite3.Connection"], None]
 """Raises StoreGone or StoreLinked when the files are not those that the connection works on."""
-Perform = Callable[["sqlite3.Connection", Group, Path], bool]
-"""Does a group of requests; False when the connection should be made anew."""
+
+
+class Perform(Protocol):
+    """Does a group of requests; False when the connection should be made anew."""
+
+    def __call__(self, connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:
+        """Do it. Without `wait`, raise StoreBusy before anything is done if another process has a lock."""
+        ...
 
 
 class WriterThread:
@@ -261,21 +286,48 @@ class WriterThread:
         self._ended = False
         self._farewells: Group = []
         self._left: Group = []  # what was sent and must be tried again
+        self._connection: sqlite3.Connection | None = None
+        self._turn = Lock()  # whoever has it may use the connection
+        self._waiting = 0  # jobs for the thread that are not done
+        self._lasted = 0.0  # seconds that the last group took
 
     @property
     def stopped(self) -> bool:
         """True if it takes no more jobs."""
         return self._stopped
 
-    async def run(self, job: Job[T], after: Callable[[T], None] | None = None) -> T:
-        """Have the job done, and its result. When the wait is cancelled, the job is done all the same."""
+    async def run(self, job: Job[T], after: Callable[[T], None] | None = None, *, here: bool = False) -> T:
+        """Have the job done, and its result. When the wait is cancelled, the job is done all the same.
+
+        `here`: if the last one was quick, do it in this thread; nothing else in this loop would use the time.
+        """
         request = WriterJob(job, asyncio.get_running_loop(), after)
-        self._put(request)
         assert request.future is not None
         try:
+            if here and self._done_here(request):
+                request.deliver()
+                return request.future.result()
+            self._put(request)
             return await request.future
         finally:
             del request  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
+
+    def _done_here(self, request: WriterJob[T]) -> bool:
+        """Do the job in the caller's thread. False, and nothing is done, if it would wait, or if the last one took long."""
+        if self._lasted > QUICK or self._waiting or self._stopped or self._process != os.getpid():
+            return False
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._waiting or self._stopped or self._connection is None:
+                return False
+            self._do([request], wait=False)
+            if isinstance(request.error, StoreBusy):
+                request.error = None
+                return False
+            return True
+        finally:
+            self._turn.release()
 
     def send(self, job: Job[T], after: Callable[[T], None] | None = None) -> None:
         """Have the job done, without an answer. Nothing happens when the lane has stopped."""
@@ -318,20 +370,25 @@ class WriterThread:
             if self._thread is None:
                 self._thread = Thread(target=self._serve, name="evener store", daemon=True)
                 self._thread.start()
+            self._waiting += 1
             self._queue.put(request)
 
     def _serve(self) -> None:
-        connection: sqlite3.Connection | None = None
         last = False
         while not last:
             group, last = self._next()
             if group:
-                connection = self._do(connection, group)
+                with self._turn:
+                    self._do(group)
                 self._left = [request for request in group if request.must_wait()][:MOST_LEFT]
+                with self._lock:
+                    self._waiting = self._queue.qsize() + len(self._left)
                 _answer(group)  # the last thing: the loop that it wakes wants to run
             del group  # it holds on to the store, which may be dropped while we wait
-        if connection is not None:
-            disconnect(connection)
+        with self._turn:
+            if self._connection is not None:
+                disconnect(self._connection)
+            self._connection = None
         if self._at_end is not None:
             self._at_end()
         with self._lock:
@@ -349,21 +406,23 @@ class WriterThread:
             found = queue.get()
         return group, True
 
-    def _do(self, connection: "sqlite3.Connection | None", group: Group) -> "sqlite3.Connection | None":
+    def _do(self, group: Group, *, wait: bool = True) -> None:
+        """Do the group, on a connection to the file that was there at first."""
+        began = monotonic()
+        sound = False
         try:
-            connection = self._connected(connection)
-            sound = self._perform(connection, group, self.path)
+            if self._connection is None:
+                self._connection = _connection(self._connect, self._presence)
+            sound = self._perform(self._connection, group, self.path, wait=wait)
+        except StoreBusy as error:
+            _fail(group, error, self.path)
+            sound = not wait  # nothing was begun
         except Exception as error:
             _fail(group, error, self.path)
-            sound = False
-        if connection is not None and not sound:
-            disconnect(connection)
-            return None
-        return connection
-
-    def _connected(self, connection: "sqlite3.Connection | None") -> "sqlite3.Connection":
-        """Return a connection to the file that was there at first, or StoreGone."""
-        return connection if connection is not None else _connection(self._connect, self._presence)
+        if self._connection is not None and not sound:
+            disconnect(self._connection)
+            self._connection = None
+        self._lasted = monotonic() - began
 
 
 def _connection(connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity) -> "sqlite3.Connection":
@@ -393,7 +452,7 @@ def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], pres
     return request.result  # type: ignore[return-value]  # a job that was done has its result
 
 
-def perform_freely(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+def perform_freely(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:  # noqa: ARG001
     """Perform each job by itself, without a transaction: for what cannot be done within one."""
     for request in group:
         try:
@@ -404,7 +463,14 @@ def perform_freely(connection: "sqlite3.Connection", group: Group, path: Path) -
     return True
 
 
-def perform_writes(connection: "sqlite3.Connection", group: Group, path: Path, check: Check | None = None) -> bool:
+def perform_writes(
+    connection: "sqlite3.Connection",
+    group: Group,
+    path: Path,
+    check: Check | None = None,
+    *,
+    wait: bool = True,  # noqa: ARG001
+) -> bool:
     """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
     check = check or _nothing
     check(connection)
@@ -439,20 +505,32 @@ def make_writes_in_turn(
         if key is not None:
             key(connection)
 
-    def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
-        with interlock:
-            try:
-                sound = perform_writes(connection, group, path, check)
-            except Exception as error:
-                raise _named(store_error(error, path), interlock.last()) from None
+    hasty: sqlite3.Connection | None = None  # the connection that waits for no lock
+    patience = 0
+
+    def perform(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:
+        nonlocal hasty, patience
+        if not interlock.enter(wait=wait):
+            raise StoreBusy("Another process writes.")
+        try:
+            if not wait and hasty is not connection:
+                patience, hasty = _set_patience(connection, 0), connection
+            elif wait and hasty is connection:
+                _set_patience(connection, patience)
+                hasty = None
+            sound = perform_writes(connection, group, path, check)
             if sound:
                 then(connection)
             return sound
+        except Exception as error:
+            raise _named(store_error(error, path), interlock.last()) from None
+        finally:
+            interlock.leave()
 
     return perform
 
 
-def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:  # noqa: ARG001
     """Perform each job in a transaction of its own that reads: it sees the store as it is at one moment."""
     sound = True
     for request in group:
@@ -472,7 +550,7 @@ def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path) ->
 def make_checked_reads(presence: FileIdentity) -> Perform:
     """As `perform_reads`, when the files are those that the connection works on."""
 
-    def perform(connection: "sqlite3.Connection", group: Group, path: Path) -> bool:
+    def perform(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:  # noqa: ARG001
         presence.check_beside(files_of(connection))
         return perform_reads(connection, group, path)
 
@@ -499,12 +577,11 @@ class WalScrubber:
         import sqlite3
 
         with suppress(sqlite3.Error):
-            (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
-            connection.execute("PRAGMA busy_timeout = 0")
+            patience = _set_patience(connection, 0)
             try:
                 self.scrub(connection)
             finally:
-                connection.execute(f"PRAGMA busy_timeout = {patience}")
+                _set_patience(connection, patience)
 
     def findings(self) -> list[Finding]:
         """Return what `verify` says of it."""
@@ -515,6 +592,13 @@ class WalScrubber:
             "with one of the next writes, or when every process has closed the store."
         )
         return [Finding("", 0, what, damage=False)]
+
+
+def _set_patience(connection: "sqlite3.Connection", milliseconds: int) -> int:
+    """Let the connection wait so long for a lock. Return how long it waited before."""
+    (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+    return int(before)
 
 
 def _let_go(error: BaseException | None) -> None:
