@@ -97,8 +97,9 @@ class App:
         self._screen.say(*(ScreenLine(line, "dim", first="  | ", lead="  | ") for line in lines))
 
     def event(self, event: st.StreamEvent) -> None:
+        if self._answer.is_acting:
+            self._quote(self._overheard.take())
         self._answer.event(event)
-        self._quote(self._overheard.take())
         if isinstance(event, st.RequestStarted):
             self._calling = False
         elif isinstance(event, st.TurnFinished) and event.message.calls and not event.place.parent_run:
@@ -293,7 +294,7 @@ class App:
             await asyncio.sleep(PERIOD)
 
     def settle(self) -> None:
-        if not self._busy or self._overheard.is_due:
+        if not self._busy or self._answer.is_acting:
             self._quote(self._overheard.take())
         self._answer.settle()
 

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from time import monotonic
 
 from evener.cli.terminal import clean, count
 
@@ -17,8 +16,6 @@ __all__ = ["Overheard"]
 OUTPUTS = (1, 2)
 MOST = 30
 """Lines that are kept per turn; the others are counted."""
-LAG = 0.1
-"""Seconds that output waits during a run: the event of the call that prints is shown first."""
 LONGEST = 500
 HELD = 64 * 1024
 
@@ -31,7 +28,6 @@ class Overheard:
         self._lock = threading.Lock()
         self._before: list[int] = []
         self._lines: list[str] = []
-        self._since = 0.0
         self._held = b""
         self._room = MOST
         self._left_out = 0
@@ -53,11 +49,6 @@ class Overheard:
             os.dup2(before, output)
             os.close(before)
         self._before = []
-
-    @property
-    def is_due(self) -> bool:
-        """True if the oldest line has waited for the event of its call."""
-        return monotonic() - self._since >= LAG
 
     def take(self) -> list[str]:
         """Return the lines since the last call, cleaned."""
@@ -104,7 +95,6 @@ class Overheard:
             self._left_out += 1
             return
         self._room -= 1
-        self._since = self._since if self._lines else monotonic()
         self._lines.append(shown if len(shown) <= LONGEST else shown[: LONGEST - 3] + "...")
 
 

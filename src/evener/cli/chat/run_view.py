@@ -36,6 +36,8 @@ class RunView:
         self._until = 0.0
         self._thinking = 0.0
         self._progress = RunProgress()
+        self.is_acting = False
+        """True if a call was shown since the last request. Its output is shown only then: it may be read before its event."""
 
     @property
     def activity(self) -> str:
@@ -69,6 +71,7 @@ class RunView:
             case st.ReasoningStreamed():
                 self._thinking = self._thinking or monotonic()
             case st.RequestStarted():
+                self.is_acting = False
                 self._close()
                 self._screen.mark()
             case st.TurnFinished(usage=usage):
@@ -77,6 +80,7 @@ class RunView:
             case st.Retracted(why=why, wished=wished):
                 self._take_back(why, wished=wished)
             case st.ToolStarted(call=call):
+                self.is_acting = True
                 self._close()
                 text = f"{clean(call.name)} {flatten(call.raw, LONGEST)}"
                 self._screen.say(ScreenLine(text, "dim", first="\u2192 ", lead="  ", mark="cyan"))
@@ -90,7 +94,7 @@ class RunView:
     def close(self) -> None:
         """End what is shown of a run."""
         self._close()
-        self._progress.text = ""
+        self._progress.text, self.is_acting = "", False
 
     def _say_text(self, text: str) -> None:
         self._end_thought()
