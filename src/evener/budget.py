@@ -81,7 +81,7 @@ class Budget:
             self._usage, self._cost = Usage(), Decimal(0)
 
     def charge(self, spent: Spent) -> None:
-        """What was used without being reserved here."""
+        """Add what was used without being reserved here."""
         for budget in self._around:
             with budget._lock:
                 budget._requests += spent.requests
@@ -95,7 +95,7 @@ class Budget:
         return Reservation(cost) if refused is None else refused
 
     def settle(self, reservation: Reservation, *, usage: Usage, cost: Decimal) -> None:
-        """The call is over, and this is what it used."""
+        """Replace the reservation of a call that is over by what it used."""
         for budget in self._around:
             with budget._lock:
                 if reservation.cost:

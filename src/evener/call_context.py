@@ -85,7 +85,7 @@ class InnerUsage:
             self._done = _sum(self._done, _nested(spent))
 
     def begin(self, total: Total) -> None:
-        """A run begins that says by itself what it has used so far."""
+        """Count a run that begins; it says by itself what it has used so far."""
         with self._lock:
             self._running.append(total)
 
@@ -96,7 +96,7 @@ class InnerUsage:
             self._done = _sum(self._done, total())
 
     def act(self) -> None:
-        """A run starts a call that changes something: so do all runs around it."""
+        """Note that a run starts a call that changes something, for all runs around it."""
         self._acted = True
         if self._outer is not None:
             self._outer.act()
@@ -188,12 +188,12 @@ current_site: ContextVar[Site | None] = ContextVar("evener_site", default=None)
 
 
 def key_of(state: RunState, call: ToolCall, log: str) -> str:
-    """The idempotency key: the same for every start of one call, in any process, and in forks made after the first."""
+    """Return the idempotency key: the same for every start of one call, in any process, and in forks made after the first."""
     return _pending(state, call).key or _minted(state, call, log)
 
 
 def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
-    """What belongs to this call on this log, and on the branch where it was started before; empty where it was not."""
+    """Return what belongs to this call on this log, and on the branch where it was started before; empty where it was not."""
     key, source = key_of(state, call, log), _pending(state, call).source
 
     def own(log: str) -> str:
@@ -203,12 +203,12 @@ def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
 
 
 def kin_of(state: RunState, call: ToolCall, log: str) -> Kin:
-    """The run inside this call."""
+    """Return the run inside this call."""
     return Kin(*children_of(state, call, log), _pending(state, call).nested is not None)
 
 
 def _minted(state: RunState, call: ToolCall, log: str) -> str:
-    """The log is part of it: a call that was only asked for before a fork is another call on each branch."""
+    """Return a key that includes the log: a call that was only asked for before a fork is another call on each branch."""
     made = state.transcript.last
     return sha256(f"{log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
 

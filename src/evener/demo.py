@@ -73,7 +73,7 @@ async def _demonstrate() -> None:
 
 
 async def _converse(transport: LocalTransport) -> None:
-    """One thread in one store; each turn another harness takes it over, on another wire."""
+    """Run one thread in one store; each turn another harness takes it over, on another wire."""
     store, thread = MemoryStore(), ""
     for row, question in TURNS:
         model = _model(row, transport)
@@ -94,7 +94,7 @@ def _tools() -> Sequence[Tool]:
 
 
 def _examples() -> Iterator[Message]:
-    """Two sums, done: a model this small needs to see how."""
+    """Yield two sums, done: a model this small needs to see how."""
     for number, (expression, result) in enumerate((("8 * 9", "72"), ("41 + 5", "46"))):
         call = ToolCall.of(f"example_{number}", "calculator", {"expression": expression})
         yield Message.user_text(f"What is {expression}?")
@@ -123,7 +123,7 @@ def _report(losses: Sequence[Loss]) -> None:
 
 
 async def _fill(transport: LocalTransport) -> None:
-    """A sentence becomes an object of a given shape."""
+    """Turn a sentence into an object of a given shape."""
     sentence = "Maria is 34 years old and lives in Lisbon."
     told = [message for said, filled in PEOPLE for message in (Message.user_text(said), Message.assistant_text(filled))]
     model = _model("local", transport)

@@ -465,12 +465,12 @@ _decoder = msgspec.json.Decoder(Event)
 
 
 def encode_event(event: Event) -> bytes:
-    """One event as JSON."""
+    """Return one event as JSON."""
     return _encoder.encode(event)
 
 
 def decode_event(data: bytes, version: int = VERSION) -> Event:
-    """The event that `encode_event` wrote. What a newer Evener wrote stops here, before anything is guessed."""
+    """Return the event that `encode_event` wrote. What a newer Evener wrote stops here, before anything is guessed."""
     if version > VERSION:
         raise StoreError(
             f"An event has version {version}; this Evener reads versions up to {VERSION}. Update Evener to open this thread."

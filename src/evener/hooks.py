@@ -110,7 +110,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
             raise BadValue(f"A hook for {self.event!r} is not about a subagent; leave `agents` out.")
 
     def wants(self, moment: Moment) -> bool:
-        """Whether it is told of this."""
+        """True if it is told of this."""
         if self.event != moment.event:
             return False
         if self.tools is not None and (moment.call is None or moment.call.name not in self.tools):
@@ -126,7 +126,7 @@ class Hooks:
         self._ended: dict[str, None] = {}
 
     def ends(self, run: str) -> bool:
-        """Whether the end of this run was not told here before; from now on it was."""
+        """True if the end of this run was not told here before; from now on it was."""
         if run in self._ended:
             return False
         self._ended[run] = None
@@ -135,7 +135,7 @@ class Hooks:
         return True
 
     def call(self, moment: Moment, report: Callable[[str], None]) -> tuple[HookAnswer, ...]:
-        """What the hooks for this moment answer. The first one that cancels ends it; what goes wrong is reported."""
+        """Return what the hooks for this moment answer. The first one that cancels ends it; what goes wrong is reported."""
         found: list[HookAnswer] = []
         for hook in self._hooks:
             if not hook.wants(moment):
@@ -166,7 +166,7 @@ class Hooks:
 
 
 def rewrite_result(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
-    """The result as the model shall see it. Whether it may be retried is not a hook's business."""
+    """Return the result as the model shall see it. Whether it may be retried is not a hook's business."""
     for answer in answers:
         if isinstance(answer, Rewrite):
             content = (TextBlock(answer.content),) if isinstance(answer.content, str) else answer.content

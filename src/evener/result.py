@@ -123,7 +123,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
-    """The result of the state's run, from the events of the run (others are passed over)."""
+    """Return the result of the state's run, from the events of the run (others are passed over)."""
     run = _Story(_of_run(events, state.run))
     finished = state.finished
     last = run.last
@@ -149,7 +149,7 @@ def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings
 
 
 def approvals_of(state: RunState, log: str) -> tuple[Approval, ...]:
-    """What waits to be decided, in this log and in runs inside its calls."""
+    """Return what waits to be decided, in this log and in runs inside its calls."""
     calls = {key: one.call for one in state.calls for key in (one.call.id, outcome_key(one.call.id))}
     own = (
         Approval(

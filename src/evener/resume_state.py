@@ -83,7 +83,7 @@ class ResumeState:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ResumeState":
-        """What `save` wrote."""
+        """Return what `save` wrote."""
         try:
             with Path(path).open("rb") as file:
                 return cls(file.read(max_bytes + 1), max_bytes=max_bytes)
@@ -166,7 +166,7 @@ def _read(body: bytes) -> _Document:
 
 
 def _said(document: _Document, max_bytes: int) -> tuple[Message, ...]:
-    """The messages, if a new turn can begin after them."""
+    """Return the messages, if a new turn can begin after them."""
     found = load(BEFORE + bytes(document.messages) + AFTER, max_bytes=max_bytes).messages
     if not found or found[-1].role != "assistant" or found[-1].calls:
         raise _bad("messages", "they do not end with an answer of the model, after which the user could speak")

@@ -18,7 +18,7 @@ __all__ = ["origin", "retarget", "translate"]
 def translate(
     body: bytes, *, source: str, target: str, model: str = "", rows: Rows | None = None, refuse_losses: Iterable[str] = ()
 ) -> Encoded:
-    """The request in the other wire's shape. `source` and `target` name wires or provider rows.
+    """Return the request in the other wire's shape. `source` and `target` name wires or provider rows.
 
     Without `model` the request keeps the model name it has, which another provider will hardly know: a loss says so.
     `refuse_losses` names codes of losses, their beginnings or kinds: where there is such a loss, LossRefused is raised.
@@ -46,19 +46,19 @@ def _unknown_model(named: str, old: Provider, new: Provider) -> Loss:
 
 
 def read(body: bytes, provider: Provider, rows: Rows, model: str = "") -> Ask:
-    """The ask behind a request to this provider; `model` is for wires where it does not stand in the body."""
+    """Return the ask behind a request to this provider; `model` is for wires where it does not stand in the body."""
     ask = _codec(provider).read_request(body, provider.quirks, origin(provider, model))
     quirks = rows.quirks(provider.name, ask.target.model)
     return ask if quirks == provider.quirks else _codec(provider).read_request(body, quirks, origin(provider, model))
 
 
 def origin(provider: Provider, model: str) -> Origin:
-    """This provider, as the maker of a message or the one who is asked."""
+    """Return this provider, as the maker of a message or the one who is asked."""
     return Origin(wire=provider.wire, provider=provider.vendor or provider.name, model=model)
 
 
 def retarget(ask: Ask, target: Origin) -> Ask:
-    """The same ask for someone else. Seals stay on their blocks and go out again where they are valid.
+    """Return the same ask for another endpoint. Seals stay on their blocks and go out again where they are valid.
 
     An effort that was stated for a model that thinks by default is a wish to think: it switches thinking on elsewhere.
     """
@@ -69,7 +69,7 @@ def retarget(ask: Ask, target: Origin) -> Ask:
 
 
 def _refuse_repeated(body: bytes) -> None:
-    """A request that says a thing twice could mean either; the decoders would take the last."""
+    """Refuse a request that says a thing twice: it could mean either, and the decoders would take the last."""
     try:
         twice = repeated_key(body.decode())
     except (ValueError, RecursionError):
@@ -79,7 +79,7 @@ def _refuse_repeated(body: bytes) -> None:
 
 
 def _provider(name: str, rows: Rows) -> Provider:
-    """The row of this name, or the first row of the wire of this name: its own endpoint."""
+    """Return the row of this name, or the first row of the wire of this name: its own endpoint."""
     if name in CODECS:
         return next(provider for provider in rows.providers if provider.wire == name)
     return rows.provider(name)

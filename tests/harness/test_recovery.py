@@ -69,7 +69,7 @@ DECISIONS: dict[str, tuple[Decision, str, int]] = {
     "it did not happen: run it": (Decision("allow"), "paid 5", 1),
     "it happened: here is the result": (Decision("reject", result="receipt 17"), "receipt 17", 0),
     "it happened and gave nothing": (Decision("reject", result=""), "took effect", 0),
-    "nobody knows": (Decision("reject", why="The bank is closed."), "not known whether it took effect", 0),
+    "unknown": (Decision("reject", why="The bank is closed."), "not known whether it took effect", 0),
 }
 
 
@@ -90,7 +90,7 @@ def test_somebody_decides_what_became_of_an_interrupted_write(case: str) -> None
         assert (waits.interrupt, waits.key, waits.thread) == ("outcome", "outcome:c", thread.log)
         assert waits.call is not None
         assert waits.call.args == {"amount": 5}
-        assert "nobody knows" in waits.why
+        assert "is unknown" in waits.why
         again = await thread.resume()
         assert [one.id for one in again.approvals] == [waits.id], "it is not asked twice"
         await thread.decide({waits.key: decision})

@@ -122,7 +122,7 @@ def _shortened(model: Askable, ask: Ask, most: Decimal, budget: Budget) -> Room 
 
 
 def had_begun(error: EvenerError) -> bool:
-    """Whether the provider may have worked on a request that failed like this, and will be paid for it."""
+    """True if the provider may have worked on a request that failed like this, and will be paid for it."""
     match error:
         case ConnectFailed():
             return False
@@ -133,7 +133,7 @@ def had_begun(error: EvenerError) -> bool:
 
 
 def unpriced(model: Askable) -> str:
-    """What is told once, where a limit on the cost meets a model whose price is not known."""
+    """Return what is told once, where a limit on the cost meets a model whose price is not known."""
     return (
         f"The price of {model.name} is not known, so the limit on the cost cannot hold for it: what it costs is not counted. "
         "Limit its requests or tokens as well, or install a price list that has it."
@@ -169,13 +169,13 @@ class Hooking:
     # What the user says.
 
     def prompted(self, message: Message) -> tuple[Message, str]:
-        """What the user said, with what hooks add to it, and why it may not pass; empty when it may."""
+        """Return what the user said, with what hooks add to it, and why it may not pass; empty when it may."""
         answers = self.told("user_prompt_submit", prompt=message)
         stop = next((answer for answer in answers if isinstance(answer, Cancel)), None)
         return with_context(message, answers), "" if stop is None else stop.why or REFUSED
 
     def heard(self, event: ev.Event) -> ev.Event:
-        """What was said to a run under way passes the same hooks as a prompt. The run goes on without what is refused."""
+        """Pass what was said to a run under way through the hooks of a prompt. Without what they refuse, the run goes on."""
         if not isinstance(event, ev.Steered):
             return event
         message, refused = self.prompted(event.message)
@@ -186,7 +186,7 @@ class Hooking:
     # Calls.
 
     def stopped(self, steps: Sequence[RunTool]) -> dict[str, str]:
-        """The calls that hooks cancel, and why. They see what would run."""
+        """Return the calls that hooks cancel, and why. They see what would run."""
         found: dict[str, str] = {}
         for step in steps if self._hooks is not None else ():
             answers = self.told("before_tool_call", call=step.runs)
@@ -196,7 +196,7 @@ class Hooking:
         return found
 
     def finished(self, step: RunTool, done: ev.CallFinished) -> ev.CallFinished:
-        """The result as the model shall see it; as it is, if a fatal hook fails."""
+        """Return the result as the model shall see it; as it is, if a fatal hook fails."""
         if self._hooks is None:
             return done
         try:
@@ -206,7 +206,7 @@ class Hooking:
             return done
 
     def inside(self, call: str, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]:
-        """What hooks answer to something that happens inside a call. After a fatal failure the call has no result."""
+        """Return what hooks answer to something that happens inside a call. After a fatal failure the call has no result."""
         try:
             return self.told(event, **about)
         except HookFailed as error:
@@ -215,7 +215,7 @@ class Hooking:
             raise
 
     def is_broken(self, call: str) -> bool:
-        """Whether a fatal hook failed inside this call: it was not done, and is begun again when the run is resumed."""
+        """True if a fatal hook failed inside this call: it was not done, and is begun again when the run is resumed."""
         return call in self._broken
 
     def check(self) -> None:
@@ -225,7 +225,7 @@ class Hooking:
 
 
 def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
-    """The message with what hooks add to it."""
+    """Return the message with what hooks add to it."""
     added = tuple(TextBlock(answer.text) for answer in answers if isinstance(answer, AddContext))
     return replace(message, blocks=(*message.blocks, *added)) if added else message
 
@@ -269,7 +269,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
 
     def under(self, policy: Policy) -> "Agent":
-        """The same agent, bound by the policy of the run around it: what that one may not, it may not."""
+        """Return the same agent, bound by the policy of the run around it: what that one may not, it may not."""
         bound = self.policy.under(policy) if self.policy is not None else OPEN.under(policy)
         if self.judged is None:
             return replace(self, policy=bound)
@@ -339,7 +339,7 @@ class Driver:
         return tuple(dict.fromkeys((*self._hooking.warnings, *self._budget.warnings)))
 
     def total(self) -> ev.Nested:
-        """What the run and the runs inside it have used by now, a request under way with the most that it may cost."""
+        """Return what the run and the runs inside it have used by now, a request under way with the most that it may cost."""
         spent = self.state.most_spent
         counted = {one.call.id: one.nested for one in self.state.calls}
         for call, tally in tuple(self._tallies.items()):
@@ -502,7 +502,7 @@ class Driver:
         return await room_for(model, next_ask=next_ask, budget=self._budget, whole=self._agent.setup.limits.cost, wait=wait)
 
     async def _refused(self, refusal: NoRoom) -> None:
-        """The plan says what comes of it, unless the limit is that of a run around this one."""
+        """Leave the consequence to the plan, unless the limit is that of a run around this one."""
         if self._is_cancelled():
             return
         if refusal.final:
@@ -511,7 +511,7 @@ class Driver:
             self._full = refusal
 
     async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
-        """The answer, written down; None when there is none."""
+        """Return the answer, written down; None when there is none."""
         rest = self._resting(model)
         rests, most = rest.rests if rest else None, room.held.cost
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
@@ -562,7 +562,7 @@ class Driver:
         await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
 
     def _reckoned(self, told: ev.Replied, most: Decimal, model: Askable) -> ev.Replied:
-        """What it cost is not known: it counts with the most that it may have cost, if that is."""
+        """Return the reply with the most that it may have cost, where what it cost is not known."""
         if most:
             return replace(told, cost=max(told.cost, most))
         if self._budget.warn(text := unpriced(model)):
@@ -579,7 +579,7 @@ class Driver:
             self._full = refusal  # else the plan finds it out by itself
 
     def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
-        """What it gives, unless the time of the run is over first. Without a limit no clock runs."""
+        """Return the work, bounded by the time that is left of the run. Without a limit no clock runs."""
         left = self._seconds_left
         return work if left is None else run_within(work, self._clock.timeout(left))
 
@@ -597,7 +597,7 @@ class Driver:
         await self._finish("limit", why, ev.LimitHit("seconds", seconds, seconds))
 
     def _resting(self, model: Askable) -> Rest | None:
-        """What the next request leaves to the provider's memory; None where everything is sent anyway."""
+        """Return what the next request leaves to the provider's memory; None where everything is sent anyway."""
         if self._agent.bearings is None:
             return None
         ask = model.ask(self.state.transcript, self._agent.specs)

@@ -69,7 +69,7 @@ class Listener:
             self._task = asyncio.get_running_loop().create_task(self._listen(watch))
 
     def close(self) -> None:
-        """Nothing is under way any more."""
+        """Stop polling: nothing is under way any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -180,7 +180,7 @@ async def finish_anyway(work: Coroutine[object, object, None]) -> None:
 
 @coroutine
 def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator[object, object, None]:
-    """What is left of a coroutine that was begun elsewhere, and waits."""
+    """Yield what is left of a coroutine that was begun elsewhere, and waits."""
     while True:
         try:
             sent = yield waits_for
@@ -195,7 +195,7 @@ def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator
 
 
 def run_together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, object, None]:
-    """All of them, at once; the first error ends the others."""
+    """Return one coroutine that runs all of them at once; the first error ends the others."""
     return work[0] if len(work) == 1 else _run_group(work)
 
 

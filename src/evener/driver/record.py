@@ -59,7 +59,7 @@ class Clock(Protocol):
         ...
 
     def dated(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """The events as they are written."""
+        """Return the events as they are written."""
         ...
 
     def pause(self, seconds: float) -> Coroutine[object, object, bool]:
@@ -67,7 +67,7 @@ class Clock(Protocol):
         ...
 
     def timeout(self, seconds: float) -> asyncio.Timeout:
-        """How long something may take."""
+        """Return how long something may take."""
         ...
 
 
@@ -91,7 +91,7 @@ PRESENT: Clock = _Present()
 
 
 async def run_within(work: Coroutine[object, object, T], timeout: asyncio.Timeout) -> T:
-    """What it gives. Raises OutOfTime; a TimeoutError of its own passes as it is."""
+    """Return what it gives. Raises OutOfTime; a TimeoutError of its own passes as it is."""
     try:
         async with timeout:
             return await work
@@ -193,7 +193,7 @@ def _corrected(found: Correct, message: Message) -> tuple[ev.CallFinished, ...]:
 
 
 def cancelled_result(step: RunTool, why: str, *, acts: bool) -> ev.CallFinished:
-    """The result of a call that a hook cancelled. `acts`: running it changes something.
+    """Return the result of a call that a hook cancelled. `acts`: running it changes something.
 
     If an earlier start of it was interrupted, that one may have taken effect, whatever a hook says of the next.
     """
@@ -298,7 +298,7 @@ class AnswerProgress:
             self._show_output(self._shape, deltas, form)
 
     def _show_output(self, shape: OutputShape, deltas: list[Delta], form: OutputForm) -> None:
-        """The answer so far, if it has changed and it is time; at the end of the turn in any case."""
+        """Show the answer so far, if it has changed and it is time; at the end of the turn in any case."""
         reader = self._reader = self._reader or PartialReader(shape, form=form)
         self._changed = reader.add(deltas) or self._changed
         over = bool(deltas) and isinstance(deltas[-1], Stopped)

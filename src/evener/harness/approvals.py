@@ -96,7 +96,7 @@ Court = Callable[[str], Bench]
 
 
 def keyed(approvals: Iterable[Approval]) -> dict[str, Approval]:
-    """What waits, by the name under which it is decided: its key, with its thread before it where two keys are the same."""
+    """Return what waits by the name under which it is decided: its key, with its thread before it where two keys are equal."""
     found = tuple(approvals)
     often = Counter(one.key for one in found)
     return {one.key if often[one.key] == 1 else f"{one.thread}:{one.key}": one for one in found}
@@ -133,7 +133,7 @@ def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, De
 
 
 def _checked(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, object]:
-    """The decision as it is written down, after everything that could make it wrong was looked at."""
+    """Return the decision as it is written down, after everything that could make it wrong was looked at."""
     if waiting.expires and waiting.expires < time():
         raise ApprovalStale(f"The time to decide about {waiting.key!r} is over. Resume the thread: it is asked again.")
     if decision.digest and decision.digest != waiting.digest:

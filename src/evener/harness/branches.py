@@ -83,13 +83,13 @@ def check_at(at: object) -> None:
 
 
 async def root_of(store: Store, log: str) -> str:
-    """The id of the thread that this log belongs to."""
+    """Return the id of the thread that this log belongs to."""
     first = await store.read(log, until=1)
     return first[0].thread if first and isinstance(first[0], ev.Opened) else log
 
 
 async def fork_at(store: Store, log: str, at: At, *, harness: str, name: str = "") -> Fork:
-    """A new log that goes on from there; its lease is given back. Only a message has to be looked for.
+    """Return a new log that goes on from there; its lease is given back. Only a message has to be looked for.
 
     `harness` is whose runs will be on it; without one, whose they were. `name` is the id of the new log.
     """
@@ -122,7 +122,7 @@ async def _seq(store: Store, log: str, at: At, end: int) -> int:
 
 
 def seq_of(events: Sequence[ev.Event], message: str, log: str) -> int:
-    """The number of the event after which the message of this id is the last of the conversation.
+    """Return the number of the event after which the message of this id is the last of the conversation.
 
     What is told to the model (results of tools, steering) becomes a message with the request that tells it. A message that
     came twice is meant where it came last.
@@ -160,7 +160,7 @@ def _with_told(events: Sequence[ev.Event], seq: int) -> int:
 
 
 def before_turns(events: Sequence[ev.Event], turns: int, log: str) -> int:
-    """The number of the last event before the last so many user turns. A prompt that was refused is none."""
+    """Return the number of the last event before the last so many user turns. A prompt that was refused is none."""
     spoken = [number for number, event in enumerate(events, 1) if isinstance(event, ev.Prompted) and not event.refused]
     if turns > len(spoken):
         raise UsageError(f"{turns} user turns cannot be taken back: log {log} has {len(spoken)}. Take back fewer.")
@@ -171,7 +171,7 @@ def before_turns(events: Sequence[ev.Event], turns: int, log: str) -> int:
 
 
 async def branches_of(store: Store, thread: str) -> tuple[Branch, ...]:
-    """Every log of a thread, parents before their forks, the older before the younger."""
+    """Return every log of a thread, parents before their forks, the older before the younger."""
     left = sorted(await store.logs(thread=thread), key=lambda one: (one.began, one.parent_seq))
     placed: dict[str, Branch] = {}
     known = {one.log for one in left}
@@ -195,7 +195,7 @@ def _branch(one: Summary) -> Branch:
 
 
 async def diff_of(store: Store, thread: str, a: str, b: str) -> Diff:
-    """Where two branches of a thread part, and what each of them has alone."""
+    """Return where two branches of a thread part, and what each of them has alone."""
     known = {one.log: one for one in await branches_of(store, thread)}
     for log in (a, b):
         if log not in known:

@@ -16,7 +16,7 @@ __all__ = ["find_harness"]
 
 
 def find_harness(name: str, *, start: Path | None = None) -> Harness:
-    """The harness of this name. A plain name is looked up in the table `[harness]` of the config files.
+    """Return the harness of this name. A plain name is looked up in the table `[harness]` of the config files.
 
     A file that came with a project must be trusted for that. Modules are looked for beside the file that names them, else in
     the trusted project's folder or the working folder, before anywhere else.
@@ -28,7 +28,7 @@ def find_harness(name: str, *, start: Path | None = None) -> Harness:
 
 
 def _named(name: str, config: Config) -> tuple[str, str]:
-    """What the files say of a plain name, and the folder in which it is so."""
+    """Return what the files say of a plain name, and the folder in which it is so."""
     found = config.harnesses.get(name)
     if found is None:
         known = f" Known there: {', '.join(sorted(config.harnesses))}." if config.harnesses else ""

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 def store_of(given: Store | str | PathLike[str] | None) -> Store:
-    """The store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
+    """Return the store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
     if given == "memory":
         from evener.store.memory import MemoryStore
 
@@ -104,7 +104,7 @@ STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", 
 
 
 def models_of(model: object) -> tuple[str | Askable, ...]:
-    """The chain of models that was given, the preferred one first."""
+    """Return the chain of models that was given, the preferred one first."""
     given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
     if not given:
         raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
@@ -368,7 +368,7 @@ class Harness:
         limits: Limits | None = None,
         resume_from: ResumeState | str | None = None,
     ) -> RunResult:
-        """The same for callers without an event loop. Works inside a running one, too, which it holds up meanwhile."""
+        """Run for callers without an event loop. Works inside a running one, too, which it holds up meanwhile."""
         return to_the_end(self.run(prompt, thread=thread, limits=limits, resume_from=resume_from))
 
     def stream(
@@ -379,7 +379,7 @@ class Harness:
         limits: Limits | None = None,
         resume_from: ResumeState | str | None = None,
     ) -> RunStream:
-        """The same, watched: starts at once, gives typed events. Needs a running event loop."""
+        """Run, and stream typed events. Starts at once; needs a running event loop."""
         return self.thread(thread, limits=limits, resume_from=resume_from).stream(prompt)
 
     async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult:
@@ -387,11 +387,11 @@ class Harness:
         return await self.thread(thread, limits=limits).resume()
 
     def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult:
-        """The same for callers without an event loop."""
+        """Resume, for callers without an event loop."""
         return to_the_end(self.resume(thread, limits=limits))
 
     def with_model(self, *models: ModelLike) -> Harness:
-        """The same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
+        """Return the same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
         made._models = self._opened(models) or self._models
         return made
@@ -425,7 +425,7 @@ class Harness:
         history: Iterable[Message] = (),
         resume_from: ResumeState | str | None = None,
     ) -> Thread:
-        """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
+        """Return a conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
 
         The id of a thread stands for its head, that of one log for that log; `branch` names exactly one log of the thread. A
         new one may begin with a `history`: messages from elsewhere, or examples; or with what `RunResult.resume_state` gave.
@@ -573,7 +573,9 @@ class Harness:
         return () if self._hooks is None else self._hooks.call(about, _unheard)
 
     def _heir(self, agent: Subagent) -> Harness:
-        """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
+        """Return the agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to
+        that.
+        """
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
         if not names:
             return agent.harness
@@ -591,7 +593,7 @@ class Harness:
         return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or allow_all)
 
     def _bound(self, agent: Subagent) -> Harness:
-        """The agent's harness as it runs inside ours: by both policies."""
+        """Return the agent's harness as it runs inside ours: by both policies."""
         made = copy(self._heir(agent))
         if self._policy is not None:
             from evener.policy.rules import OPEN
@@ -600,7 +602,7 @@ class Harness:
         return made
 
     def _inside(self, path: str) -> Harness | None:
-        """The agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
+        """Return the agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
         found: Harness | None = self
         for name in path.removeprefix(self._name).split("/")[1:]:
             agent = found._agents.get(name) if found else None
@@ -635,7 +637,7 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
-    """The agents by their names, of which no two are the same."""
+    """Return the agents by their names, of which no two are the same."""
     found: dict[str, Subagent] = {}
     for agent in agents:
         if agent.name in found:

@@ -46,12 +46,12 @@ class System:
         self._before: Blocks | None = None  # the stable parts, as they were the last time
 
     def begun(self, *, thread: str, run: str) -> Blocks:
-        """What a run begins with."""
+        """Return what a run begins with."""
         stable, rest = self._rendered(thread, run)
         return stable + rest()
 
     def resumed(self, known: Blocks, *, thread: str, run: str) -> Blocks:
-        """What a run goes on with that had these: the same, unless the stable parts are others now."""
+        """Return what a run goes on with that had these: the same, unless the stable parts are others now."""
         stable, rest = self._rendered(thread, run)
         count = len(stable)
         changes = self._function is not None or isinstance(self._whole, SystemPrompt)
@@ -60,7 +60,7 @@ class System:
         return stable + rest()
 
     def _rendered(self, thread: str, run: str) -> tuple[Blocks, Rest]:
-        """The stable blocks, and what makes the others."""
+        """Return the stable blocks, and what makes the others."""
         whole = self._whole
         if self._function is None and not isinstance(whole, SystemPrompt):
             return whole, tuple
@@ -73,7 +73,7 @@ class System:
         return stable, lambda: whole[len(stable) :]
 
     def _stable(self, prompt: SystemPrompt, context: PromptContext) -> Blocks:
-        """The stable parts, once they were found to be stable. A function may give another prompt each time."""
+        """Return the stable parts, once they were found to be stable. A function may give another prompt each time."""
         before = self._before if self._function is None else None
         if before is None:
             check_stable(prompt, context)
@@ -108,14 +108,14 @@ class Opener:
         self._history = tuple(history)
 
     def prompted(self, state: RunState, message: Message) -> Beginning:
-        """The user speaks."""
+        """Return the events of a prompt: the user speaks."""
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
         return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
 
     def resumed(self, state: RunState) -> Beginning:
-        """A run that had stopped, or whose process died, goes on."""
+        """Return the events with which a run goes on that had stopped, or whose process died."""
         if not state.run:
             raise UsageError(f"Thread {state.thread} has no run to resume. Give it a prompt instead.")
         if state.refused and state.finished is not None:
@@ -133,11 +133,11 @@ class Opener:
         return (*configured, *taken_over, *again)
 
     def is_resumable(self, state: RunState) -> bool:
-        """Whether the last run has something left to do. One whose prompt a hook refused has not, but to be ended."""
+        """True if the last run has something left to do. One whose prompt a hook refused has not, but to be ended."""
         return state.finished is None or not (state.refused or state.finished.cause in NOT_RESUMABLE)
 
     def looked_at(self, state: RunState) -> Beginning:
-        """Nothing happens, but what is there is to be seen as the next run would find it."""
+        """Return the events that show the log as the next run would find it; nothing is run."""
         return self._configured(state, self._system.begun(thread=state.thread, run=""))
 
     def without_history(self) -> "Opener":
@@ -145,7 +145,7 @@ class Opener:
         return Opener(self._config, self._system)
 
     def for_model(self, name: str) -> "Opener":
-        """The same on another model."""
+        """Return this opener on another model."""
         return Opener(msgspec.structs.replace(self._config, model=name), self._system, self._history)
 
     def _configured(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
@@ -157,14 +157,14 @@ class Opener:
 
 
 async def drop_cancels(log: Log) -> None:
-    """A wish to stop that came too late for its run is not about the next one."""
+    """Drop a cancel that came too late for its run: it is not about the next one."""
     for note in await log.notes():
         if note.kind == "cancel":
             await log.settle(note.number)
 
 
 def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
-    """What the run begins with, after the hooks for the prompt had their say."""
+    """Return what the run begins with, after the hooks for the prompt had their say."""
     prompted = beginning[-1] if beginning else None
     if not isinstance(prompted, ev.Prompted):
         return beginning
@@ -175,12 +175,12 @@ def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
 
 
 def run_of(beginning: Beginning, state: RunState) -> str:
-    """The run that these events begin or go on with."""
+    """Return the run that these events begin or go on with."""
     return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
 
 
 def message_of(prompt: Prompt) -> Message:
-    """The prompt as a message."""
+    """Return the prompt as a message."""
     match prompt:
         case Message():
             return prompt

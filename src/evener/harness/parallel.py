@@ -103,7 +103,8 @@ def parallel_llm_tool(
     retries: int = 1,
     seconds: float = SECONDS,
 ) -> Tool:
-    """A tool that lets a model ask `model` up to `most` prompts at once, in words. Those not answered in time have failed.
+    """Return a tool that lets a model ask `model` up to `most` prompts at once, in words. Those not answered in time have
+    failed.
 
     For structured answers write a tool of your own around `fan_out`.
     """
@@ -133,7 +134,7 @@ def _shape(output: object) -> OutputShape | None:
 
 
 def _of_entry(retries: int) -> Limits:
-    """One answer, and its tries and corrections. A call of a tool that is not there is answered once; then it is over."""
+    """Return limits for one answer with its tries and corrections. A call of a tool that does not exist is answered once."""
     return Limits(requests=(1 + retries) ** 2 + 1, tool_calls=1, retries=retries, corrections=retries, warn_at=1.0)
 
 
@@ -149,7 +150,7 @@ class _Work:
         self._ends = None if seconds is None else self._clock() + seconds
 
     async def entry(self, prompt: Prompt) -> Entry:
-        """What this prompt comes to. Whatever goes wrong is in the entry."""
+        """Return what this prompt comes to. Whatever goes wrong is in the entry."""
         if self._ends is not None and self._clock() >= self._ends:
             return Entry(prompt=prompt, error=self._late("begun"))
         tally = InnerUsage(self._outer.tally if self._outer else None)

@@ -98,7 +98,7 @@ class Chosen(TypedDict):
 
 
 def open_offline(name: str, *, effort: Effort | None, max_output_tokens: int | None, temperature: float | None) -> Model:
-    """The model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
+    """Return the model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
     environ = dict(os.environ)
     while True:
         try:
@@ -119,7 +119,7 @@ def _unsigned(request: Request) -> Request:
 async def compile_request(
     state: RunState, prompt: Message | None, *, models: Sequence[Askable], agent: Agent, opener: Opener, media: Media
 ) -> Compiled:
-    """The request that comes next after this state: for the prompt, or to go on with what is there."""
+    """Return the request that comes next after this state: for the prompt, or to go on with what is there."""
     notes: list[str] = []
     setup = replace(agent.setup, models=tuple(model.name for model in models), fetches=tuple(model.fetches for model in models))
     state, place, notices = _at_request(_begun(state, prompt, opener.for_model(models[0].name), notes), setup, notes)
@@ -141,7 +141,7 @@ async def compile_request(
 
 
 def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
-    """The ask with what is left to the provider's memory."""
+    """Return the ask with what is left to the provider's memory."""
     if rest is None:
         return ask
     if rest.state.id:
@@ -183,7 +183,7 @@ def _begun(state: RunState, prompt: Message | None, opener: Opener, notes: list[
 
 
 def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunState, int, Notices]:
-    """The state in which the model is asked, which model that is, and what it is told beside."""
+    """Return the state in which the model is asked, which model that is, and what it is told beside."""
     for _ in range(MOST_STEPS):
         steps = plan(state, setup, time())
         match steps:
@@ -200,7 +200,7 @@ def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunSta
 
 
 def _known(steps: Sequence[Step]) -> list[ev.Event] | None:
-    """The results of calls that are not run; None when one of them is."""
+    """Return the results of calls that are not run; None when one of them is."""
     found: list[ev.Event] = []
     for step in steps:
         match step:
@@ -214,7 +214,7 @@ def _known(steps: Sequence[Step]) -> list[ev.Event] | None:
 
 
 def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
-    """What would come before the request, and is not in it."""
+    """Return what would come before the request, and is not in it."""
     runs = [step.call.name for step in steps if isinstance(step, RunTool)]
     if runs:
         return [f"Calls would be run first: {', '.join(runs)}. Here they stand without what they will give."]
@@ -235,7 +235,7 @@ def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
 
 
 def _affordable(model: Model, ask: Ask, setup: Setup, state: RunState, notes: list[str]) -> Ask:
-    """A run that has little money left asks for a shorter answer."""
+    """Return the settings of a request; a run that has little money left asks for a shorter answer."""
     limit = setup.limits.cost
     if limit is None:
         return ask

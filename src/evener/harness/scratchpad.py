@@ -39,13 +39,13 @@ class Pad:
             return made
 
     def opened(self, events: Sequence[ev.Event]) -> None:
-        """A run begins, and these are the events of the log since the last one."""
+        """Take the events of the log since the last run, as a new one begins."""
         with self._lock:
             self._fold(events)
             self._seen = 0
 
     def after(self, events: Sequence[ev.Event]) -> Scratchpad:
-        """The pad after these events of the run under way: all of them so far, each time."""
+        """Return the pad after these events of the run under way: all of them so far, each time."""
         with self._lock:
             new = events[self._seen :]
             self._seen += len(new)
@@ -53,13 +53,13 @@ class Pad:
             return self._now
 
     def forget(self) -> None:
-        """The log will be read anew."""
+        """Forget the pad: the log will be read anew."""
         with self._lock:
             self._now, self._seen = self._first, 0
             self._open.clear()
 
     def _fold(self, events: Iterable[ev.Event]) -> None:
-        """What other tools write into their metadata is their own."""
+        """Fold results of our own tool; what other tools write into their metadata is their own."""
         for event in events:
             match event:
                 case ev.CallStarted(call=call, tool=tool):
@@ -80,10 +80,10 @@ class LogNotebook:
     """The notebook of all runs of a harness. A call that is repeated finds the pad as it was: its result is not in the log."""
 
     def read(self, context: ToolContext[object]) -> Scratchpad:
-        """The pad before this call."""
+        """Return the pad before this call."""
         del context
         return current_pad.get()()
 
     def write(self, change: Change, context: ToolContext[object]) -> None:
-        """Nothing is to be done: the change is in the result, and the result gets into the log."""
+        """Do nothing: the change is in the result, and the result gets into the log."""
         del change, context

@@ -70,7 +70,7 @@ class Joined:
         return size
 
     def event(self) -> Piece:
-        """One event with the text of all. Its number is that of the last."""
+        """Return one event with the text of all. Its number is that of the last."""
         return replace(self._last, text="".join([*self._joined, *self._texts]))
 
 
@@ -233,7 +233,7 @@ class RunStream:
             raise error
 
     async def result(self) -> RunResult:
-        """What the run came to. Raises what `run` would raise."""
+        """Return what the run came to. Raises what `run` would raise."""
         return await asyncio.shield(self._task)
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
@@ -264,7 +264,7 @@ class RunStream:
 
 
 def steering(prompt: Prompt, *, now: bool) -> dict[str, object]:
-    """What is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
+    """Return what is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
     message = message_of(prompt)
     if message.role != "user" or not message.blocks:
         raise UsageError("A run is steered with what a user says: a text, or texts, pictures and documents.")

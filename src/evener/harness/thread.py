@@ -66,7 +66,7 @@ FURTHER = 8
 async def since_last(
     store: Store, log: str, is_wanted: Callable[[ev.Event], bool], *, at_least: int = 0
 ) -> tuple[int, list[ev.Event]]:
-    """The events of the log from the last one that is wanted on, or more, and the number before them. All if none is."""
+    """Return the events of the log from the last one that is wanted on, or more, and the number before them. All if none is."""
     end = (await store.link(log)).seq
     many = at_least + PAGE
     while True:
@@ -81,7 +81,7 @@ HALTED = ("started", "paused", "interrupted")
 
 
 async def with_use(beginning: tuple[ev.Event, ...], state: RunState, *, store: Store, log: str) -> tuple[ev.Event, ...]:
-    """What a run begins with. If it is taken over, with what the runs inside its interrupted calls have used."""
+    """Return what a run begins with. If it is taken over, with what the runs inside its interrupted calls have used."""
     if not any(isinstance(event, ev.Resumed) for event in beginning):
         return beginning
     nested = await _used_inside(state, store, log, DEEPEST)
@@ -89,7 +89,7 @@ async def with_use(beginning: tuple[ev.Event, ...], state: RunState, *, store: S
 
 
 def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
-    """Whether a run has started calls that change something, itself or by runs inside its calls."""
+    """True if a run has started calls that change something, itself or by runs inside its calls."""
     for event in events:
         match event:
             case ev.CallStarted(tool=tool) if setup.is_write(tool):
@@ -114,7 +114,7 @@ async def _used_inside(state: RunState, store: Store, log: str, levels: int) -> 
 
 
 async def _used(state: RunState, call: ToolCall, store: Store, log: str, levels: int) -> Spent | None:
-    """What the run of this call has used; on a fork that has not come so far, what it had used where the fork began."""
+    """Return what the run of this call has used; on a fork that has not come so far, what it had used where the fork began."""
     for name in children_of(state, call, log):
         try:
             child = await store.head(name) if name else ""
@@ -138,7 +138,8 @@ Beginning = tuple[ev.Event, ...]
 
 
 def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginning:
-    """What a run begins with. If an earlier holder may be alive, or the log is a copy, the event of the takeover says so.
+    """Return what a run begins with. If an earlier holder may be alive, or the log is a copy, the event of the takeover says
+    so.
 
     A copy is told in any case: also what was allowed and not done yet may be done by the log that it was copied from.
     """
@@ -150,7 +151,7 @@ def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginn
 
 
 async def with_results(beginning: Beginning, state: RunState, *, store: Store, log: str, setup: Setup) -> Beginning:
-    """What a run begins with, and the results that other branches have by now of writes which they started."""
+    """Return what a run begins with, and the results that other branches have by now of writes which they started."""
     found: list[ev.CallFinished] = []
     for one in state.calls:
         if _is_theirs(one) and setup.may_write(one.call.name):
@@ -181,7 +182,7 @@ def _is_theirs(pending: Pending) -> bool:
 
 
 async def _result(pending: Pending, store: Store, log: str) -> ev.CallFinished | None:
-    """What became of the call on the branch that started it. What runs inside it used is counted there.
+    """Return what became of the call on the branch that started it. What runs inside it used is counted there.
 
     The start lies before the fork, so it has the same number on both branches.
     """
@@ -207,7 +208,7 @@ def _is_start(event: ev.Event, pending: Pending) -> bool:
 
 
 def _finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
-    """The result of the call, if this event has one."""
+    """Return the result of the call, if this event has one."""
     match event:
         case ev.CallFinished(call=call) if call == pending.call.id:
             return event
@@ -313,7 +314,7 @@ class Thread:
         return await here._perform(lambda state: here._opener.prompted(state, message), None)
 
     def stream(self, prompt: Prompt, *, at: At = None) -> RunStream:
-        """The same, watched. Starts at once; needs a running event loop."""
+        """Run, and stream typed events. Starts at once; needs a running event loop."""
         message = message_of(prompt)
         check_at(at)
         here = self
@@ -334,7 +335,7 @@ class Thread:
         return await self._perform(self._opener.resumed, None, begins=False, force=force)
 
     def resume_stream(self, *, force: bool = False) -> RunStream:
-        """The same, watched."""
+        """Resume, and stream typed events."""
         return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False, force=force), self._say)
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
@@ -346,7 +347,8 @@ class Thread:
         await self._say("cancel", {"why": why})
 
     async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
-        """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
+        """Return the run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it
+        ended.
 
         For callers that may run again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
         """
@@ -375,13 +377,13 @@ class Thread:
         await decide(self._store, await self._here(), decisions, court=self._court)
 
     async def state(self) -> RunState:
-        """What the log says now."""
+        """Return what the log says now."""
         return await state_of(self._store, await self._here())
 
     # The tree.
 
     async def fork(self, at: At = None) -> "Thread":
-        """A new branch that goes on from here, or from `at`: after the message of that id, or the event of that number.
+        """Return a new branch that goes on from here, or from `at`: after the message of that id, or the event of that number.
 
         Nothing is copied, and neither this branch nor the thread's head changes: both may run at the same time.
         """
@@ -408,20 +410,20 @@ class Thread:
         self._opener = self._opener.without_history()
 
     async def head(self) -> str:
-        """The branch that the thread stands on: what its id stands for."""
+        """Return the branch that the thread stands on: what its id stands for."""
         return await self._store.head(await root_of(self._store, await self._here()))
 
     async def branches(self) -> tuple[Branch, ...]:
-        """All branches of the thread, each after the one that it begins in."""
+        """Return all branches of the thread, each after the one that it begins in."""
         return await branches_of(self._store, await root_of(self._store, await self._here()))
 
     async def diff(self, a: str, b: str = "") -> Diff:
-        """Where two branches part, and what each has alone. Without `b`, the other one is this."""
+        """Return where two branches part, and what each has alone. Without `b`, the other one is this."""
         here = await self._here()
         return await diff_of(self._store, await root_of(self._store, here), a, b or here)
 
     async def at(self, id: str | int) -> RunState:
-        """The conversation as it was after that message, or after the event of that number."""
+        """Return the conversation as it was after that message, or after the event of that number."""
         check_at(id)
         log = await self._here()
         if isinstance(id, int):
@@ -433,7 +435,7 @@ class Thread:
         return fold(events[: seq_of(events, id, log)])
 
     async def compile(self, model: str | Askable = "", *, prompt: Prompt | None = None) -> Compiled:
-        """The request that the next run would send: for this prompt, or to go on. Nothing is sent, and no key is needed.
+        """Return the request that the next run would send: for this prompt, or to go on. Nothing is sent, and no key is needed.
 
         `model` is any model, by default the one of the harness.
         """
@@ -446,7 +448,7 @@ class Thread:
     # Where it is.
 
     async def _here(self) -> str:
-        """The log of this branch."""
+        """Return the log of this branch."""
         if not self._log:
             if not self._id:
                 raise NoLog("This thread has not begun: there is nothing in it yet. Run it first, or give an id.")
@@ -468,7 +470,7 @@ class Thread:
         return (await fork_at(self._store, end, None, harness=self._path, name=self._id)).log
 
     def _on(self, fork: Fork) -> "Thread":
-        """The same on a new branch. What is known here is not read again there, if it is the end that was forked."""
+        """Return this thread on a new branch. What is known here is not read again there, if it is the end that was forked."""
         made = copy(self)
         made._id = made._log = fork.log
         made._branch, made._begin, made._source = "", False, ""
@@ -531,7 +533,7 @@ class Thread:
             await finish_anyway(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
 
     def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
-        """What a run changed before it went on here, the call changed around it."""
+        """Count what a run changed before it went on here as changed by the call around it."""
         if has_acted(events, self._agent.setup):
             site.tally.act()
 
@@ -543,7 +545,7 @@ class Thread:
     def _driver_of(
         self, log: Log, state: RunState, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None, *, force: bool
     ) -> Driver:
-        """A run inside a call belongs to the run of that call: its place says so, and its budget lies within that one's."""
+        """Make the driver. A run inside a call belongs to the run of that call, and its budget lies within that one's."""
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
         used = Spent() if fresh else fold(beginning, state).used
         place = st.Place(
@@ -605,7 +607,7 @@ class Thread:
         return result
 
     async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
-        """The events of the log from the last prompt on, or more."""
+        """Return the events of the log from the last prompt on, or more."""
         return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
 
     def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
@@ -622,13 +624,13 @@ class Thread:
         return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
 
     def _opened(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
-        """Only who wants `force` asks for it: a store of the user's own need not have it."""
+        """Open the log. `force` is passed on only if it is wanted: a store of the user's own need not have it."""
         if force:
             return self._store.open(log, holder=new_claim(), after=self._length, force=True)
         return self._store.open(log, holder=new_claim(), after=self._length)
 
     async def _open_folded(self, store: Folding, here: str, *, force: bool) -> tuple[Log, RunState]:
-        """The same from a store that knows the state. The pad has events of its own to look at: some at a time."""
+        """Open the log from a store that knows the state. The pad has events of its own to look at: some at a time."""
         log, state = await store.open_folded(here, holder=new_claim(), force=force)
         if self._pad is not None:
             for after in range(0, log.length, PAGE):
@@ -636,7 +638,7 @@ class Thread:
         return log, state
 
     async def _open(self, *, force: bool) -> tuple[Log, RunState]:
-        """The log, held, and its state. What is known from the last run is not read again."""
+        """Return the log, held, and its state. What is known from the last run is not read again."""
         if self._id:
             try:
                 here = await self._here()

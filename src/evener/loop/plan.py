@@ -136,7 +136,7 @@ NOT_KEPT = (
     "Not run: its arguments held a secret, or something else that is not stored, and without that it is another call. "
     "Call it again with that kept elsewhere, such as in a file or a variable that the tool reads by itself."
 )
-LOST = "it was started and then interrupted: nobody knows whether it took effect"
+LOST = "it was started and then interrupted: whether it took effect is unknown"
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -160,7 +160,7 @@ class ApprovalGate(msgspec.Struct, frozen=True):
 
 
 def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
-    """What must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
+    """Return what must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
     judge = gate.judge
     if judge is None:
         return None
@@ -178,7 +178,7 @@ def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], n
 
 
 def release_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
-    """The step for a call that nothing holds back any more."""
+    """Return the step for a call that nothing holds back any more."""
     call = pending.call
     if call.redacted:
         return RefuseCall(call, NOT_KEPT)
@@ -198,7 +198,9 @@ def release_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
 
 
 def repeat_call(pending: Pending, state: RunState, gate: ApprovalGate, *, verifying: bool, final: bool = False) -> Step:
-    """The step for an interrupted call that may be started again, or asked about: as it was decided, if it still may run."""
+    """Return the step for an interrupted call that may be started again, or asked about: as it was decided, if it still may
+    run.
+    """
     step = release_call(pending, state, gate)
     if isinstance(step, RunTool):
         return msgspec.structs.replace(step, again=True, verifying=verifying, final=final)
@@ -206,7 +208,9 @@ def repeat_call(pending: Pending, state: RunState, gate: ApprovalGate, *, verify
 
 
 def ask_outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
-    """What must happen before anything is made of these interrupted calls: ask what became of them, or wait. None: nothing."""
+    """Return what must happen before anything is made of these interrupted calls: ask what became of them, or wait. None:
+    nothing.
+    """
     if "outcome" not in gate.interrupts:
         return None
     lost = [(outcome_key(call.id), gate.judge(call).digest if gate.judge else "") for call in calls]
@@ -217,7 +221,7 @@ def ask_outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall],
 
 
 def conclude_call(pending: Pending, state: RunState, gate: ApprovalGate) -> Step:
-    """The step for an interrupted call that is not repeated by itself: what was decided, or an honest result."""
+    """Return the step for an interrupted call that is not repeated by itself: what was decided, or an honest result."""
     decision = _decision(state, outcome_key(pending.call.id))
     if decision is None:
         return SettleCall(pending.call)
@@ -241,7 +245,7 @@ def ask_about(
     now: float,
     limit: LimitHit | None = None,
 ) -> tuple[Step, ...] | ApprovalDecided | None:
-    """A question that is not about a call: the step that asks it, no step while it waits, or the decision.
+    """Return a question that is not about a call: the step that asks it, no step while it waits, or the decision.
 
     None: no user is asked.
     """
@@ -254,7 +258,7 @@ def ask_about(
 
 
 def _unsettled(state: RunState, key: str, digest: str, now: float) -> bool:
-    """Whether it must be asked (again)."""
+    """True if it must be asked (again)."""
     waiting = state.waiting_for(key)
     if waiting is None or waiting.question.digest != digest:
         return True
@@ -297,7 +301,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: NoRoom | None = None) -> tuple[Step, ...]:
-    """The steps to perform now; several only where they may run at the same time.
+    """Return the steps to perform now; several only where they may run at the same time.
 
     Empty: wait for what is under way, or for a decision. `now` tells whether the time to decide is over. `full` is the limit
     that left no room for what was planned, if the driver found one.
@@ -352,7 +356,7 @@ def _tools(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
 
 
 def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...] | None:
-    """What is done instead of these calls, if they are more than are allowed, or the same over and over."""
+    """Return what is done instead of these calls, if they are more than are allowed, or the same over and over."""
     limit = setup.limits.tool_calls
     if limit is not None and state.used.tool_calls > limit:
         asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"
@@ -386,7 +390,7 @@ def _is_foreign(pending: Pending, facts: ToolFacts) -> bool:
 
 
 def _spent_tool(state: RunState, setup: Setup) -> str:
-    """The tool whose retry budget is used up; empty when there is none."""
+    """Return the tool whose retry budget is used up; empty when there is none."""
     return next((name for name, used in state.retries if used > setup.tools.get(name, UNKNOWN).retries), "")
 
 
@@ -459,5 +463,5 @@ def _ask(
 
 
 def place_of(state: RunState, setup: Setup) -> int:
-    """Where in the chain the model stands that was asked last. A run begins with the preferred one."""
+    """Return where in the chain the model stands that was asked last. A run begins with the preferred one."""
     return setup.models.index(state.model) if state.model in setup.models else 0

@@ -69,7 +69,7 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
     def since(self, earlier: "Spent") -> "Spent":
-        """What was used after another point of the same run."""
+        """Return what was used after another point of the same run."""
         return Spent(
             self.requests - earlier.requests,
             self.tool_calls - earlier.tool_calls,
@@ -178,7 +178,7 @@ Standings = tuple[Standing, ...]
 
 
 def standing_of(standings: Standings, model: str) -> Standing | None:
-    """That of this model, if there is one."""
+    """Return the standing of this model, if there is one."""
     return next((one for one in standings if one.model == model), None)
 
 
@@ -315,7 +315,7 @@ class RunState(msgspec.Struct, frozen=True):
         return tuple(one for one in self.questions if one.decision is None)
 
     def waiting_for(self, key: str) -> Waiting | None:
-        """The question of this key, decided or not."""
+        """Return the question of this key, decided or not."""
         for one in self.questions:
             if one.question.key == key:
                 return one
@@ -333,12 +333,14 @@ class RunState(msgspec.Struct, frozen=True):
 
 
 def outcome_key(call: str) -> str:
-    """The key of the question what became of this call. It is not the call's id: that one asks whether it may run at all."""
+    """Return the key of the question what became of this call. It is not the call's id: that one asks whether it may run at
+    all.
+    """
     return f"outcome:{call}"
 
 
 def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
-    """The state after these events, from the beginning or from an earlier state on."""
+    """Return the state after these events, from the beginning or from an earlier state on."""
     state = state or RunState()
     for event in events:
         state = apply(state, event)
@@ -346,7 +348,9 @@ def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
 
 
 def apply(state: RunState, event: ev.Event) -> RunState:
-    """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
+    """Return the state after one more event. The four of every turn are known by their class at a glance; a pattern looks
+    further.
+    """
     if type(event) is ev.ModelCalled:
         return _called(state, event)
     if type(event) is ev.Replied:
@@ -371,7 +375,7 @@ def apply(state: RunState, event: ev.Event) -> RunState:
 
 
 def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
-    """What a run finds when it begins, or is given."""
+    """Return the state with what a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
             return _fork(state, event)
@@ -388,7 +392,7 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
 def _by_people(
     state: RunState, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
 ) -> RunState:
-    """What users and holders of the log do to a run."""
+    """Return the state after what users and holders of the log did to a run."""
     match event:
         case ev.Prompted():
             return _prompted(state, event)
@@ -413,7 +417,7 @@ def _by_people(
 
 
 def _fork(state: RunState, event: ev.Opened) -> RunState:
-    """The same, on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
+    """Return the state on another branch: what was under way is under way elsewhere, and for us it is interrupted."""
     state = _leave_branch(state)
     calls = tuple(replace(one, here=False, source=event.parent) if one.here else one for one in state.calls)
     return replace(
@@ -422,7 +426,7 @@ def _fork(state: RunState, event: ev.Opened) -> RunState:
 
 
 def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
-    """The same, with another holder."""
+    """Return the state under another holder."""
     state = _leave_branch(state) if event.rival == "copy" else _interrupt(state, abroad=bool(event.rival))
     for call, nested in event.nested:
         state = _count(state, call, nested)
@@ -436,7 +440,8 @@ def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
 
 
 def _leave_branch(state: RunState) -> RunState:
-    """The same where the other branch goes on by itself: every call that was started is its own, and so is what was allowed.
+    """Return the state where the other branch goes on by itself: every call that was started is its own, and so is what was
+    allowed.
 
     A decision stays that allows nothing, and one about a call that was started: it is the same call when it is repeated.
     """
@@ -473,12 +478,12 @@ def _interrupt(state: RunState, *, abroad: bool = False) -> RunState:
 
 
 def _give_up_request(state: RunState) -> RunState:
-    """The request under way, if there is one, is given up."""
+    """Give up the request under way, if there is one."""
     return replace(state, asking="", spent=state.most_spent) if state.asking else state
 
 
 def _still_counts(waiting: Waiting) -> bool:
-    """Whether a decision holds for a run that goes on: who resumes a run overrules that it shall not go on."""
+    """True if a decision holds for a run that goes on: resuming a run overrules that it shall not go on."""
     if waiting.decision is None:
         return False
     return waiting.interrupt in ("tool", "outcome") or waiting.decision.verdict == "allow"
@@ -508,7 +513,7 @@ def _at_time(state: RunState, at: float, **changes: object) -> RunState:
 
 
 def _worked(state: RunState, at: float) -> Spent:
-    """What was spent, with the time that the work took until `at`."""
+    """Return what was spent, with the time that the work took until `at`."""
     spent = state.spent
     return replace(spent, seconds=spent.seconds + (at - state.last)) if at > state.last else spent
 
@@ -525,7 +530,7 @@ def _prompted(state: RunState, event: ev.Prompted) -> RunState:
 
 
 def _called(state: RunState, event: ev.ModelCalled) -> RunState:
-    """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
+    """Put into the request all that waited to be told: results and notices in one message, then what the user said."""
     transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
         transcript = transcript.extend(state.steering)
@@ -570,7 +575,7 @@ def _replied(state: RunState, event: ev.Replied) -> RunState:
 
 
 def _started(state: RunState, event: ev.CallStarted) -> RunState:
-    """A new start: what was asked and decided about an earlier one does not count for it. To ask `verify` starts nothing."""
+    """Note a new start. What was decided about an earlier one does not count for it. To ask `verify` starts nothing."""
     own = {} if event.verifying else {"here": True, "abroad": False}
     state = _mark(state, event, "started", key=event.key, inner=(), **own)
     if not state.questions:
@@ -592,7 +597,7 @@ def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
 
 
 def _count(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
-    """What the runs inside a call used in all. What was counted of it before is not counted again."""
+    """Return what the runs inside a call used in all. What was counted of it before is not counted again."""
     if nested is None:
         return state
     pending = next((one for one in state.calls if one.call.id == call), None)
@@ -620,7 +625,7 @@ def _mark(
 
 
 def _settle(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
-    """The transcript with the results of the last answer's calls, one for each and in their order, and with notices.
+    """Return the transcript with the results of the last answer's calls, one for each and in their order, and with notices.
 
     `final` is what a call that was the answer itself is told.
     """

@@ -95,7 +95,7 @@ class RecordedModel:
         return None
 
     def stream(self, ask: Ask, *, after: object = None) -> "_RecordedStream":
-        """The next answer of the recording."""
+        """Return the next answer of the recording."""
         del ask, after
         return _RecordedStream(self._tape, self._answer)
 
@@ -130,7 +130,7 @@ def _is_same(told: ev.Replied, recorded: ev.Replied) -> bool:
 
 
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
-    """What may be the text of a structured answer."""
+    """Return what may be the text of a structured answer."""
     finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
     text = finals[-1] if finals and form == "tool" else strip_fence(reply.text) if form != "native" else reply.text
     return text, unwrap(text)
@@ -171,7 +171,7 @@ class _RecordedStream:
         return []
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _is_answer(event: ev.Event) -> bool:
@@ -198,7 +198,7 @@ class _Played(EvenerError):
 
 
 def failure_of(event: ev.ModelFailed) -> EvenerError:
-    """The error of the recording, of its class."""
+    """Return the error of the recording, of its class."""
     kind = _class_named(event.error, EvenerError) or (ProviderError if event.retry_after else EvenerError)
     made: type[_Played] = type(event.error, (_Played, kind), {})
     return made(event)

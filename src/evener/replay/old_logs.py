@@ -226,12 +226,12 @@ def _named(found: Iterable[RecordedMoment]) -> Iterator[tuple[str, str]]:
 
 
 def _counts(found: Iterable[RecordedMoment], cause: ev.StopCause) -> Iterator[int]:
-    """How many corrections there were where a run ended for this cause."""
+    """Return how many corrections there were where a run ended for this cause."""
     return (one.state.corrections for one in found if isinstance(one.event, ev.Finished) and one.event.cause == cause)
 
 
 def _retries(found: Sequence[RecordedMoment]) -> int:
-    """The tries that were made after failures that could be tried again, and no more where there were no more."""
+    """Return the tries that were made after failures that could be tried again, and no more where there were no more."""
     least, most = 0, ENDLESS
     for place, moment in enumerate(found):
         event = moment.event
@@ -250,7 +250,7 @@ def _retries(found: Sequence[RecordedMoment]) -> int:
 
 
 def _repeats(found: Iterable[RecordedMoment]) -> tuple[int, int]:
-    """How often the same call came before the model was told, and before the end."""
+    """Return how often the same call came before the model was told, and before the end."""
     told, stopped = [ENDLESS], [ENDLESS]
     for moment in found:
         match moment.event:
@@ -263,7 +263,7 @@ def _repeats(found: Iterable[RecordedMoment]) -> tuple[int, int]:
 
 
 def _warn_at(found: Iterable[RecordedMoment], limits: Limits) -> float:
-    """The usual part of a limit, unless the model was told earlier or later."""
+    """Return the usual part of a limit, unless the model was told earlier or later."""
     told, untold = [1.0], [0.0]
     for moment in found:
         if not isinstance(moment.event, ev.ModelCalled):
@@ -329,7 +329,7 @@ def _is_decided(moment: RecordedMoment, call: str) -> bool:
 
 
 def _sequential(found: Sequence[RecordedMoment]) -> set[str]:
-    """The tools of batches that went one by one, without those that were seen to go at once with others."""
+    """Return the tools of batches that went one by one, without those that were seen to go at once with others."""
     single: set[str] = set()
     together: set[str] = set()
     ran: set[str] = set()

@@ -33,7 +33,7 @@ class RecordedCaller:
         return digest_of(call, self._schemas.get(call.name, ""))
 
     async def run(self, call: ToolCall, site: CallSite) -> ev.CallFinished | ev.CallPaused:
-        """The result, once it is its turn."""
+        """Return the result, once it is its turn."""
         del site
 
         def mine(event: ev.Event) -> bool:
@@ -46,7 +46,7 @@ class RecordedCaller:
         return self._result(found, call)
 
     async def verify(self, call: ToolCall, site: CallSite) -> ev.CallFinished | None:
-        """What was found out about an interrupted start. None: it was started again."""
+        """Return what was found out about an interrupted start. None: it was started again."""
         del site
 
         def mine(event: ev.Event) -> bool:
@@ -56,7 +56,7 @@ class RecordedCaller:
         return None if isinstance(found, ev.CallStarted) else self._result(found, call)
 
     def give_up(self, call: ToolCall) -> ev.CallFinished:
-        """The result of a call that was cancelled while it ran."""
+        """Return the result of a call that was cancelled while it ran."""
         for event in self._tape.ahead():
             if isinstance(event, ev.CallFinished) and event.call == call.id:
                 return event
@@ -152,7 +152,7 @@ class RecordedLog:
         return events
 
     async def notes(self) -> Sequence[Note]:
-        """What was said here, up to the next event that is not a user's."""
+        """Return what was said here, up to the next event that is not a user's."""
         found: list[Note] = []
         decided: list[ev.ApprovalDecided] = []
         for event in self._tape.ahead():
@@ -168,7 +168,7 @@ class RecordedLog:
         return found + ([_decisions(decided)] if decided else [])
 
     async def settle(self, number: int, *events: ev.Event) -> tuple[ev.Event, ...]:
-        """The note has led to its events."""
+        """Settle the note: it has led to its events."""
         del number
         return events
 
@@ -176,7 +176,7 @@ class RecordedLog:
         """Do nothing: no other holder wants it."""
 
     async def aclose(self, *, left: bool = False) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
         del left
 
 

@@ -16,7 +16,7 @@ __all__ = [
 
 
 def run_around(tape: Tape) -> list[ev.Event]:
-    """The events of the run that is under way, those before and those to come."""
+    """Return the events of the run that is under way, those before and those to come."""
     first = last = tape.at
     while first > 0 and not isinstance(tape.recorded[first - 1], ev.Prompted):
         first -= 1
@@ -79,7 +79,7 @@ def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
 
 
 def _asked(tape: Tape, call: ToolCall) -> str:
-    """Whether it was asked about before: then it waits, or was decided."""
+    """True if it was asked about before: then it waits, or was decided."""
     for place in range(tape.at - 1, -1, -1):
         match tape.recorded[place]:
             case ev.ApprovalAsked(interrupt="tool", questions=questions):

@@ -94,7 +94,7 @@ class _Replay:
         return Replayed(tuple(tape.made), tuple(self._differences))
 
     def _begin(self) -> None:
-        """What a driver was given: it is taken as it is, as far as it can be what it was."""
+        """Take what a driver was given as it is, as far as it can be what it was."""
         tape = self._tape
         while (event := tape.next) is not None and begins(event):
             if isinstance(event, ev.Continued) and self._state.finished is None:
@@ -119,7 +119,7 @@ class _Replay:
             self._state, self._driving = driver.state, None
 
     def _check_done(self, before: int) -> None:
-        """The driver has nothing more to do: nor has the recording, unless a user came and said something."""
+        """Check that the recording is over when the driver is, unless a user came and said something."""
         tape = self._tape
         event = tape.next
         if event is None:
@@ -184,12 +184,12 @@ class _Replay:
         return {"models": models, "caller": caller, "hooks": recorded_hooks(tape), "bearings": RecordedResting(tape)}
 
     def _present(self) -> RunState:
-        """As far as the driver has come."""
+        """Return how far the driver has come."""
         return self._state if self._driving is None else self._driving.state
 
 
 def _logs(events: tuple[ev.Event, ...], last: str) -> list[str]:
-    """The id of the log that each event lies in: a fork is named by the next one's parent, the last by who asks."""
+    """Return the id of the log that each event lies in: a fork is named by the next one's parent, the last by the caller."""
     opened = [place for place, event in enumerate(events) if isinstance(event, ev.Opened)]
     names: list[str] = []
     if not opened:
@@ -203,7 +203,7 @@ def _logs(events: tuple[ev.Event, ...], last: str) -> list[str]:
 
 
 def _due(event: ev.Event, state: RunState) -> ev.Event:
-    """What a beginning must say, as far as the state tells."""
+    """Return what a beginning must say, as far as the state tells."""
     match event:
         case ev.Opened() if state.thread:
             return replace(event, thread=state.thread)

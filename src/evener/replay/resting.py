@@ -25,7 +25,7 @@ class RecordedResting:
         self._trail = Trail()
 
     def before(self, run: Run, model: str, target: Origin) -> Rest:
-        """What stands in the recording of this request."""
+        """Return what stands in the recording of this request."""
         del run, model, target
         called = next((event for event in self._tape.ahead() if isinstance(event, ev.ModelCalled)), None)
         rests = called.rests if called else None

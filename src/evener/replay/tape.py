@@ -57,7 +57,7 @@ class Tape:
         return self.recorded[self.at] if self.at < len(self.recorded) else None
 
     def ahead(self) -> Iterator[ev.Event]:
-        """What is still to come, from the next event on."""
+        """Return what is still to come, from the next event on."""
         return (self.recorded[place] for place in range(self.at, len(self.recorded)))
 
     def accept(self, event: ev.Event) -> None:
@@ -70,7 +70,7 @@ class Tape:
     # The clock.
 
     def now(self) -> float:
-        """A question is asked again when its time is over: then the recording says when that was."""
+        """Return the time. A question is asked again when its time is over, and the recording says when that was."""
         if isinstance(self.next, ev.ApprovalAsked):
             return self.next.at
         return self.recorded[self.at - 1].at if self.at else 0.0
@@ -113,7 +113,7 @@ class Tape:
         return tuple(found)
 
     def _known_of(self, event: ev.Event) -> Iterator[ev.CallFinished]:
-        """What was told at once of the calls of a final answer that did not fit, where only the recording knows why."""
+        """Yield what was told at once of the calls of a final answer that did not fit, where only the recording knows why."""
         if not isinstance(event, ev.Replied) or self.knows_shape or not event.problems:
             return
         finals = {call.id for call in event.message.calls if call.name == FINAL_RESULT}
@@ -175,7 +175,7 @@ class Tape:
         raise Strayed(Difference(before + 1, "kind", kind_of(event), wanted))
 
     def overtaken(self, mine: Callable[[ev.Event], bool]) -> ev.Event | None:
-        """What is `mine` and came at the same moment as words that would have ended it: too late for them. Else None."""
+        """Return what is `mine` and came at the same moment as words that would have ended it: too late for them. Else None."""
         said: list[ev.Event] = []
         for event in self.ahead():
             if isinstance(event, Inbox):

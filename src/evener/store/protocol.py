@@ -200,7 +200,7 @@ class Staging(Protocol):
         ...
 
     async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
-        """As `append`, unless a note waits to be settled: then only what was staged is written, and None is given."""
+        """Append, unless a note waits to be settled: then write only what was staged, and return None."""
         ...
 
 

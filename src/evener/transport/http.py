@@ -99,7 +99,7 @@ class HttpResponse:
             raise self._connection.failure
 
     async def _piece(self) -> bytes:
-        """The next bytes as they came."""
+        """Return the next bytes as they came."""
         if self._closed:
             return self._over()
         try:

@@ -157,7 +157,7 @@ def _blank(line: StoredLine, guard: Redaction) -> bytes:
 
 
 def _blank_anyway(connection: "sqlite3.Connection", line: StoredLine, guard: Redaction) -> bytes:
-    """As `_blank`, where a whole log goes: of an event that cannot be read, its kind, time and links stay."""
+    """Blank an event where a whole log goes: of an event that cannot be read, its kind, time and links stay."""
     try:
         return _blank(line, guard)
     except (EvenerError, *MISFITS):

@@ -294,7 +294,7 @@ def glance(connection: "sqlite3.Connection", path: Path, newest: int = VERSION) 
 
 
 def check(connection: "sqlite3.Connection", path: Path, newest: int = VERSION) -> int:
-    """As `glance`, and what the table `meta` states has its say, too."""
+    """Return the version as `glance` does, checked against what the table `meta` states."""
     version = glance(connection, path, newest)
     return _known(max(version, _noted(connection)), path, newest) if version else 0
 

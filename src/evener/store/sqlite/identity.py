@@ -82,7 +82,7 @@ class FileIdentity:
         self.check()
 
     def check_beside(self, files: Files) -> None:
-        """As `check`, and SQLite's own files must still be there: what was acknowledged may be nowhere else.
+        """Check the file, and that SQLite's own files are still there: what was acknowledged may be nowhere else.
 
         Without them the file must not be opened again while another connection is open.
         """

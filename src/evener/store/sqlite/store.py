@@ -101,7 +101,7 @@ class SqliteLog:
         return kept
 
     async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
-        """As `append`, unless a note waits to be settled: then only what was staged is written, and None is given."""
+        """Append, unless a note waits to be settled: then write only what was staged, and return None."""
         kept, added = rows_of(events, self._store._guard)
         written = partial(rows.append, guard=self._store._guard, certain=len(self._staged))
         return None if (await self._write(written, added)).noted else kept

@@ -287,7 +287,7 @@ class WriterThread:
         self._farewells: Group = []
         self._left: Group = []  # what was sent and must be tried again
         self._connection: sqlite3.Connection | None = None
-        self._turn = Lock()  # whoever has it may use the connection
+        self._turn = Lock()  # its holder may use the connection
         self._waiting = 0  # jobs for the thread that are not done
         self._lasted = 0.0  # seconds that the last group took
 
@@ -345,7 +345,7 @@ class WriterThread:
             await farewell.future
 
     def stop(self) -> None:
-        """As `end`, for the end of the interpreter: wait a bounded time, whatever the thread does."""
+        """End the thread as the interpreter ends: wait a bounded time, whatever the thread does."""
         if self._process != os.getpid():
             return  # a forked child: neither the thread nor the connection is its own
         with self._lock:
@@ -548,7 +548,7 @@ def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path, *,
 
 
 def make_checked_reads(presence: FileIdentity) -> Perform:
-    """As `perform_reads`, when the files are those that the connection works on."""
+    """Return `perform_reads` with a check that the files are those that the connection works on."""
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:  # noqa: ARG001
         presence.check_beside(files_of(connection))
@@ -571,7 +571,7 @@ class WalScrubber:
         self.left = bool(busy)
 
     def scrub_again(self, connection: "sqlite3.Connection") -> None:
-        """As `scrub`, after a write, if it is still due, without waiting. When it fails, the next write tries again."""
+        """Scrub after a write, if it is still due, without waiting. When it fails, the next write tries again."""
         if not self.left:
             return
         import sqlite3
