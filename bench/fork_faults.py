@@ -33,12 +33,12 @@ def _keep_approvals() -> None:
 
 def _trust_silence() -> None:
     """Take a holder that has not renewed its lease for dead."""
-    taken_over = folding._taken_over
+    taken_over = folding._apply_takeover
 
     def trusting(state: RunState, event: Resumed) -> RunState:
         return taken_over(state, Resumed(at=event.at, epoch=event.epoch, nested=event.nested, results=event.results))
 
-    folding._taken_over = trusting
+    folding._apply_takeover = trusting
 
 
 FAULTS: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {

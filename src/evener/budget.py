@@ -153,11 +153,11 @@ class Budget:
     def _full(self, cost: Decimal, whose: str) -> NoRoom | None:
         limits, usage = self._limits, self._usage
         if limits.requests is not None and self._requests >= limits.requests:
-            return _used_up("requests", "model requests", limits.requests, self._requests, whose)
+            return _refuse_used_up("requests", "model requests", limits.requests, self._requests, whose)
         if limits.input_tokens is not None and usage.input_total >= limits.input_tokens:
-            return _used_up("input_tokens", "input tokens", limits.input_tokens, usage.input_total, whose)
+            return _refuse_used_up("input_tokens", "input tokens", limits.input_tokens, usage.input_total, whose)
         if limits.output_tokens is not None and usage.output_total >= limits.output_tokens:
-            return _used_up("output_tokens", "output tokens", limits.output_tokens, usage.output_total, whose)
+            return _refuse_used_up("output_tokens", "output tokens", limits.output_tokens, usage.output_total, whose)
         if limits.cost is not None and self._cost + self._held + cost > limits.cost:
             hit = LimitHit("cost", limits.cost, self._cost + self._held, cost, whose == AROUND)
             left = limits.cost - self._cost - self._held
@@ -166,6 +166,6 @@ class Budget:
         return None
 
 
-def _used_up(name: LimitName, shown: str, limit: Amount, used: Amount, whose: str) -> NoRoom:
+def _refuse_used_up(name: LimitName, shown: str, limit: Amount, used: Amount, whose: str) -> NoRoom:
     hit = LimitHit(name, limit, used, around=whose == AROUND)
     return NoRoom(f"The {whose} has used {used} of {limit} {shown}.", hit, final=hit.around)

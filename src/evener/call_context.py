@@ -82,7 +82,7 @@ class InnerUsage:
     def add(self, spent: Spent) -> None:
         """Count a run that came to a stop elsewhere."""
         with self._lock:
-            self._done = _sum(self._done, _nested(spent))
+            self._done = _sum(self._done, _nested_key(spent))
 
     def begin(self, total: Total) -> None:
         """Count a run that begins; it says by itself what it has used so far."""
@@ -116,7 +116,7 @@ class InnerUsage:
         return msgspec.structs.replace(found, acted=self._acted)
 
 
-def _nested(spent: Spent) -> Nested:
+def _nested_key(spent: Spent) -> Nested:
     return Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
 
 
@@ -189,7 +189,7 @@ current_site: ContextVar[Site | None] = ContextVar("evener_site", default=None)
 
 def key_of(state: RunState, call: ToolCall, log: str) -> str:
     """Return the idempotency key: the same for every start of one call, in any process, and in forks made after the first."""
-    return _pending(state, call).key or _minted(state, call, log)
+    return _pending(state, call).key or _mint_key(state, call, log)
 
 
 def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
@@ -197,7 +197,7 @@ def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
     key, source = key_of(state, call, log), _pending(state, call).source
 
     def own(log: str) -> str:
-        return key if key == _minted(state, call, log) else child_name(key, log)
+        return key if key == _mint_key(state, call, log) else child_name(key, log)
 
     return own(log), own(source) if source else ""
 
@@ -207,7 +207,7 @@ def kin_of(state: RunState, call: ToolCall, log: str) -> Kin:
     return Kin(*children_of(state, call, log), _pending(state, call).nested is not None)
 
 
-def _minted(state: RunState, call: ToolCall, log: str) -> str:
+def _mint_key(state: RunState, call: ToolCall, log: str) -> str:
     """Return a key that includes the log: a call that was only asked for before a fork is another call on each branch."""
     made = state.transcript.last
     return sha256(f"{log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]

@@ -140,14 +140,14 @@ class Hooks:
         for hook in self._hooks:
             if not hook.wants(moment):
                 continue
-            answer = self._asked(hook, moment, report)
+            answer = self._ask(hook, moment, report)
             if answer is not None:
                 found.append(answer)
             if isinstance(answer, Cancel):
                 break
         return tuple(found)
 
-    def _asked(self, hook: Hook, moment: Moment, report: Callable[[str], None]) -> HookAnswer:
+    def _ask(self, hook: Hook, moment: Moment, report: Callable[[str], None]) -> HookAnswer:
         try:
             answer = hook.handler(moment)
             if answer is None or isinstance(answer, RIGHTS.get(hook.event, ())):

@@ -199,7 +199,7 @@ class _Story:
             if type(event) is ev.ModelCalled:
                 asked = event.model
             elif type(event) is ev.Replied:
-                places = self._replied(event, asked)
+                places = self._find_reply(event, asked)
             elif type(event) is ev.CallStarted or type(event) is ev.CallFinished:
                 if event.call in places:
                     self._went_on(event, places[event.call])
@@ -210,7 +210,7 @@ class _Story:
             elif type(event) is ev.ModelFailed:
                 self.requests.append(RequestRecord(asked, error=f"{event.error}: {event.message}"))
 
-    def _replied(self, event: ev.Replied, asked: str) -> dict[str, int]:
+    def _find_reply(self, event: ev.Replied, asked: str) -> dict[str, int]:
         self.last = event
         usage = event.message.usage or Usage()
         self.requests.append(RequestRecord(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries))

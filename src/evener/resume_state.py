@@ -67,7 +67,7 @@ class ResumeState:
         """Read what `text` holds. A text of more than `max_bytes` is not looked at."""
         body = checked_bytes(text, max_bytes)
         self._document = _read(body)
-        self._messages = _said(self._document, max_bytes + len(BEFORE))
+        self._messages = _list_said(self._document, max_bytes + len(BEFORE))
         twice = repeated_key(body.decode())
         if twice is not None:
             raise _bad(twice, "this key stands twice in its object")
@@ -165,7 +165,7 @@ def _read(body: bytes) -> _Document:
     return document
 
 
-def _said(document: _Document, max_bytes: int) -> tuple[Message, ...]:
+def _list_said(document: _Document, max_bytes: int) -> tuple[Message, ...]:
     """Return the messages, if a new turn can begin after them."""
     found = load(BEFORE + bytes(document.messages) + AFTER, max_bytes=max_bytes).messages
     if not found or found[-1].role != "assistant" or found[-1].calls:

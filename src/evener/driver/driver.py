@@ -105,14 +105,14 @@ async def room_for(
             return Room(found)
         if not (found.money and budget.holds and await wait()):
             break
-    shorter = _shortened(model, ask, most, budget)
+    shorter = _shorten_answer(model, ask, most, budget)
     if shorter is not None:
         return shorter
     hopeless = whole is not None and found.money and most > whole and model.capped(ask, whole) is None
     return msgspec.structs.replace(found, final=True) if hopeless else found
 
 
-def _shortened(model: Askable, ask: Ask, most: Decimal, budget: Budget) -> Room | None:
+def _shorten_answer(model: Askable, ask: Ask, most: Decimal, budget: Budget) -> Room | None:
     left = budget.left
     if not FREE < left < most:
         return None
@@ -473,7 +473,7 @@ class Driver:
                 return
         room = await self._room(step, model)
         if type(room) is NoRoom:
-            await self._refused(room)
+            await self._handle_refusal(room)
             return
         before = self.state.spent.cost
         answer = None
@@ -501,7 +501,7 @@ class Driver:
 
         return await room_for(model, next_ask=next_ask, budget=self._budget, whole=self._agent.setup.limits.cost, wait=wait)
 
-    async def _refused(self, refusal: NoRoom) -> None:
+    async def _handle_refusal(self, refusal: NoRoom) -> None:
         """Leave the consequence to the plan, unless the limit is that of a run around this one."""
         if self._is_cancelled():
             return
@@ -524,7 +524,7 @@ class Driver:
             self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
-            answer = await self._in_time(self._listener.during(self._asked(model, room, rest), until=self._is_given_up))
+            answer = await self._in_time(self._listener.during(self._ask_model(model, room, rest), until=self._is_given_up))
         except OutOfTime:
             await self._out_of_time(shown=self._teller.told > shown)
             return None
@@ -539,7 +539,7 @@ class Driver:
         if self._agent.bearings and rest:
             told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
         if not told.exact and self._budget.counts_money:
-            told = self._reckoned(told, most, model)
+            told = self._reckon_cost(told, most, model)
         await self.record_soon(told, *more)
         self._claim_calls()
         if self._watched:
@@ -561,7 +561,7 @@ class Driver:
             failure = replace(failure, cost=most, exact=False)
         await self.record(self._agent.bearings.failed(failure, error, rest) if self._agent.bearings and rest else failure)
 
-    def _reckoned(self, told: ev.Replied, most: Decimal, model: Askable) -> ev.Replied:
+    def _reckon_cost(self, told: ev.Replied, most: Decimal, model: Askable) -> ev.Replied:
         """Return the reply with the most that it may have cost, where what it cost is not known."""
         if most:
             return replace(told, cost=max(told.cost, most))
@@ -603,7 +603,7 @@ class Driver:
         ask = model.ask(self.state.transcript, self._agent.specs)
         return self._agent.bearings.before(self.state, model.name, ask.target)
 
-    async def _asked(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
+    async def _ask_model(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
         self._request = ""
         transcript = self.state.transcript
         if transcript.has_far_media:
@@ -646,9 +646,9 @@ class Driver:
                 case FetchMedia(url):
                     urls.append(url)
         if stopped := self._hooking.stopped(runs):
-            done += [self._cancelled(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
+            done += [self._cancel_result(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
-        events = (*done, *map(self._started, runs))
+        events = (*done, *map(self._start_event, runs))
         if self._staged and len(steps) == 1 and runs and runs[0].call.name in self._brief:
             await self.record_soon(*events)
             async with WritingOnWait(self.record):
@@ -664,9 +664,9 @@ class Driver:
             await self._listener.during(run_together(work), until=self._is_cancelled)
         self._hooking.check()
         if self.state.cancelled is not None:
-            await self.record(*(self._given_up(one.call) for one in self.state.calls if one.status == "started"))
+            await self.record(*(self._give_up_call(one.call) for one in self.state.calls if one.status == "started"))
 
-    def _cancelled(self, step: RunTool, why: str) -> ev.CallFinished:
+    def _cancel_result(self, step: RunTool, why: str) -> ev.CallFinished:
         facts = self._agent.setup.tools.get(step.call.name)
         return cancelled_result(step, why, acts=facts is None or facts.effect != "read")
 
@@ -684,7 +684,7 @@ class Driver:
         self._tallies[step.call.id] = tally
         token = current_site.set(site)
         try:
-            done = await self._called(step)
+            done = await self._call_tool(step)
         finally:
             current_site.reset(token)
         if self._hooking.is_broken(step.call.id):
@@ -708,11 +708,11 @@ class Driver:
                 self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)
 
-    def _given_up(self, call: ToolCall) -> ev.CallFinished:
+    def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
         return add_nested(done, tally.total) if tally and tally.is_used else done
 
-    async def _called(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
+    async def _call_tool(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
         caller, call = self._agent.caller, step.runs
@@ -723,11 +723,11 @@ class Driver:
         if done is None and step.final:  # it has not taken effect yet, and may still do so
             return settled_result(SettleCall(step.call))
         if done is None:  # the interrupted start did not take effect, so this is the first one that may
-            await self.record(self._started(replace(step, verifying=False)))
+            await self.record(self._start_event(replace(step, verifying=False)))
             done = await caller.run(call, site)
         return done
 
-    def _started(self, step: RunTool) -> ev.CallStarted:
+    def _start_event(self, step: RunTool) -> ev.CallStarted:
         call = step.runs
         return ev.CallStarted(
             at=time(), call=call.id, tool=call.name, key=self._key(call), digest=self._agent.caller.digest(call),

@@ -54,7 +54,7 @@ class Listener:
             self._watch = None
             try:
                 if self._task is not None:
-                    await self._heard(self._task)
+                    await self._await_listener(self._task)
             finally:
                 if watch.over:
                     watch.leave()
@@ -90,7 +90,7 @@ class Listener:
             if self._watch is watch:
                 watch.give_up(error)
 
-    async def _heard(self, task: asyncio.Task[None]) -> None:
+    async def _await_listener(self, task: asyncio.Task[None]) -> None:
         """Wait until the listener has ended: what was said must not be settled twice."""
         self._task = None
         try:

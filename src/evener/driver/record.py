@@ -120,12 +120,12 @@ Said = TextBlock | ImageBlock | DocumentBlock
 def events_of(note: Note) -> tuple[ev.Event, ...]:
     """Return the events of a note; none for a note that cannot be read, as it would keep the log from ever going on."""
     try:
-        return _understood(note.kind, msgspec.json.decode(note.body, type=dict[str, object]))
+        return _understand(note.kind, msgspec.json.decode(note.body, type=dict[str, object]))
     except (msgspec.MsgspecError, BadValue):
         return ()
 
 
-def _understood(kind: str, body: dict[str, object]) -> tuple[ev.Event, ...]:
+def _understand(kind: str, body: dict[str, object]) -> tuple[ev.Event, ...]:
     match kind, body:
         case "steer", {"text": str(text)}:
             return (ev.Steered(at=time(), message=Message.user_text(text), at_once=body.get("now") is True),)
@@ -174,7 +174,7 @@ def reply_events(
             case Unexpected(why=why):
                 ended, problems = why, ()  # nothing that a correction would mend
             case Correct() as found:
-                problems, told = (found.message,), _corrected(found, message)
+                problems, told = (found.message,), _correct(found, message)
     replied = ev.Replied(
         at=time(), message=message, stop=reply.stop, cost=cost.amount, exact=cost.exact,
         losses=(*answer.losses, *renamed) if renamed else answer.losses, seconds=answer.seconds, first=answer.first,
@@ -184,7 +184,7 @@ def reply_events(
     return (replied, *told)
 
 
-def _corrected(found: Correct, message: Message) -> tuple[ev.CallFinished, ...]:
+def _correct(found: Correct, message: Message) -> tuple[ev.CallFinished, ...]:
     return tuple(
         ev.CallFinished(at=time(), call=call.id, ok=False, content=(TextBlock(found.message),), outcome="failed")
         for call in message.calls

@@ -68,12 +68,12 @@ def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
         tool = toolbox.get(call.name)
         if tool is None:
             return Judgement(digest=caller.digest(call))  # not asked about: its result says that it is not there
-        return replace(_judged(tool, call, policy), digest=caller.digest(call))
+        return replace(_judge(tool, call, policy), digest=caller.digest(call))
 
     return judge
 
 
-def _judged(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
+def _judge(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
     if policy is None and not tool.approval:
         return Judgement()
     full = with_defaults(tool, call.raw)
@@ -112,7 +112,7 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
     notes: dict[tuple[str, str], list[dict[str, object]]] = {}
     for key, one in waiting.items():  # in the order of the questions: of two who decide, the first to post is the only one
         bench = court(await _harness_of(store, one.thread))
-        notes.setdefault((one.thread, one.id), []).append(_checked(one, decisions[key], bench))
+        notes.setdefault((one.thread, one.id), []).append(_check(one, decisions[key], bench))
     for (thread, approval), made in notes.items():
         body = msgspec.json.encode({"decisions": made}).decode()
         if not await store.post(thread, Note(f"decide:{approval}", "decide", body)):
@@ -132,7 +132,7 @@ def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, De
         raise UsageError(f"Decide about exactly what waits in thread {log} ({'; '.join(parts)}). Nothing was decided.")
 
 
-def _checked(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, object]:
+def _check(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, object]:
     """Return the decision as it is written down, after everything that could make it wrong was looked at."""
     if waiting.expires and waiting.expires < time():
         raise ApprovalStale(f"The time to decide about {waiting.key!r} is over. Resume the thread: it is asked again.")

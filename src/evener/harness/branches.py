@@ -99,10 +99,10 @@ async def fork_at(store: Store, log: str, at: At, *, harness: str, name: str = "
     link = end if seq == end.seq else await store.link(log, seq)
     root = (await store.read(log, until=1))[0]
     thread, owner = (root.thread, root.harness) if isinstance(root, ev.Opened) else (log, "")
-    return await _made(store, link, thread, harness or owner, name or new_id())
+    return await _make(store, link, thread, harness or owner, name or new_id())
 
 
-async def _made(store: Store, link: Link, thread: str, harness: str, name: str) -> Fork:
+async def _make(store: Store, link: Link, thread: str, harness: str, name: str) -> Fork:
     first = ev.Opened(
         at=time(), thread=thread, harness=harness, parent=link.log, parent_seq=link.seq, parent_hash=link.hash
     )  # fmt: skip

@@ -22,12 +22,12 @@ def find_harness(name: str, *, start: Path | None = None) -> Harness:
     the trusted project's folder or the working folder, before anywhere else.
     """
     config = load_config(start, environ=os.environ)
-    reference, folder = (name, config.project or str(start or Path.cwd())) if ":" in name else _named(name, config)
+    reference, folder = (name, config.project or str(start or Path.cwd())) if ":" in name else _find_named(name, config)
     module, _, attribute = reference.partition(":")
     return _harness(module, attribute, folder)
 
 
-def _named(name: str, config: Config) -> tuple[str, str]:
+def _find_named(name: str, config: Config) -> tuple[str, str]:
     """Return what the files say of a plain name, and the folder in which it is so."""
     found = config.harnesses.get(name)
     if found is None:

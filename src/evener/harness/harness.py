@@ -292,7 +292,7 @@ class Harness:
         from evener.tools.tool import Toolbox
 
         self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
-        self._models = self._opened(models_of(model))
+        self._models = self._open_chain(models_of(model))
         if not self._models:
             raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
         self._name = name
@@ -393,10 +393,10 @@ class Harness:
     def with_model(self, *models: ModelLike) -> Harness:
         """Return the same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
-        made._models = self._opened(models) or self._models
+        made._models = self._open_chain(models) or self._models
         return made
 
-    def _opened(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
+    def _open_chain(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
         return tuple(self._open(one) if isinstance(one, str) else one for one in models)
 
     def _open(self, name: str) -> Askable:
@@ -536,12 +536,12 @@ class Harness:
             if one._policy is not None:
                 from evener.policy.rules import check_arguments
 
-                check_arguments(one._policy, one._known_tools())
+                check_arguments(one._policy, one._list_tools())
 
-    def _known_tools(self) -> list[tuple[str, Effect, str]]:
+    def _list_tools(self) -> list[tuple[str, Effect, str]]:
         """Name, effect and schema of our tools and of those of all agents below: our rules are about them, too."""
         own = [(tool.name, tool.effect, tool.schema) for tool in self._toolbox.values()]
-        return own + [one for agent in self._agents.values() for one in agent.harness._known_tools()]
+        return own + [one for agent in self._agents.values() for one in agent.harness._list_tools()]
 
     def _agent_tool(self, agent: Subagent) -> Tool:
         from evener.call_context import current_site
@@ -588,7 +588,7 @@ class Harness:
         """Return what decides about calls of this harness, or of the agent inside it that a log names as its owner."""
         from evener.harness.approvals import Bench, allow_all, judge_of
 
-        found = self if name == self._name else self._inside(name) or self._named(name.rpartition("/")[2]) or self
+        found = self if name == self._name else self._inside(name) or self._name_agents(name.rpartition("/")[2]) or self
         caller = found._caller(found._store)
         return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or allow_all)
 
@@ -609,12 +609,12 @@ class Harness:
             found = found._bound(agent) if found and agent else None
         return None if found is self else found
 
-    def _named(self, name: str) -> Harness | None:
+    def _name_agents(self, name: str) -> Harness | None:
         """Logs of old name no path: then it is the first agent of that name, however deep."""
         for agent in self._agents.values():
             if agent.name == name:
                 return self._bound(agent)
-            deeper = self._bound(agent)._named(name)
+            deeper = self._bound(agent)._name_agents(name)
             if deeper is not None:
                 return deeper
         return None

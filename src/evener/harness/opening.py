@@ -47,19 +47,19 @@ class System:
 
     def begun(self, *, thread: str, run: str) -> Blocks:
         """Return what a run begins with."""
-        stable, rest = self._rendered(thread, run)
+        stable, rest = self._render(thread, run)
         return stable + rest()
 
     def resumed(self, known: Blocks, *, thread: str, run: str) -> Blocks:
         """Return what a run goes on with that had these: the same, unless the stable parts are others now."""
-        stable, rest = self._rendered(thread, run)
+        stable, rest = self._render(thread, run)
         count = len(stable)
         changes = self._function is not None or isinstance(self._whole, SystemPrompt)
         if changes and known[:count] == stable and not _up_to_mark(known[count:]):
             return known
         return stable + rest()
 
-    def _rendered(self, thread: str, run: str) -> tuple[Blocks, Rest]:
+    def _render(self, thread: str, run: str) -> tuple[Blocks, Rest]:
         """Return the stable blocks, and what makes the others."""
         whole = self._whole
         if self._function is None and not isinstance(whole, SystemPrompt):
@@ -112,7 +112,7 @@ class Opener:
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
-        return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
+        return (*self._configure(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
 
     def resumed(self, state: RunState) -> Beginning:
         """Return the events with which a run goes on that had stopped, or whose process died."""
@@ -123,7 +123,7 @@ class Opener:
         if not self.is_resumable(state):
             raise UsageError(f"The last run of thread {state.thread} came to its end. Give it a prompt to go on.")
         known = state.config.system if state.config else ()
-        configured = self._configured(state, self._system.resumed(known, thread=state.thread, run=state.run))
+        configured = self._configure(state, self._system.resumed(known, thread=state.thread, run=state.run))
         if state.finished is not None:
             return (*configured, ev.Continued(at=time(), run=state.run))
         under_way = state.asking or any(pending.status in ("started", "paused") for pending in state.calls)
@@ -138,7 +138,7 @@ class Opener:
 
     def looked_at(self, state: RunState) -> Beginning:
         """Return the events that show the log as the next run would find it; nothing is run."""
-        return self._configured(state, self._system.begun(thread=state.thread, run=""))
+        return self._configure(state, self._system.begun(thread=state.thread, run=""))
 
     def without_history(self) -> "Opener":
         """For a fork, which has its parent's past."""
@@ -148,7 +148,7 @@ class Opener:
         """Return this opener on another model."""
         return Opener(msgspec.structs.replace(self._config, model=name), self._system, self._history)
 
-    def _configured(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
+    def _configure(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
         known = state.config
         ours = msgspec.structs.replace(self._config, system=system)
         if known and msgspec.structs.replace(ours, at=known.at) == known:

@@ -114,7 +114,7 @@ def parallel_llm_tool(
         prompts: Annotated[list[str], msgspec.Meta(min_length=1, max_length=most, description="the questions, each complete")],
     ) -> Envelope:
         found = await fan_out(model, prompts, system=system, concurrency=concurrency, retries=retries, limits=limits)
-        told = [_told(number, entry) for number, entry in enumerate(found, 1)]
+        told = [_tell_entry(number, entry) for number, entry in enumerate(found, 1)]
         ok = any(entry.ok for entry in found)
         text = msgspec.json.encode(told).decode()
         return Envelope(ok, text, outcome="done" if ok else "failed")  # type: ignore[arg-type] # takes a str
@@ -157,7 +157,7 @@ class _Work:
         result, error = None, ""
         try:
             async with asyncio.timeout_at(self._ends):
-                result = await self._asked(prompt, tally)
+                result = await self._ask_entry(prompt, tally)
         except TimeoutError:
             error = self._late("answered")
         except EvenerError as failure:
@@ -166,7 +166,7 @@ class _Work:
             error = f"{type(failure).__name__}: {failure}"
         return _entry(prompt, result, error, tally)
 
-    async def _asked(self, prompt: Prompt, tally: InnerUsage) -> RunResult:
+    async def _ask_entry(self, prompt: Prompt, tally: InnerUsage) -> RunResult:
         outer = self._outer
 
         def total() -> Nested:
@@ -208,5 +208,5 @@ def _entry(prompt: Prompt, result: RunResult | None, error: str, tally: InnerUsa
     )  # fmt: skip
 
 
-def _told(number: int, entry: Entry) -> dict[str, object]:
+def _tell_entry(number: int, entry: Entry) -> dict[str, object]:
     return {"number": number, "text": entry.text} if entry.ok else {"number": number, "error": entry.error}

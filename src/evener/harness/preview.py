@@ -103,7 +103,7 @@ def open_offline(name: str, *, effort: Effort | None, max_output_tokens: int | N
     while True:
         try:
             return open_model(
-                name, environ=environ, auth=_unsigned, effort=effort, max_output_tokens=max_output_tokens,
+                name, environ=environ, auth=_open_unsigned, effort=effort, max_output_tokens=max_output_tokens,
                 temperature=temperature,
             )  # fmt: skip
         except MissingKey as error:
@@ -112,7 +112,7 @@ def open_offline(name: str, *, effort: Effort | None, max_output_tokens: int | N
             environ[error.variables[0]] = NOT_SET
 
 
-def _unsigned(request: Request) -> Request:
+def _open_unsigned(request: Request) -> Request:
     return request
 
 
@@ -122,7 +122,7 @@ async def compile_request(
     """Return the request that comes next after this state: for the prompt, or to go on with what is there."""
     notes: list[str] = []
     setup = replace(agent.setup, models=tuple(model.name for model in models), fetches=tuple(model.fetches for model in models))
-    state, place, notices = _at_request(_begun(state, prompt, opener.for_model(models[0].name), notes), setup, notes)
+    state, place, notices = _at_request(_begin(state, prompt, opener.for_model(models[0].name), notes), setup, notes)
     model = models[place]
     if not isinstance(model, Model):
         raise UsageError(f"{model.name} is a {type(model).__name__}: there is no request to show. Name a model of a provider.")
@@ -171,7 +171,7 @@ def _write(model: Model, ask: Ask, losses: tuple[Loss, ...], notes: list[str]) -
 # What comes before the request.
 
 
-def _begun(state: RunState, prompt: Message | None, opener: Opener, notes: list[str]) -> RunState:
+def _begin(state: RunState, prompt: Message | None, opener: Opener, notes: list[str]) -> RunState:
     if prompt is not None:
         return fold(opener.prompted(state, prompt), state)
     if state.run and opener.is_resumable(state):
@@ -191,7 +191,7 @@ def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunSta
                 return state, place, notices
             case (Extend(),):
                 state = apply(state, ev.Continued(at=time(), run=state.run))
-            case (SettleCall() | RefuseCall(), *_) if (known := _known(steps)) is not None:
+            case (SettleCall() | RefuseCall(), *_) if (known := _settle_known(steps)) is not None:
                 state = fold(known, state)
             case _:
                 notes += _missing(steps, state)
@@ -199,7 +199,7 @@ def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunSta
     return state, place_of(state, setup), ()
 
 
-def _known(steps: Sequence[Step]) -> list[ev.Event] | None:
+def _settle_known(steps: Sequence[Step]) -> list[ev.Event] | None:
     """Return the results of calls that are not run; None when one of them is."""
     found: list[ev.Event] = []
     for step in steps:

@@ -84,7 +84,7 @@ async def with_use(beginning: tuple[ev.Event, ...], state: RunState, *, store: S
     """Return what a run begins with. If it is taken over, with what the runs inside its interrupted calls have used."""
     if not any(isinstance(event, ev.Resumed) for event in beginning):
         return beginning
-    nested = await _used_inside(state, store, log, DEEPEST)
+    nested = await _sum_inside(state, store, log, DEEPEST)
     return tuple(replace(event, nested=nested) if isinstance(event, ev.Resumed) else event for event in beginning)
 
 
@@ -101,11 +101,11 @@ def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
     return False
 
 
-async def _used_inside(state: RunState, store: Store, log: str, levels: int) -> tuple[tuple[str, ev.Nested], ...]:
+async def _sum_inside(state: RunState, store: Store, log: str, levels: int) -> tuple[tuple[str, ev.Nested], ...]:
     """Call and use, for each call under way in which there are runs."""
     found = []
     for pending in state.calls:
-        spent = await _used(state, pending.call, store, log, levels) if pending.status in HALTED and pending.key else None
+        spent = await _sum_used(state, pending.call, store, log, levels) if pending.status in HALTED and pending.key else None
         if spent is not None:
             acted = pending.nested is not None and pending.nested.acted
             used = ev.Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact, acted)
@@ -113,7 +113,7 @@ async def _used_inside(state: RunState, store: Store, log: str, levels: int) -> 
     return tuple(found)
 
 
-async def _used(state: RunState, call: ToolCall, store: Store, log: str, levels: int) -> Spent | None:
+async def _sum_used(state: RunState, call: ToolCall, store: Store, log: str, levels: int) -> Spent | None:
     """Return what the run of this call has used; on a fork that has not come so far, what it had used where the fork began."""
     for name in children_of(state, call, log):
         try:
@@ -121,15 +121,15 @@ async def _used(state: RunState, call: ToolCall, store: Store, log: str, levels:
         except NoLog:
             continue
         if child:
-            return await _used_by(child, store, levels - 1)
+            return await _sum_used_by(child, store, levels - 1)
     return None
 
 
-async def _used_by(log: str, store: Store, levels: int) -> Spent:
+async def _sum_used_by(log: str, store: Store, levels: int) -> Spent:
     state = await state_of(store, log)
     spent = state.most_spent
     counted = {one.call.id: one.nested for one in state.calls}
-    for call, nested in await _used_inside(state, store, log, levels) if levels else ():
+    for call, nested in await _sum_inside(state, store, log, levels) if levels else ():
         spent = spent.with_nested(nested, counted[call])
     return spent
 
@@ -146,7 +146,7 @@ def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginn
     if not rival or _speaks(beginning):
         return beginning
     if rival == "copy":
-        beginning = _taken_over(beginning, state)
+        beginning = _take_over(beginning, state)
     return tuple(replace(event, rival=rival) if isinstance(event, ev.Resumed) else event for event in beginning)
 
 
@@ -159,11 +159,11 @@ async def with_results(beginning: Beginning, state: RunState, *, store: Store, l
             found += [] if result is None else [result]
     if not found:
         return beginning
-    beginning = _taken_over(beginning, state)
+    beginning = _take_over(beginning, state)
     return tuple(replace(event, results=tuple(found)) if isinstance(event, ev.Resumed) else event for event in beginning)
 
 
-def _taken_over(beginning: Beginning, state: RunState) -> Beginning:
+def _take_over(beginning: Beginning, state: RunState) -> Beginning:
     """With the event of a takeover, which stands before anything that goes on."""
     if any(isinstance(event, ev.Resumed) for event in beginning):
         return beginning
@@ -194,7 +194,7 @@ async def _result(pending: Pending, store: Store, log: str) -> ev.CallFinished |
                 mine = mine or _is_start(event, pending)
                 if mine and isinstance(event, ev.Replied):
                     return None  # another answer may use the id of the call again: only its own turn counts
-                done = _finished(event, pending) if mine else None
+                done = _find_finished(event, pending) if mine else None
                 if done is not None:
                     return replace(done, at=time(), nested=None)
             after += len(events)
@@ -207,7 +207,7 @@ def _is_start(event: ev.Event, pending: Pending) -> bool:
     return isinstance(event, ev.CallStarted) and (event.key, event.call) == (pending.key, pending.call.id)
 
 
-def _finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
+def _find_finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
     """Return the result of the call, if this event has one."""
     match event:
         case ev.CallFinished(call=call) if call == pending.call.id:
@@ -367,7 +367,7 @@ class Thread:
                 site.tally.add(state.spent)
                 self._own_up(site, events)
             self._forget()
-            result = self._completed(result_of(state, events, log=self._log), events)
+            result = self._complete(result_of(state, events, log=self._log), events)
             self._forget()
             return result
         return await self.resume()
@@ -601,7 +601,7 @@ class Thread:
             raise
         events = await self._of_last_run(driver) if resumed else driver.events
         tell_end(driver, hooks, events)
-        result = self._completed(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
+        result = self._complete(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
         if result.stop == "provider_error" and driver.error is not None:
             raise driver.error
         return result
@@ -610,7 +610,7 @@ class Thread:
         """Return the events of the log from the last prompt on, or more."""
         return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
 
-    def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
+    def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
         """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.
 
         `events` are those since the log was opened.
@@ -623,7 +623,7 @@ class Thread:
         found = shape.read(result.output_text) if result.ok and result.output_text else None
         return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
 
-    def _opened(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
+    def _open_held(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
         """Open the log. `force` is passed on only if it is wanted: a store of the user's own need not have it."""
         if force:
             return self._store.open(log, holder=new_claim(), after=self._length, force=True)
@@ -644,7 +644,7 @@ class Thread:
                 here = await self._here()
                 if self._state is None and isinstance(self._store, Folding):
                     return await self._open_folded(self._store, here, force=force)
-                log, new = await self._opened(here, force=force)
+                log, new = await self._open_held(here, force=force)
                 if self._pad is not None:
                     self._pad.opened(new)
                 return log, fold(new, self._state)

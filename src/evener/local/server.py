@@ -34,7 +34,7 @@ class LocalServer:
 
     async def address(self, *, seconds: float) -> ChildAddress:
         """Return where it listens; start it if it does not. Raises UsageError if it cannot run at all, else TransportError."""
-        keeper = self._kept()
+        keeper = self._keep()
         try:
             async with asyncio.timeout(seconds):
                 return await asyncio.wrap_future(keeper.started)
@@ -62,7 +62,7 @@ class LocalServer:
         if keeper is not None:
             keeper.forget()
 
-    def _kept(self) -> Keeper:
+    def _keep(self) -> Keeper:
         with self._guard:
             if self._keeper is None or self._keeper.ended:
                 check_installed()

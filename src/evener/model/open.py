@@ -57,7 +57,7 @@ def open_model(
     environ = Environment(os.environ if environ is None else environ)
     config = config or load_config(environ=environ)
     note_secret(*(environ.get(variable, "").strip() for row in config.rows.providers for variable in row.key_env))
-    chosen = _named(name, config)
+    chosen = _find_named(name, config)
     facts = config.rows.facts(chosen.provider, chosen.model)
     if base_url:
         if "?" in base_url or "#" in base_url:
@@ -90,7 +90,7 @@ def open_model(
     return Model(endpoint, defaults=AskDefaults(settings, reasoning, cache, refused))
 
 
-def _named(name: str, config: Config) -> ModelName:
+def _find_named(name: str, config: Config) -> ModelName:
     text = name or config.model
     if not text:
         raise UsageError(
@@ -115,11 +115,11 @@ def _auth(
         found = look(provider, environ=environ, file=key_file(environ))
         key = Secret(found.secret if found else "")
     if not key:
-        return _unsigned, f"{provider.name}:none"
+        return _open_unsigned, f"{provider.name}:none"
     return header(provider.auth_header, provider.auth_prefix + key.reveal()), f"{provider.vendor}:{fingerprint(key.reveal())}"
 
 
-def _unsigned(request: Request) -> Request:
+def _open_unsigned(request: Request) -> Request:
     return request
 
 

@@ -115,39 +115,39 @@ def _list(names: Iterable[object]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def _known(names: Iterable[str]) -> _TextRule:
+def _list_known(names: Iterable[str]) -> _TextRule:
     """Return the rule that each text is one of these."""
     names = tuple(names)
     return _TextRule(re.compile("|".join(map(re.escape, names))), "{wrong} is not known", f"Known are {_list(names)}")
 
 
-def _shaped(pattern: str, what: str, do: str) -> _TextRule:
+def _shape(pattern: str, what: str, do: str) -> _TextRule:
     """Return the rule that each text has this shape. The text is not repeated: it may be a secret in the wrong place."""
     return _TextRule(re.compile(pattern, re.ASCII), f"it is not {what} (not shown here: it might be a secret)", do)
 
 
-VARIABLES = _shaped(
+VARIABLES = _shape(
     "[A-Z_][A-Z0-9_]*",
     "the name of an environment variable",
     'Name the variable that holds the value, in capitals: ["NAME"]',
 )
-ROW_NAME = _shaped(NAME.pattern, "a row's name", "Write lower case letters, digits and single dashes")
-URL_PATH = _shaped(
+ROW_NAME = _shape(NAME.pattern, "a row's name", "Write lower case letters, digits and single dashes")
+URL_PATH = _shape(
     r"(?:/(?:[\w.:~-]|\{model\})+)*",
     "a path",
     "Begin it with a slash, without a query; {model} is the only part that is filled in",
 )
 PROVIDER_RULES = {
-    "wire": _known(CODECS),
+    "wire": _list_known(CODECS),
     "like": ROW_NAME,
-    "base_url": _shaped(
+    "base_url": _shape(
         r"https?://(?:[\w.{}-]+|\[[0-9a-f:]+\])(?::\d+)?(?:/[\w.{}~-]+)*",
         "a plain http(s) address",
         "Write it without user, query and closing slash; what differs per account is a {name} with its variables in url_env",
     ),
     "key_env": VARIABLES,
-    "auth_header": _shaped(HEADER.pattern, "a header's name", "Write it in lower case, as in 'x-api-key'"),
-    "auth_prefix": _shaped("(?:[A-Za-z-]+ )?", "a prefix", "Write one word and a space, as in 'Bearer ', or an empty text"),
+    "auth_header": _shape(HEADER.pattern, "a header's name", "Write it in lower case, as in 'x-api-key'"),
+    "auth_prefix": _shape("(?:[A-Za-z-]+ )?", "a prefix", "Write one word and a space, as in 'Bearer ', or an empty text"),
     "vendor": ROW_NAME,
 }
 MODEL_RULES = {
@@ -156,17 +156,17 @@ MODEL_RULES = {
         "{wrong} is no pattern",
         "Write lower case letters with *, ? or closed [sets], as in 'name-4[.-]5*'",
     ),
-    "wires": _known(CODECS),
+    "wires": _list_known(CODECS),
 }
 QUIRK_RULES = {
     "path": URL_PATH,
     "stream_path": URL_PATH,
-    "api_version": _shaped(r"[\w.-]*", "a version", "Write the value of the version header, as in a date"),
-    "thinking_modes": _known(("adaptive", "enabled", "disabled", "between_tools")),
-    "efforts": _known(SCALE),
-    "default_effort": _known(("", *SCALE)),
-    "disabled_effort": _known(("", *SCALE)),
-    "cache_ttls": _known(text for text in get_args(CacheTtl) if text),
+    "api_version": _shape(r"[\w.-]*", "a version", "Write the value of the version header, as in a date"),
+    "thinking_modes": _list_known(("adaptive", "enabled", "disabled", "between_tools")),
+    "efforts": _list_known(SCALE),
+    "default_effort": _list_known(("", *SCALE)),
+    "disabled_effort": _list_known(("", *SCALE)),
+    "cache_ttls": _list_known(text for text in get_args(CacheTtl) if text),
 }
 
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
@@ -197,15 +197,15 @@ def _misfit(place: FieldPlace, table: object, kind: type[msgspec.Struct]) -> Bad
             msgspec.convert(value, kinds[name])
         except msgspec.ValidationError:
             found = FOUND.get(type(value), "a value")
-            return place.at(name).bad(f"{found} does not fit", f"Write {_expected(kinds[name])}")
+            return place.at(name).bad(f"{found} does not fit", f"Write {_describe_expected(kinds[name])}")
     return place.at("match").bad("it is missing", 'Say which models the row is about: match = ["name-*"]')
 
 
-def _expected(kind: object) -> str:
+def _describe_expected(kind: object) -> str:
     """Return what to write for a value of this type."""
     origin = get_origin(kind)
     if origin in (Annotated, Union, UnionType):
-        return _expected(get_args(kind)[0])
+        return _describe_expected(get_args(kind)[0])
     return EXPECTED.get(origin or kind) or "one of " + _list(get_args(kind))
 
 

@@ -51,9 +51,9 @@ def _walk(path: str, recorded: object, replayed: object, number: int) -> Iterato
                 yield from _walk(f"{path}[{place}]", one, other, number)
         case _:
             if recorded != replayed:
-                yield Difference(number, path, _shown(recorded), _shown(replayed))
+                yield Difference(number, path, _show(recorded), _show(replayed))
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     text = value if value is ABSENT else msgspec.json.encode(value).decode()
     return str(text) if len(str(text)) <= SHOWN else f"{str(text)[:SHOWN]}..."

@@ -193,7 +193,7 @@ def _fetches_of(found: Iterable[RecordedMoment], chain: Iterable[str]) -> tuple[
 
 def _limits_of(found: Sequence[RecordedMoment]) -> Limits:
     """Return limits that lead to the stops and notices of these events, and to no others."""
-    named = dict(_named(found))
+    named = dict(_find_named(found))
     repeats, stop = _repeats(found)
     limits = Limits(
         requests=_whole(named, "requests"),
@@ -214,7 +214,7 @@ def _whole(named: Mapping[str, str], name: str) -> int | None:
     return int(named[name]) if name in named else None
 
 
-def _named(found: Iterable[RecordedMoment]) -> Iterator[tuple[str, str]]:
+def _find_named(found: Iterable[RecordedMoment]) -> Iterator[tuple[str, str]]:
     """Yield name and amount of each limit of the run's own that a stop, a question or a notice speaks of."""
     for moment in found:
         hit = hit_of(moment.event)

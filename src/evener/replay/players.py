@@ -183,14 +183,14 @@ class RecordedLog:
 def _note(event: ev.Steered | ev.Cancelled) -> Note:
     match event:
         case ev.Steered():
-            return _said("steer", {"text": event.message.text, "now": event.at_once})
+            return _find_said("steer", {"text": event.message.text, "now": event.at_once})
         case ev.Cancelled():
-            return _said("cancel", {"why": event.why})
+            return _find_said("cancel", {"why": event.why})
 
 
 def _decisions(events: Sequence[ev.ApprovalDecided]) -> Note:
-    return _said("decide", {"decisions": events})
+    return _find_said("decide", {"decisions": events})
 
 
-def _said(kind: str, body: Mapping[str, object]) -> Note:
+def _find_said(kind: str, body: Mapping[str, object]) -> Note:
     return Note("replay", kind, msgspec.json.encode(body).decode(), 1)

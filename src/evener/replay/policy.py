@@ -33,7 +33,7 @@ def gate_of(tape: Tape, specs: Iterable[ToolSpec], interrupts: Iterable[ev.Inter
     schemas = {spec.name: spec.schema for spec in specs}
 
     def judge(call: ToolCall) -> Judgement:
-        return _judged(tape, call, digest_of(call, schemas.get(call.name, "")))
+        return _judge(tape, call, digest_of(call, schemas.get(call.name, "")))
 
     return ApprovalGate(judge if any(map(_is_ruled, run)) else None, frozenset(interrupts))
 
@@ -53,7 +53,7 @@ def _is_ruled(event: ev.Event) -> bool:
             return False
 
 
-def _judged(tape: Tape, call: ToolCall, digest: str) -> Judgement:
+def _judge(tape: Tape, call: ToolCall, digest: str) -> Judgement:
     for event in _of_batch(tape.ahead()):
         match event:
             case ev.ApprovalAsked(interrupt="tool", questions=questions):
@@ -61,13 +61,13 @@ def _judged(tape: Tape, call: ToolCall, digest: str) -> Judgement:
                 if found is not None:
                     return Judgement("ask", found.rule, found.why, digest)
             case ev.CallStarted(call=id, rule=rule) if id == call.id:
-                return Judgement(_asked(tape, call), rule, "", digest)
+                return Judgement(_was_asked(tape, call), rule, "", digest)
             case ev.CallFinished(call=id) if id == call.id:
-                verdict = "deny" if event.denied else _asked(tape, call)
+                verdict = "deny" if event.denied else _was_asked(tape, call)
                 return Judgement(verdict, event.rule, event.why if event.denied else "", digest)
             case _:
                 pass
-    return Judgement(_asked(tape, call), "", "", digest)
+    return Judgement(_was_asked(tape, call), "", "", digest)
 
 
 def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
@@ -78,7 +78,7 @@ def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
         yield event
 
 
-def _asked(tape: Tape, call: ToolCall) -> str:
+def _was_asked(tape: Tape, call: ToolCall) -> str:
     """True if it was asked about before: then it waits, or was decided."""
     for place in range(tape.at - 1, -1, -1):
         match tape.recorded[place]:

@@ -144,7 +144,7 @@ class _Replay:
         found = moments(tape.recorded[tape.at :], state)
         name = self._logs[tape.at - 1] if tape.at else ""
         tape.keyed = bool(name)
-        agent = self._recorded_agent(found)
+        agent = self._make_agent(found)
         return Driver(
             RecordedLog(name, tape),
             state,
@@ -157,7 +157,7 @@ class _Replay:
             clock=tape,
         )
 
-    def _recorded_agent(self, found: list[RecordedMoment]) -> Agent:
+    def _make_agent(self, found: list[RecordedMoment]) -> Agent:
         """Return what the recorded driver was made with, or the harness's own agent; all outside of it is played back."""
         tape, config, agent = self._tape, self._state.config, self._agent
         run = run_around(tape)
@@ -167,14 +167,14 @@ class _Replay:
         specs = config.tools if config else ()
         setup = setup_of(recorded, config, gate_of(tape, specs, recorded.interrupts, run))
         if agent is None:
-            return Agent(specs=specs, setup=setup, decide_within=recorded.decide_within, **self._played(setup, specs, None))
+            return Agent(specs=specs, setup=setup, decide_within=recorded.decide_within, **self._play(setup, specs, None))
         if agent.setup.models[0] == setup.models[0]:
             setup = agent.setup
         else:  # another model was asked: its chain is played back with the harness's tools and rules
             setup = replace(agent.setup, models=setup.models, fetches=setup.fetches)
-        return replace(agent, setup=setup, **self._played(setup, agent.specs, agent.shape))
+        return replace(agent, setup=setup, **self._play(setup, agent.specs, agent.shape))
 
-    def _played(self, setup: Setup, specs: Iterable[ToolSpec], shape: OutputShape | None) -> Played:
+    def _play(self, setup: Setup, specs: Iterable[ToolSpec], shape: OutputShape | None) -> Played:
         tape = self._tape
         models = tuple(
             RecordedModel(name, tape, fetches=fetches, shape=shape, tools=setup.tools)

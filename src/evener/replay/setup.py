@@ -33,7 +33,10 @@ def budget_of(found: Sequence[RecordedMoment], state: RunState, limits: Limits) 
     for moment in found:
         hit = hit_of(moment.event)
         if hit is not None and hit.around:
-            around, used = replace(around, **{hit.which: hit.limit}), _used_before(hit, moment.state.spent.since(state.spent))
+            around, used = (
+                replace(around, **{hit.which: hit.limit}),
+                _sum_used_before(hit, moment.state.spent.since(state.spent)),
+            )
             break
     return Budget(limits, state.used, outer=Budget(around, used))
 
@@ -47,7 +50,7 @@ def _is_priced(event: ev.Event) -> bool:
             return hit is not None and hit.which == "cost"
 
 
-def _used_before(hit: ev.LimitHit, since: Spent) -> Spent:
+def _sum_used_before(hit: ev.LimitHit, since: Spent) -> Spent:
     """Return what the runs around had used when the driver began, which has used `since` itself."""
     match hit.which:
         case "requests":

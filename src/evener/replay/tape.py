@@ -93,14 +93,14 @@ class Tape:
             return ()
         found: list[ev.Event] = []
         written: list[ev.Event] = []
-        for place, event in enumerate((*events, *self._known_of(events[-1]))):
+        for place, event in enumerate((*events, *self._find_known(events[-1]))):
             number = self.at + place
             recorded = self.recorded[number] if number < len(self.recorded) else None
             if place and (recorded is None or isinstance(recorded, ev.Opened)):
                 break  # cut in the middle of what was written at once: by a fork, or by a caller that reads a part only
             if recorded is None or (not place and begins(recorded) and not isinstance(event, ev.Continued)):
                 raise RecordingEnded
-            made = self._stamped(event, recorded)
+            made = self._stamp(event, recorded)
             stored = self.stored[number]
             as_stored = made if self._has_facts else write_as_old(made, stored)
             differences = compare_events(stored, as_stored, number=number + 1)
@@ -112,7 +112,7 @@ class Tape:
             self.accept(made)
         return tuple(found)
 
-    def _known_of(self, event: ev.Event) -> Iterator[ev.CallFinished]:
+    def _find_known(self, event: ev.Event) -> Iterator[ev.CallFinished]:
         """Yield what was told at once of the calls of a final answer that did not fit, where only the recording knows why."""
         if not isinstance(event, ev.Replied) or self.knows_shape or not event.problems:
             return
@@ -123,7 +123,7 @@ class Tape:
                 return
             yield recorded
 
-    def _stamped(self, event: ev.Event, recorded: ev.Event) -> ev.Event:
+    def _stamp(self, event: ev.Event, recorded: ev.Event) -> ev.Event:
         """Return the event with what is minted when it is made, and with what neither log nor harness tell."""
         match event, recorded:
             case ev.ModelCalled(), ev.ModelCalled():
@@ -158,14 +158,14 @@ class Tape:
             elif not others(event):
                 raise Strayed(Difference(self.at + 1, "kind", kind_of(event), wanted))
             try:
-                await self._moved(event, wanted)
+                await self._move(event, wanted)
             except asyncio.CancelledError:
                 event = self.next
                 if event is not None and mine(event):
                     return event  # it was being written down when it was cancelled
                 raise
 
-    async def _moved(self, event: ev.Event, wanted: str) -> None:
+    async def _move(self, event: ev.Event, wanted: str) -> None:
         """Wait until this event has happened again. Others need no time for it: who does not come at once does not come."""
         before = self.at
         for _ in range(PATIENCE):

@@ -42,7 +42,7 @@ class Funnel:
         patterns: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
         self._secrets = secrets
-        self._patterns = tuple(map(_compiled, patterns))
+        self._patterns = tuple(map(_compile, patterns))
         self._nets = KeptNet()
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ def fields_of(type_: inspect.Type, name: str = "") -> Iterator[tuple[str, bool]]
             yield name, False
 
 
-def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+def _compile(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
         boundless = compiled.search("") is not None

@@ -80,10 +80,10 @@ def said_in(event: Event) -> str:
 
 
 def _words(message: Message) -> str:
-    return "\n".join(filter(None, map(_said, message.blocks)))
+    return "\n".join(filter(None, map(_list_said, message.blocks)))
 
 
-def _said(block: Block) -> str:
+def _list_said(block: Block) -> str:
     match block:
         case TextBlock(text=text):
             return text

@@ -41,10 +41,10 @@ class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
         if claims.setdefault(size, token := object()) is token:  # to set is one step: of two threads one is the first
             shared.update(new)
         else:
-            shared, claims = self._copied() | new, {}
+            shared, claims = self._copy() | new, {}
         return Grown(shared, size + len(new), claims)
 
-    def _copied(self) -> dict[Hashable, tuple[int, object]]:
+    def _copy(self) -> dict[Hashable, tuple[int, object]]:
         return {name: found for name, found in tuple(self._shared.items()) if found[0] < self._size}
 
     def __iter__(self) -> Iterator[Hashable]:

@@ -39,7 +39,7 @@ def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
     peer = beside(place) if proxy else place
     match error:
         case ssl.SSLCertVerificationError():
-            return _untrusted(error, peer)
+            return _refuse_untrusted(error, peer)
         case ssl.SSLError():
             return ConnectFailed(
                 f"No secure connection to {peer} could be made: the TLS handshake failed. "
@@ -96,7 +96,7 @@ def malformed(place: str) -> WireError:
     return WireError(f"The answer of {place} breaks the rules of HTTP, so it does not count. Send the request again.")
 
 
-def _untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
+def _refuse_untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
     return ConnectFailed(
         f"The certificate of {place} is not trusted: {error.verify_message or 'it could not be verified'}. If this server is "
         "yours, name its authority's certificate with `ca_file`; if not, something stands between you and the provider."
@@ -194,8 +194,8 @@ class Framing:
                 raise NotHttp  # the server at the other end never speaks first
             return []
         if self._part == "length":
-            return self._counted(data)
-        return [data] if self._part == "close" else self._chunked(data)
+            return self._count_body(data)
+        return [data] if self._part == "close" else self._is_chunked(data)
 
     def finish(self) -> bool:
         """Note that the connection has ended. True if the response is whole."""
@@ -269,7 +269,7 @@ class Framing:
 
     # The body.
 
-    def _counted(self, data: bytes) -> list[bytes]:
+    def _count_body(self, data: bytes) -> list[bytes]:
         if len(data) > self._left:
             data = data[: self._left]
             self.reusable = False
@@ -277,7 +277,7 @@ class Framing:
         self.ended = not self._left
         return [data]
 
-    def _chunked(self, data: bytes) -> list[bytes]:
+    def _is_chunked(self, data: bytes) -> list[bytes]:
         chunks = self._chunks
         assert chunks is not None
         pieces = chunks.feed(data)
@@ -570,11 +570,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not answer.status:
             self.fail(cut_head(terms.place) if answer.begun else closed_early(terms.place))
-        elif not (answer.framed or (farewell and self._closed_by_server())) or not answer.finish():
+        elif not (answer.framed or (farewell and self._is_closed_by_server())) or not answer.finish():
             self.fail(broken_off(terms.place))
         self._wake()
 
-    def _closed_by_server(self) -> bool:
+    def _is_closed_by_server(self) -> bool:
         """True if the end is the server's own. With TLS, an attacker can end the connection but not send its close alert."""
         secured = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         try:

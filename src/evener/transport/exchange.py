@@ -177,7 +177,9 @@ class Signed(msgspec.Struct, eq=False):
         return await self._send(request, await _await_credentials(coming, request))
 
     def _send(self, request: Request, signed: Request) -> Coroutine[object, None, Response]:
-        for secret in _added_secrets(request.headers, tuple(signed.headers)):  # a caller's `auth` may have made a list of them
+        for secret in _list_added_secrets(
+            request.headers, tuple(signed.headers)
+        ):  # a caller's `auth` may have made a list of them
             note_secret(secret)  # to be kept out of the store
         self._tries.append((request, signed))
         return self._transport.send(signed)
@@ -218,7 +220,7 @@ async def _await_credentials(signing: Awaitable[Request], request: Request) -> R
 
 
 @lru_cache(16)
-def _added_secrets(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def _list_added_secrets(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the lasting secrets among the headers that were put on a request."""
     return tuple(found for found in (credential(*pair) for pair in after if pair not in before) if is_secret(found))
 

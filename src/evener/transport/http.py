@@ -52,7 +52,7 @@ class HttpResponse:
 
     def read(self) -> Coroutine[object, None, bytes]:
         """Return the next bytes; see `Response`."""
-        return self._inflated() if self._encoding else self._piece()
+        return self._inflate() if self._encoding else self._piece()
 
     @property
     def ended(self) -> bool:
@@ -66,7 +66,7 @@ class HttpResponse:
     def __repr__(self) -> str:
         return f"HttpResponse({self.status} from {self._place})"
 
-    async def _inflated(self) -> bytes:
+    async def _inflate(self) -> bytes:
         if self._failure is not None:
             raise self._failure
         try:

@@ -41,7 +41,7 @@ class Net:
 
     def add(self, secrets: Iterable[str]) -> None:
         """Add secrets to search for."""
-        whose = {form: secret for secret in secrets if len(secret) >= SHORTEST for form in _nested(secret)}
+        whose = {form: secret for secret in secrets if len(secret) >= SHORTEST for form in _find_nested(secret)}
         for form in whose.keys() - self._forms.keys():
             head, length = form[:SHORTEST], len(form)
             lengths = self._lengths.get(head, ())
@@ -131,7 +131,7 @@ def known_net() -> Net:
     return _kept_net.of(known_secrets())
 
 
-def _nested(secret: str) -> set[str]:
+def _find_nested(secret: str) -> set[str]:
     """Return the forms of a secret, also within JSON texts that are strings of JSON texts."""
     level = found = forms_of(secret)
     for _ in range(LEVELS):
@@ -269,7 +269,7 @@ def forms_of(secret: str) -> set[str]:
     lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), form) for form in quoted}
     escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     slashed = {form.replace("/", "\\/") for form in escaped}
-    return {secret} | quoted | lower | escaped | slashed | set(_encoded(content))
+    return {secret} | quoted | lower | escaped | slashed | set(_encode(content))
 
 
 def _without_beginning(text: str, form: str) -> str:
@@ -284,7 +284,7 @@ def _without_beginning(text: str, form: str) -> str:
     return "".join(pieces) + text[at:]
 
 
-def _encoded(content: bytes) -> Iterable[str]:
+def _encode(content: bytes) -> Iterable[str]:
     """Return base64 of the secret within a longer text: at each of three offsets, without letters shared with neighbours."""
     for offset in range(3):
         for encode in (b64encode, urlsafe_b64encode):

@@ -134,9 +134,9 @@ class PromptView:
         search = ui.Window(self._search, height=1, width=self._search_width, get_line_prefix=lambda *_: SEARCH)
         rows = ui.HSplit(
             [
-                _shown(self._rows.tail, wrap=True),
-                _shown(self._rows.beside),
-                _shown(lambda: [("fg:ansicyan", self._rows.prompt())] if not self._fits() else [], wrap=True),
+                _format_shown(self._rows.tail, wrap=True),
+                _format_shown(self._rows.beside),
+                _format_shown(lambda: [("fg:ansicyan", self._rows.prompt())] if not self._fits() else [], wrap=True),
                 ui.VSplit([ui.ConditionalContainer(search, is_searching), line]),
                 ui.Window(ui.FormattedTextControl(lambda: [("dim", self._rows.status())]), height=1),
             ]
@@ -159,7 +159,7 @@ class PromptView:
         return [("fg:ansicyan", " " * get_cwidth(shown) if line or wrapped else shown)]
 
 
-def _shown(text: Callable[[], StyleAndTextTuples], *, wrap: bool = False) -> ui.ConditionalContainer:
+def _format_shown(text: Callable[[], StyleAndTextTuples], *, wrap: bool = False) -> ui.ConditionalContainer:
     """Return rows that are hidden while empty; if there are too many, the last ones are shown."""
 
     def last() -> Point:

@@ -112,7 +112,7 @@ def spilled_in(event: ev.Event) -> Iterator[str]:
     if event.spilled is not None:
         yield event.spilled.id
     elif SPILLED in event.metadata:
-        found = _decoded(event.metadata)
+        found = _decode(event.metadata)
         name = found.spilled if found is not None else ""
         if NAME.fullmatch(name) and any(isinstance(block, TextBlock) and name in block.text for block in event.content):
             yield name
@@ -122,7 +122,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     spilled: str
 
 
-def _decoded(metadata: str) -> _Metadata | None:
+def _decode(metadata: str) -> _Metadata | None:
     try:
         return msgspec.json.decode(metadata, type=_Metadata)
     except msgspec.MsgspecError:
@@ -215,7 +215,7 @@ class LogVerifier(msgspec.Struct, frozen=True):
 def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Redaction) -> list[Finding]:
     """Find what is wrong with a log and those before it on its path, with a thread, or with everything."""
     witness = Witness(told, store_id(connection))
-    places = _wanted(connection, log)
+    places = _list_wanted(connection, log)
     found: list[Finding] = []
     if not log:
         found += [*_safely("", _file(connection)), *_absent(places, witness), *_safely("", shelves(connection, None, guard))]
@@ -240,7 +240,7 @@ def _safely(log: str, findings: Iterable[Finding]) -> Iterator[Finding]:
         yield Finding(log, 0, f"SQLite cannot read all of it ({type(error).__name__}: {error}).")
 
 
-def _wanted(connection: "sqlite3.Connection", log: str) -> list[LogPlace]:
+def _list_wanted(connection: "sqlite3.Connection", log: str) -> list[LogPlace]:
     if not log:
         return [LogPlace(*row) for row in connection.execute(f"SELECT {LOG} FROM logs ORDER BY number")]
     query = f"SELECT {LOG} FROM logs WHERE thread = ? OR log = ? ORDER BY number"
@@ -299,7 +299,7 @@ def _log(connection: "sqlite3.Connection", place: LogPlace, check: LogVerifier) 
         yield Finding(place.log, seq, f"The log ends here, and not as it should with event {place.length}.")
     if at != place.changed:
         yield Finding(place.log, seq, "The list of logs has another time for the last change than the last event.")
-    yield from (Finding(place.log, known, what) for known, what in _known(connection, place, check.witness, chains))
+    yield from (Finding(place.log, known, what) for known, what in _is_known(connection, place, check.witness, chains))
 
 
 def _rows(connection: "sqlite3.Connection", number: int) -> Iterator[VerifiedRow]:
@@ -325,12 +325,12 @@ def _event(place: LogPlace, row: VerifiedRow, before: bytes, check: LogVerifier)
             event = decode_event(check.guard.open("event", place.log, row.payload, number=row.seq), row.version)
             yield from map(told, _content(place, row, event))
             if row.erased is None:
-                yield from _relied(told, event, check)
+                yield from _relies(told, event, check)
     except (EvenerError, *MISFITS) as error:
         yield told(f"It cannot be read: {error}")
 
 
-def _relied(told: Callable[..., Finding], event: Event, check: LogVerifier) -> Iterator[Finding]:
+def _relies(told: Callable[..., Finding], event: Event, check: LogVerifier) -> Iterator[Finding]:
     """Yield the blobs that the event relies on and that are not there. Without its blob, the output of a call is lost."""
     names = set(media_in(event))
     check.relied.update(names)
@@ -356,7 +356,7 @@ def _content(place: LogPlace, row: VerifiedRow, event: Event) -> Iterator[str]:
             yield "It opens another log than the one that the list of logs describes."
 
 
-def _known(
+def _is_known(
     connection: "sqlite3.Connection", place: LogPlace, witness: Witness, chains: dict[int, bytes]
 ) -> Iterator[tuple[int, str]]:
     """Yield what a child, a checkpoint or the sidecar knows of a log, and what is not so."""

@@ -50,15 +50,17 @@ def threads_inside(connection: "sqlite3.Connection", thread: str, guard: Redacti
     owner = _thread_of(connection, thread)
     if not owner and not connection.execute("SELECT 1 FROM logs WHERE thread = ?", (thread,)).fetchone():
         raise protocol.no_log(thread)
-    return subagent_logs.threads_inside(owner or thread, partial(_started, connection, guard), partial(_thread_of, connection))
+    return subagent_logs.threads_inside(
+        owner or thread, partial(_find_start, connection, guard), partial(_thread_of, connection)
+    )
 
 
 def logs_inside(connection: "sqlite3.Connection", log: str, guard: Redaction) -> list[str]:
     """Return the logs of agents inside the calls of one branch."""
-    return subagent_logs.logs_inside(log, partial(_started, connection, guard), partial(_thread_of, connection))
+    return subagent_logs.logs_inside(log, partial(_find_start, connection, guard), partial(_thread_of, connection))
 
 
-def _started(connection: "sqlite3.Connection", guard: Redaction, thread: str) -> list[tuple[str, str]]:
+def _find_start(connection: "sqlite3.Connection", guard: Redaction, thread: str) -> list[tuple[str, str]]:
     """Return the keys of the calls that were started. A damaged start is passed over: what lies inside it is unknown."""
     found: list[tuple[str, str]] = []
     for log, seq, payload in connection.execute(STARTS, (thread,)).fetchall():
@@ -135,7 +137,7 @@ def describe(connection: "sqlite3.Connection", thread: str, label: Label, guard:
 async def search(run: Run, text: str, limit: int, now: float, guard: Redaction, index: SearchIndex | None = None) -> Hits:
     """Find all words of the text: titles and tags first, then events, the newest first. Others read in between."""
     query = parse(text)
-    first = await run(partial(_named, query=query, now=now, guard=guard))
+    first = await run(partial(_find_named, query=query, now=now, guard=guard))
     found, before, unread = first.found, first.before, 0
     while before and len(found) < limit:
         left = limit - len(found)
@@ -144,7 +146,7 @@ async def search(run: Run, text: str, limit: int, now: float, guard: Redaction, 
     return Hits(found[:limit], unread=unread)
 
 
-def _named(connection: "sqlite3.Connection", query: Query, now: float, guard: Redaction) -> SearchPage:
+def _find_named(connection: "sqlite3.Connection", query: Query, now: float, guard: Redaction) -> SearchPage:
     """Return the threads whose title and tags match, each with the log it stands on."""
     found = []
     for summary in summaries(connection, "", now, guard):

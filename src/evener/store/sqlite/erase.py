@@ -82,7 +82,7 @@ def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | N
     named = {digest for line in _events(connection, target) for digest in _names(line, guard)}
     stored = frozenset(BlobTable(connection, guard).among(named))
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
-    return Survey(stored - _named_elsewhere(connection, target, stored, 0, guard), last)
+    return Survey(stored - _is_named_elsewhere(connection, target, stored, 0, guard), last)
 
 
 def erase(
@@ -100,7 +100,7 @@ def erase(
         stone = stone_of(line.digest, now, payload)
         changes.append((payload, now, stone, line.id))
         stones.append(Stone(store, line.log, line.seq, stone.hex()))
-    blobs = surveyed.blobs - _named_elsewhere(connection, target, surveyed.blobs, surveyed.last, guard)
+    blobs = surveyed.blobs - _is_named_elsewhere(connection, target, surveyed.blobs, surveyed.last, guard)
     connection.executemany("UPDATE events SET payload = ?, erased = ?, stone = ? WHERE id = ?", changes)
     BlobTable(connection, guard).drop(blobs)
     if changes:
@@ -178,7 +178,7 @@ def _names(line: StoredLine, guard: Redaction) -> Iterable[str]:
         return ()
 
 
-def _named_elsewhere(
+def _is_named_elsewhere(
     connection: "sqlite3.Connection", target: EraseTarget, blobs: frozenset[str], after: int, guard: Redaction
 ) -> frozenset[str]:
     """Return those of the blobs that other events after that row name."""

@@ -290,13 +290,13 @@ def glance(connection: "sqlite3.Connection", path: Path, newest: int = VERSION) 
         return 0
     if application != APPLICATION:
         raise not_ours(path)
-    return _known(int(version), path, newest)
+    return _check_known(int(version), path, newest)
 
 
 def check(connection: "sqlite3.Connection", path: Path, newest: int = VERSION) -> int:
     """Return the version as `glance` does, checked against what the table `meta` states."""
     version = glance(connection, path, newest)
-    return _known(max(version, _noted(connection)), path, newest) if version else 0
+    return _check_known(max(version, _read_noted(connection)), path, newest) if version else 0
 
 
 def upgrade(connection: "sqlite3.Connection", path: Path, steps: Sequence[Sequence[str]] = STEPS) -> None:
@@ -327,7 +327,7 @@ def not_ours(path: Path) -> StoreError:
     return StoreError(f"The file {path} is not a store of Evener, and was left alone. Give another path.")
 
 
-def _known(version: int, path: Path, newest: int) -> int:
+def _check_known(version: int, path: Path, newest: int) -> int:
     if version > newest:
         raise StoreError(
             f"The store {path} has schema version {version}, and this Evener knows versions up to {newest}. "
@@ -336,7 +336,7 @@ def _known(version: int, path: Path, newest: int) -> int:
     return version
 
 
-def _noted(connection: "sqlite3.Connection") -> int:
+def _read_noted(connection: "sqlite3.Connection") -> int:
     """Return the version that the table `meta` states."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     return int(row[0]) if row and str(row[0]).isdecimal() else 0
@@ -363,7 +363,7 @@ def connect(path: Path, patience: float, cipher: Cipher | None = None) -> "sqlit
 
     with _one_at_a_time:
         if only_read(path):
-            return _fixed(path, cipher)
+            return _connect_fixed(path, cipher)
         prepare_file(path)
         try:
             _look(path)
@@ -409,7 +409,7 @@ def files_of(connection: "sqlite3.Connection") -> Files:
     return entry.files if entry else Files()
 
 
-def _fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
+def _connect_fixed(path: Path, cipher: Cipher | None) -> "sqlite3.Connection":
     """Return a connection to a store that cannot be written, as on a disk that is mounted so: it is read as it is."""
     import sqlite3
 

@@ -69,11 +69,11 @@ class FileIdentity:
     def check(self) -> None:
         """Raise StoreGone when a path does not lead to the file that was opened first, StoreLinked when it has two names."""
         if self._broken:
-            raise _gone(self._broken)
+            raise _gone_error(self._broken)
         for name in self._names:
             found = refuse_links(name)
             if self._file is not None and found != self._file:
-                raise _gone(name)
+                raise _gone_error(name)
 
     def opened(self) -> None:
         """Note the file of a connection that was opened."""
@@ -92,7 +92,7 @@ class FileIdentity:
         for ending, known in (("-wal", files.wal), ("-shm", files.shm)):
             if known is not None and _identity(self._path + ending) != known:
                 self._broken = self._path + ending
-                raise _gone(self._broken)
+                raise _gone_error(self._broken)
 
     def _is_as_opened(self, files: Files) -> bool:
         """True if every file is there, the same, and under one name: asked twice with each write, so it does no more."""
@@ -156,7 +156,7 @@ def enter(path: Path, patience: float) -> OpenNote:
     Where the system has no such locks, nothing is compared.
     """
     refuse_links(path)
-    descriptor = _opened(_beside(path, ".next"))
+    descriptor = _open_note(_beside(path, ".next"))
     deadline = monotonic() + min(patience, LONGEST_WAIT)
     while descriptor is not None:
         if _lock(descriptor, "F_WRLCK"):
@@ -168,7 +168,7 @@ def enter(path: Path, patience: float) -> OpenNote:
         if monotonic() > deadline:
             os.close(descriptor)
             if strange:
-                raise _gone(_beside(path, strange))
+                raise _gone_error(_beside(path, strange))
             break  # a process that was about to open it has been stopped
         if shared:
             _lock(descriptor, "F_UNLCK")
@@ -206,7 +206,7 @@ def _strange(known: Files, found: Files) -> str:
     return "-shm" if known.shm != found.shm else ""
 
 
-def _gone(path: Path | str) -> StoreGone:
+def _gone_error(path: Path | str) -> StoreGone:
     return StoreGone(
         f"The file {path} was moved, deleted or replaced while the store was open, so nothing of this was stored. What was "
         "acknowledged before went into the file that was there. Put that file back; or end every process that has the store "
@@ -230,7 +230,7 @@ def _identity(path: Path | str) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _opened(path: Path) -> int | None:
+def _open_note(path: Path) -> int | None:
     """Open the file with the note. None on a system without locks that belong to an open file."""
     if sys.platform != "linux":
         return None

@@ -131,12 +131,12 @@ def _life(pid: int) -> tuple[str, str]:
 @cache
 def _ours(pid: int) -> str:
     """Return the beginning of all claims of this process. A fork finds out anew: its pid may be that of a dead ancestor."""
-    _heed_forks()
+    _note_forks()
     return f"{_machine()} {pid} {_life(pid)[1]}"
 
 
 @cache
-def _heed_forks() -> None:
+def _note_forks() -> None:
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=_ours.cache_clear)
 

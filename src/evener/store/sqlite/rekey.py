@@ -120,7 +120,7 @@ def _reseal_log(connection: "sqlite3.Connection", branch: CargoBranch, chains: C
         if not records:
             raise protocol.damaged(branch.log, seq + 1)
         for record in records:
-            before = _checked(branch.log, before, record)
+            before = _check(branch.log, before, record)
         linked = [following.link(record) for record in records]
         connection.executemany(
             "UPDATE events SET version = ?, digest = ?, chain = ?, payload = ?, stone = ? WHERE log = ? AND seq = ?",
@@ -135,7 +135,7 @@ def _reseal_log(connection: "sqlite3.Connection", branch: CargoBranch, chains: C
     digests.put(connection, number, seq=seq, chain=head)
 
 
-def _checked(log: str, before: bytes, record: CargoEvent) -> bytes:
+def _check(log: str, before: bytes, record: CargoEvent) -> bytes:
     """Return the chain at the record, which must be the one that is stored."""
     place = {"seq": record.seq, "version": record.version, "at": record.at, "kind": record.kind, "rule": record.rule}
     if link(before, record.digest, **place) != record.chain:  # type: ignore[arg-type]  # each is what it is in a record

@@ -332,7 +332,7 @@ class BlobTable:
     def name_of(self, content: bytes) -> tuple[str, bool]:
         """Return the name of the content, and whether it is stored, whole."""
         digest = sha256(content).hexdigest()
-        return digest, self._stored(digest) == content
+        return digest, self._is_stored(digest) == content
 
     def put(self, digest: str, content: bytes) -> None:
         """Keep the content; what was there under its name and has been damaged is mended."""
@@ -345,7 +345,7 @@ class BlobTable:
 
     def get(self, digest: str) -> bytes:
         """Return the content of that name."""
-        content = self._stored(digest)
+        content = self._is_stored(digest)
         if content is None:
             raise protocol.no_blob(digest)
         if sha256(content).hexdigest() != digest:
@@ -384,7 +384,7 @@ class BlobTable:
         """Return where a blob of that name may lie; the first is where a new one goes."""
         return (hmac.digest(self._key, digest.encode(), "sha256").hex(), digest) if self._key else (digest,)
 
-    def _stored(self, digest: str) -> bytes | None:
+    def _is_stored(self, digest: str) -> bytes | None:
         for place in self._places(digest):
             found = self._connection.execute("SELECT content FROM blobs WHERE digest = ?", (place,)).fetchone()
             if found is not None:

@@ -89,8 +89,8 @@ class SearchIndex:
         import sqlite3
 
         with self._lock, suppress(sqlite3.Error, OSError):
-            connection = self._dialed(make=False)
-            if self._noted() != _belongs(store) or self._upto(connection, store, number) != _last(number):
+            connection = self._dial(make=False)
+            if self._read_noted() != _belongs(store) or self._upto(connection, store, number) != _last(number):
                 return None
             found = connection.execute(
                 f"SELECT rowid FROM said{number} WHERE said{number} MATCH ? UNION SELECT id FROM unread WHERE id / ? = ?"
@@ -107,7 +107,7 @@ class SearchIndex:
 
         with self._lock:
             try:
-                connection = self._opened(store, make=True)
+                connection = self._open_index(store, make=True)
                 number = next(self._wanting(connection, store), None)
                 if number is not None:
                     self._fill(connection, store, number)
@@ -129,8 +129,8 @@ class SearchIndex:
         if not self._path.exists():
             return True
         with self._lock, suppress(sqlite3.Error, OSError):
-            connection = self._dialed(make=False)
-            return self._noted() != _belongs(store) or next(self._wanting(connection, store), None) is not None
+            connection = self._dial(make=False)
+            return self._read_noted() != _belongs(store) or next(self._wanting(connection, store), None) is not None
         return True
 
     def purge(self, store: "sqlite3.Connection", parts: Iterable[int]) -> None:
@@ -141,7 +141,7 @@ class SearchIndex:
             return
         with self._lock:
             try:
-                connection = self._opened(store, make=True, purged=frozenset(parts))
+                connection = self._open_index(store, make=True, purged=frozenset(parts))
                 busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except (sqlite3.Error, OSError):
                 busy = True
@@ -154,17 +154,17 @@ class SearchIndex:
         with self._lock:
             self._close()
 
-    def _opened(
+    def _open_index(
         self, store: "sqlite3.Connection", *, make: bool = False, purged: frozenset[int] | None = None
     ) -> "sqlite3.Connection":
         """Return a connection to the index, which belongs to this store and has heard of all its erasures."""
-        connection = self._dialed(make=make)
+        connection = self._dial(make=make)
         wanted = _belongs(store)
-        if self._noted() != wanted:
+        if self._read_noted() != wanted:
             self._conform(wanted, purged)
         return connection
 
-    def _dialed(self, *, make: bool) -> "sqlite3.Connection":
+    def _dial(self, *, make: bool) -> "sqlite3.Connection":
         import sqlite3
 
         if self._connection is None:
@@ -178,7 +178,7 @@ class SearchIndex:
                 self._connection.execute(statement)
         return self._connection
 
-    def _noted(self) -> dict[str, str]:
+    def _read_noted(self) -> dict[str, str]:
         assert self._connection is not None
         return dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
 
@@ -188,7 +188,7 @@ class SearchIndex:
         assert connection is not None
         connection.execute("BEGIN IMMEDIATE")
         try:
-            noted = self._noted()
+            noted = self._read_noted()
             if int(noted.get("erasures", 0)) > int(wanted["erasures"]) and noted.get("store") == wanted["store"]:
                 raise Behind("the index has heard of an erasure that this reader does not see yet")
             heard = {**noted, "erasures": str(int(noted.get("erasures", 0)) + 1)}
@@ -228,7 +228,7 @@ class SearchIndex:
         said, unread, last, chain = _rows(store, after, _last(number))
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if self._noted() != _belongs(store):
+            if self._read_noted() != _belongs(store):
                 raise Behind("something was erased meanwhile")
             if upto < 0:
                 self._drop(connection, number)
@@ -273,7 +273,7 @@ def _rows(store: "sqlite3.Connection", after: int, until: int) -> tuple[list[tup
         if kind in SPOKEN and erased is None and payload is not None:
             try:
                 size += len(payload)
-                said.append((last, _indexed(said_in(decode_event(payload, version)))))
+                said.append((last, _is_indexed(said_in(decode_event(payload, version)))))
             except (EvenerError, *MISFITS):
                 unread.append((last,))
         if size > BYTES:
@@ -298,7 +298,7 @@ def _last(number: int) -> int:
     return (number + 1) * PART - 1
 
 
-def _indexed(text: str) -> str:
+def _is_indexed(text: str) -> str:
     """Return each word of the text once: what is asked for are pieces of words."""
     return " ".join(set(_plain(text.lower()).split()))
 

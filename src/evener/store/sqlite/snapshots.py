@@ -165,19 +165,19 @@ class _Walk:
         self._seq += 1
         if self._seq % AT_ONCE:
             return state
-        state = self._paged(state)
+        state = self._page(state)
         if self._seq % EVERY == 0:
             self._keep(state)
         return state
 
     def ended(self, state: RunState, *, more: bool) -> Folded:
         """Return the state at the end of the walk, and the folds that are due."""
-        state = self._paged(state)
+        state = self._page(state)
         if self._seq > self._kept and self._bytes() > BYTES:
             self._keep(state)
         return Folded(state, self._seq, tuple(self._due), more)
 
-    def _paged(self, state: RunState) -> RunState:
+    def _page(self, state: RunState) -> RunState:
         now = state.transcript
         flat = self._pager.paged(
             len(now), now.last, now.system_blocks, media=now.has_far_media, log=self._piece().log, seq=self._seq
@@ -192,7 +192,7 @@ class _Walk:
         found = self._connection.execute(
             "SELECT chain FROM events WHERE log = ? AND seq = ?", (piece.number, self._seq)
         ).fetchone()
-        sealed = self._guard.seal("fold", piece.log, _encoded(state), number=self._seq)
+        sealed = self._guard.seal("fold", piece.log, _encode(state), number=self._seq)
         self._due.append(Snapshot(piece.number, self._seq, found[0], _erasures(self._connection), sealed))
         self._kept = self._seq
 
@@ -224,7 +224,7 @@ class Folder:
             self._busy[log] = True
             return
         self._busy[log] = False
-        self._reader.send(partial(self._tried, log=log), partial(self._found, log))
+        self._reader.send(partial(self._try, log=log), partial(self._found, log))
 
     def keep(self, found: Folded) -> None:
         """Keep what is worth it. When it cannot be written, nothing is lost."""
@@ -239,7 +239,7 @@ class Folder:
                 await self._reader.run(_pass)
                 await self._writer.run(_pass)
 
-    def _tried(self, connection: "sqlite3.Connection", log: str) -> Folded:
+    def _try(self, connection: "sqlite3.Connection", log: str) -> Folded:
         try:
             return self._folded(connection, log=log, step=STEP)
         except BaseException:
@@ -249,11 +249,11 @@ class Folder:
     def _found(self, log: str, found: Folded) -> None:
         self._steps += 1
         if found.due and not only_read(self._writer.path):
-            self._writer.send(partial(put, snapshots=found.due), lambda _: self._done(log, found))
+            self._writer.send(partial(put, snapshots=found.due), lambda _: self._finish(log, found))
         else:
             self._busy.pop(log, None)
 
-    def _done(self, log: str, found: Folded) -> None:
+    def _finish(self, log: str, found: Folded) -> None:
         """Fold on from what was kept. Where it is not found again, that is the end."""
         wanted = self._busy.pop(log, False) or found.more
         if log and wanted and found.seq > self._reached.get(log, 0):
@@ -322,7 +322,7 @@ def _nearest(
         if found is not None and _chain_at(connection, piece.number, found[0]) == found[1]:
             seq, _, sealed = found
             try:
-                return seq, _decoded(guard.open("fold", piece.log, sealed, number=seq), piece.log, seq, pager)
+                return seq, _decode(guard.open("fold", piece.log, sealed, number=seq), piece.log, seq, pager)
             except (EvenerError, msgspec.MsgspecError, *MISFITS):
                 continue
     return 0, RunState()
@@ -364,12 +364,12 @@ _encoder = msgspec.json.Encoder(enc_hook=_nothing)
 _decoder = msgspec.json.Decoder(_Kept, dec_hook=lambda _kind, _value: Transcript())
 
 
-def _encoded(state: RunState) -> bytes:
+def _encode(state: RunState) -> bytes:
     transcript = state.transcript
     return _encoder.encode(_Kept(state, len(transcript), transcript.last, transcript.system_blocks, transcript.has_far_media))
 
 
-def _decoded(content: bytes, log: str, seq: int, pager: Pager) -> RunState:
+def _decode(content: bytes, log: str, seq: int, pager: Pager) -> RunState:
     kept = _decoder.decode(content)
     transcript = pager.paged(kept.depth, kept.last, kept.system, media=kept.media, log=log, seq=seq)
     return msgspec.structs.replace(kept.state, transcript=transcript)

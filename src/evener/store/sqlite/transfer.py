@@ -77,7 +77,7 @@ def adopt(
             raise protocol.already_there(name)
     connection.execute("SAVEPOINT adoption")
     try:
-        told = [one for whole in wholes for one in _adopted(connection, whole, cargo, guard)]
+        told = [one for whole in wholes for one in _adopt(connection, whole, cargo, guard)]
         for blob in cargo.blobs():
             _shelve(connection, blob, guard)
         return told
@@ -88,24 +88,24 @@ def adopt(
         connection.execute("RELEASE adoption")
 
 
-def _adopted(connection: "sqlite3.Connection", whole: CargoThread, cargo: Cargo, guard: Redaction) -> list[Checkpoint | Stone]:
+def _adopt(connection: "sqlite3.Connection", whole: CargoThread, cargo: Cargo, guard: Redaction) -> list[Checkpoint | Stone]:
     label = label_of(whole.title, whole.tags, guard.funnel)
     title = guard.seal_text("title", whole.thread, label.title or "")
     chains, told = Chains(whole.branches), list[Checkpoint | Stone]()
     for branch in map(chains.named, whole.branches):
-        number = _begun(connection, whole.thread, branch, title, guard)
-        told += _filled(connection, number, branch, chains.linked(branch, cargo.records(branch.log), _stored(branch, guard)))
+        number = _begin(connection, whole.thread, branch, title, guard)
+        told += _fill(connection, number, branch, chains.linked(branch, cargo.records(branch.log), _store(branch, guard)))
     connection.execute("INSERT OR REPLACE INTO heads (thread, log) VALUES (?, ?)", (whole.thread, whole.head))
     tags = [(whole.thread, guard.seal_text("tag", whole.thread, tag)) for tag in label.tags or ()]
     connection.executemany("INSERT INTO tags (thread, tag) VALUES (?, ?)", tags)
     return told
 
 
-def _stored(branch: CargoBranch, guard: Redaction) -> Callable[[int, bytes], bytes]:
+def _store(branch: CargoBranch, guard: Redaction) -> Callable[[int, bytes], bytes]:
     return lambda seq, payload: guard.seal("event", branch.log, guard.funnel.clean(payload), number=seq)
 
 
-def _begun(connection: "sqlite3.Connection", thread: str, branch: CargoBranch, title: str | bytes, guard: Redaction) -> int:
+def _begin(connection: "sqlite3.Connection", thread: str, branch: CargoBranch, title: str | bytes, guard: Redaction) -> int:
     made = connection.execute(
         "INSERT INTO logs (log, thread, harness, parent, parent_seq, parent_hash, began, changed, length, head, epoch, holder,"
         f" claim, lease_until, base, title, erased) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, '', '{COPY}', 0, ?, ?, ?)",
@@ -117,7 +117,7 @@ def _begun(connection: "sqlite3.Connection", thread: str, branch: CargoBranch, t
     return int(made.lastrowid or 0)
 
 
-def _filled(
+def _fill(
     connection: "sqlite3.Connection", number: int, branch: CargoBranch, records: Iterator[CargoEvent]
 ) -> list[Checkpoint | Stone]:
     """Store the records of a branch. Return where it ends, and its tombstones."""

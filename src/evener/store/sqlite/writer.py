@@ -63,9 +63,9 @@ class Turnstile:
     """The two lock files, open. Locks belong to what is open here, and the system frees them when the process dies."""
 
     def __init__(self, path: Path) -> None:
-        self._next = _opened(path.with_name(path.name + ".next"))
+        self._next = _open_lock(path.with_name(path.name + ".next"))
         try:
-            self._lock = _opened(path.with_name(path.name + ".lock"))
+            self._lock = _open_lock(path.with_name(path.name + ".lock"))
         except OSError:
             os.close(self._next)
             raise
@@ -151,7 +151,7 @@ class Interlock:
             self._ours = turnstile.try_now()
             if not self._ours and not wait:
                 return False
-            self._ours = self._ours or (monotonic() > self._doubtful_until and self._waited(turnstile))
+            self._ours = self._ours or (monotonic() > self._doubtful_until and self._wait_for_turn(turnstile))
             if self._ours:
                 turnstile.sign(self._name)
         except OSError:
@@ -180,7 +180,7 @@ class Interlock:
             self._turnstile.close()
         self._turnstile, self._ours = None, False
 
-    def _waited(self, turnstile: Turnstile) -> bool:
+    def _wait_for_turn(self, turnstile: Turnstile) -> bool:
         try:
             wait = Wait(turnstile)
         except RuntimeError:  # the interpreter ends, and no thread can be started
@@ -193,7 +193,7 @@ class Interlock:
         return False
 
 
-def _opened(path: Path) -> int:
+def _open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
 
 
@@ -304,7 +304,7 @@ class WriterThread:
         request = WriterJob(job, asyncio.get_running_loop(), after)
         assert request.future is not None
         try:
-            if here and self._done_here(request):
+            if here and self._try_here(request):
                 request.deliver()
                 return request.future.result()
             self._put(request)
@@ -312,7 +312,7 @@ class WriterThread:
         finally:
             del request  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
 
-    def _done_here(self, request: WriterJob[T]) -> bool:
+    def _try_here(self, request: WriterJob[T]) -> bool:
         """Do the job in the caller's thread. False, and nothing is done, if it would wait, or if the last one took long."""
         if self._lasted > QUICK or self._waiting or self._stopped or self._process != os.getpid():
             return False
@@ -523,7 +523,7 @@ def make_writes_in_turn(
                 then(connection)
             return sound
         except Exception as error:
-            raise _named(store_error(error, path), interlock.last()) from None
+            raise _name_writer(store_error(error, path), interlock.last()) from None
         finally:
             interlock.leave()
 
@@ -612,7 +612,7 @@ def _nothing(connection: "sqlite3.Connection") -> None:
     pass
 
 
-def _named(error: StoreError, process: str) -> StoreError:
+def _name_writer(error: StoreError, process: str) -> StoreError:
     """Return the error of a busy store with the process that wrote last."""
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 

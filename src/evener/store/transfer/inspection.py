@@ -178,7 +178,7 @@ class Inspection:
         chain = self._chains[branch.log]
         if record.seq != branch.base + len(chain) // HASH + 1 or record.seq > branch.length:
             raise self._bad(f"event {record.seq} cannot stand here")
-        event = self._decoded(record)
+        event = self._decode(record)
         if str(type(event).__struct_config__.tag) != record.kind or event.at != record.at:
             raise self._bad("the payload is of another kind or time than the line says")
         if record.seq == branch.base + 1:
@@ -194,7 +194,7 @@ class Inspection:
         if record.erased is not None and encode_event(blanked(event)) != record.payload:
             raise self._bad("the event is said to be erased, and still says something")
         before = bytes(chain[-HASH:]) or origin_of(branch.log)
-        wanted = self._linked(before, record)
+        wanted = self._link(before, record)
         if wanted != record.chain:
             raise self._bad("the event is not linked to the one before it")
         chain += wanted
@@ -248,13 +248,13 @@ class Inspection:
         place = (seq - branch.base - 1) * HASH
         return self._chains[log][place : place + HASH].hex()
 
-    def _decoded(self, record: CargoEvent) -> Event:
+    def _decode(self, record: CargoEvent) -> Event:
         try:
             return decode_event(record.payload, record.version)
         except EvenerError as error:
             raise self._bad(str(error)) from None
 
-    def _linked(self, before: bytes, record: CargoEvent) -> bytes:
+    def _link(self, before: bytes, record: CargoEvent) -> bytes:
         try:
             return link(
                 before, record.digest,

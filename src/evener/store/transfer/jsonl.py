@@ -118,7 +118,7 @@ async def _lines(store: Portable, threads: Iterable[str]) -> AsyncIterator[Line]
         async for line in _section(store, await store.outline(thread)):
             if isinstance(line, EventLine) and (named := set(named_in(bytes(line.payload)))):
                 names |= named
-                relied |= dict.fromkeys(_spilled(line), (line.log, line.seq))
+                relied |= dict.fromkeys(_list_spilled(line), (line.log, line.seq))
             yield line
     kept = await store.blobs_among(names)
     for name in relied.keys() - set(kept):
@@ -156,7 +156,7 @@ async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> Asyn
         seq = page[-1].seq
 
 
-def _spilled(line: EventLine) -> Iterable[str]:
+def _list_spilled(line: EventLine) -> Iterable[str]:
     """Return the blobs without which the event has lost a part of what it said."""
     return spilled_in(decode_event(bytes(line.payload), line.version)) if line.erased is None else ()
 

@@ -158,15 +158,15 @@ def _json_differences(path: str, recorded: object, sent: object) -> Iterator[Dif
 
 
 def _line(path: str, recorded: object, sent: object) -> str:
-    place = _printable(_shortened(path.lstrip("."), 0)) or "body"
+    place = _printable(_shorten(path.lstrip("."), 0)) or "body"
     if isinstance(recorded, str) and isinstance(sent, str):
         start = _common(recorded, sent)
-        return f"{place}: recorded {_shortened(recorded, start)!r}, sent {_shortened(sent, start)!r}"
+        return f"{place}: recorded {_shorten(recorded, start)!r}, sent {_shorten(sent, start)!r}"
     if recorded is MISSING:
-        return f"{place}: not recorded, sent {_shown(sent)}"
+        return f"{place}: not recorded, sent {_show(sent)}"
     if sent is MISSING:
-        return f"{place}: recorded {_shown(recorded)}, not sent"
-    return f"{place}: recorded {_shown(recorded)}, sent {_shown(sent)}"
+        return f"{place}: recorded {_show(recorded)}, not sent"
+    return f"{place}: recorded {_show(recorded)}, sent {_show(sent)}"
 
 
 def _common(one: str, other: str) -> int:
@@ -175,15 +175,15 @@ def _common(one: str, other: str) -> int:
     return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
-def _shown(value: object) -> str:
-    return repr(_shortened(value, 0)) if isinstance(value, str) else _printable(_shortened(_canonical(value), 0))
+def _show(value: object) -> str:
+    return repr(_shorten(value, 0)) if isinstance(value, str) else _printable(_shorten(_canonical(value), 0))
 
 
 def _printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-def _shortened(text: str, place: int) -> str:
+def _shorten(text: str, place: int) -> str:
     """Return the part of the text around a place."""
     start = place - SHOWN // 3 if place > SHOWN // 2 and len(text) > SHOWN else 0
     cut = text[start : start + SHOWN]

@@ -148,7 +148,7 @@ class Player:
         sent, plain = self._normalize(request)
         left = self._left.get(sent.key) or self._left.get(plain.key)
         if not left:
-            raise CassetteMiss(self._missed(sent, plain))
+            raise CassetteMiss(self._miss(sent, plain))
         number = left.popleft()
         self._given.add(number)
         exchange = self._exchanges[number]
@@ -185,7 +185,7 @@ class Player:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _missed(self, sent: Compared, plain: Compared) -> str:
+    def _miss(self, sent: Compared, plain: Compared) -> str:
         opening = f"The cassette {self._path} has no answer left for {sent}."
         equals = sum(recorded.key in (sent.key, plain.key) for recorded in self._recorded)
         if equals:

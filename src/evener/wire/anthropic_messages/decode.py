@@ -428,7 +428,7 @@ class _Turn(msgspec.Struct, gc=False):
         elif kind in SAID:
             _seal(index, "reasoning", own, found)
         else:
-            found.append(_hosted(index, opened))
+            found.append(_read_hosted(index, opened))
 
     def count(self, stated: Counted, found: list[d.Delta]) -> None:
         """Apply a usage snapshot: what it states replaces what was known."""
@@ -526,7 +526,7 @@ def _seal(index: int, block: Sealable, own: Raws, found: list[d.Delta]) -> None:
         found.append(d.SealAdded(index, block, data, seal_name(data) if block == "reasoning" else ""))
 
 
-def _hosted(index: int, opened: _Open) -> d.HostedAdded:
+def _read_hosted(index: int, opened: _Open) -> d.HostedAdded:
     text = "".join(opened.pieces)
     if text:  # a call without arguments streams one empty piece, and its input stays as it began
         opened.own["input"] = msgspec.Raw(text.encode() if _is_json(text) else dumps(text))

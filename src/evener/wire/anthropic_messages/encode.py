@@ -160,7 +160,7 @@ def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     if limit is not None:
         return limit
     if quirks.max_output and _way_to_think(ask, quirks) == "enabled":
-        return min(quirks.default_output + _wanted_budget(ask), quirks.max_output)
+        return min(quirks.default_output + _find_budget(ask), quirks.max_output)
     return quirks.default_output
 
 
@@ -185,7 +185,7 @@ def thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 def _budget(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
     limit = output_tokens(ask, quirks, [])
-    budget, most = _wanted_budget(ask), limit - LEAST_ANSWER
+    budget, most = _find_budget(ask), limit - LEAST_ANSWER
     if _lacks_budget(ask):
         losses.append(loss_of("degraded", "reasoning.budget", f"the request has none, and this model needs one: {budget}"))
     if LEAST_BUDGET <= budget <= most:
@@ -205,7 +205,7 @@ def _lacks_budget(ask: Ask) -> bool:
     return any("type" in given and "budget_tokens" not in given for given in own) and not ask.reasoning.budget
 
 
-def _wanted_budget(ask: Ask) -> int:
+def _find_budget(ask: Ask) -> int:
     return ask.reasoning.budget or BUDGETS[ask.reasoning.effort or "medium"]
 
 

@@ -351,7 +351,7 @@ def _write_turn(out: ExchangeWriter, message: Message) -> list[Part]:
             case ImageBlock() | DocumentBlock():
                 parts.append((_media(out, block) or _line(out, block), block.cache))
             case HostedBlock():
-                parts.append((_hosted(out, block, message), block.cache))
+                parts.append((_write_hosted(out, block, message), block.cache))
             case ToolResult():
                 out.drop("tool_result", "a model's turn cannot hold it", block)
             case _:
@@ -400,8 +400,8 @@ def _call(out: ExchangeWriter, call: ToolCall, *, signs: bool) -> Value:
     return part
 
 
-def _hosted(out: ExchangeWriter, block: HostedBlock, message: Message) -> Value:
-    own = _hosted_fields(out, block) or {}
+def _write_hosted(out: ExchangeWriter, block: HostedBlock, message: Message) -> Value:
+    own = _list_hosted_fields(out, block) or {}
     circulated = any(camel(name) in CIRCULATED for name in own)
     if not own or (circulated and out.quirks.hosted_beside != "flag"):
         return _line(out, block)
@@ -452,7 +452,7 @@ def _add_block(out: ExchangeWriter, block: Block, message: Message, lead: str, p
         case ImageBlock() | DocumentBlock():
             parts.append((_media(out, block) or _line(out, block), block.cache))
         case HostedBlock():
-            parts.append((_hosted(out, block, message), block.cache))
+            parts.append((_write_hosted(out, block, message), block.cache))
         case ReasoningBlock() | ToolCall() | ToolResult():
             out.drop(block.kind, "a user's turn cannot hold it", block)
         case _:
@@ -473,7 +473,7 @@ def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCal
             out.report_citations(block, UNCITED)
             _open_seal(out, block)  # only reported: a response is words, and no reader seals them
             continue
-        value = _hosted_fields(out, block) if isinstance(block, HostedBlock) else _media(out, block)
+        value = _list_hosted_fields(out, block) if isinstance(block, HostedBlock) else _media(out, block)
         if value is None:
             texts.append(str(_line(out, block)["text"]))
         elif isinstance(block, HostedBlock) or _type_of(value) in out.quirks.result_parts:
@@ -523,7 +523,7 @@ def _json(text: str) -> msgspec.Raw | None:
         return None
 
 
-def _hosted_fields(out: ExchangeWriter, block: HostedBlock) -> Value | None:
+def _list_hosted_fields(out: ExchangeWriter, block: HostedBlock) -> Value | None:
     """Return a part of the provider's own as it came; None when it is for another provider, or holds media that the row
     refuses."""
     own = fields(block.raw)

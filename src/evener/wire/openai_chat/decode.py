@@ -453,13 +453,13 @@ class ChatAnswer(msgspec.Struct, gc=False):
 
     def keep(self, own: dict[str, msgspec.Raw], names: Sequence[str], *, whole: bool) -> None:
         """Keep these fields of a message and of its calls: they must go back as they came."""
-        self.fields |= _named(own, names)
+        self.fields |= _find_named(own, names)
         for place, raw in enumerate(msgspec.json.decode(own.get("tool_calls", b"null"), type=list[msgspec.Raw] | None) or ()):
             call = fields(raw)
             number = place if whole else msgspec.json.decode(call.get("index", b"null"), type=int | None)
             known = self._by_index.get(place if number is None else number)
             if known:
-                known.own |= _named(call, names)
+                known.own |= _find_named(call, names)
 
     @property
     def silent(self) -> bool:
@@ -663,7 +663,7 @@ def _thoughts(own: dict[str, msgspec.Raw], found: list[d.Delta]) -> str:
     return "".join(text_in(fields(one).get("text")) for one in _objects("thinking", inner, found))
 
 
-def _named(own: dict[str, msgspec.Raw], names: Sequence[str]) -> dict[str, msgspec.Raw]:
+def _find_named(own: dict[str, msgspec.Raw], names: Sequence[str]) -> dict[str, msgspec.Raw]:
     return {name: own[name].copy() for name in names if name in own and is_there(own[name])}
 
 

@@ -653,7 +653,7 @@ def _draft_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]
             out.degrade("message.role", "this endpoint takes none here; sent as marked user text")
     for block in blocks:
         if type(block) is not HostedBlock and block.seal is not None:
-            own |= _sealed_fields(out, block, lead)
+            own |= _list_sealed_fields(out, block, lead)
     whole = blocks[0]
     if len(blocks) == 1 and type(whole) is HostedBlock and _is_message(out, whole):
         return MessageDraft(own, verbatim=whole.raw.encode())
@@ -668,7 +668,7 @@ def _draft_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]
     return MessageDraft(own, parts if out.quirks.text_parts else _join_texts(out, parts))
 
 
-def _sealed_fields(out: ExchangeWriter, block: Sealable, lead: str) -> dict[str, object]:
+def _list_sealed_fields(out: ExchangeWriter, block: Sealable, lead: str) -> dict[str, object]:
     """Return the fields of the message that a block's seal holds; whose it is, ours says where it is led."""
     if not isinstance(block, ReasoningBlock):
         report_rest(out, block)

@@ -276,7 +276,7 @@ class _Reader:
             case None if role != "function":
                 raise WireError(f"A message has the role {role!r}. Expected one of {', '.join(ROLES)}.")
             case None:
-                return (self._hosted(raw),)
+                return (self._read_hosted(raw),)
             case "assistant":
                 return tuple(self._read_said(own, raw))
             case "user" if role == "tool":
@@ -286,7 +286,7 @@ class _Reader:
         content = own.take("content")
         blocks: tuple[Block, ...] = tuple(self._read_content(content, own.rest()))
         lost = own.rest() and all(isinstance(block, HostedBlock) for block in blocks)
-        return (self._hosted(raw),) if lost else blocks
+        return (self._read_hosted(raw),) if lost else blocks
 
     def _read_content(self, content: msgspec.Raw, message: Raws) -> list[ResultContent]:
         """Return the blocks of a content. `message` holds fields that the first of them must carry."""
@@ -330,7 +330,7 @@ class _Reader:
             seal = self._seal(sealed, message)
             message = {}
             blocks.append(replace(block, seal=seal) if seal else block)
-        return [self._hosted(raw)] if message else blocks
+        return [self._read_hosted(raw)] if message else blocks
 
     def _read_thoughts(self, own: Fields) -> list[tuple[ReasoningBlock, Raws]]:
         """Take reasoning out of the fields of the message. An empty one stays among them."""
@@ -380,9 +380,9 @@ class _Reader:
             case "refusal" if own.is_text("refusal"):
                 return TextBlock(own.text("refusal")), own.rest()
             case _:
-                return self._hosted(raw), {}
+                return self._read_hosted(raw), {}
 
-    def _hosted(self, raw: msgspec.Raw) -> HostedBlock:
+    def _read_hosted(self, raw: msgspec.Raw) -> HostedBlock:
         return hosted_block(raw, self.target.provider)
 
     def _read_call(self, raw: msgspec.Raw) -> tuple[ToolCall, Raws]:

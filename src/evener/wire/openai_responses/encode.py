@@ -892,7 +892,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
         start,
         partial(render, ask, quirks, _list_forms(ask.tools, quirks)),
         plan_automatic_marks(ask) if automatic else plan_marks(ask, quirks, TTLS),
-        _addressed(ask, quirks),
+        _address(ask, quirks),
         opening,
         tuple(dumps(item) for item in spoken),
         tuple(losses),
@@ -903,7 +903,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
 _fixed = KeptRequests(_Fixed, _fix)
 
 
-def _addressed(ask: Ask, quirks: Quirks) -> Address:
+def _address(ask: Ask, quirks: Quirks) -> Address:
     return path_of(ask, quirks, PATH), headers_of(ask, WIRE), names_of(ask.tools, quirks)
 
 
