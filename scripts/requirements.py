@@ -147,9 +147,9 @@ def _table() -> dict[str, dict[str, str]]:
 HEAD = """\
 # What Evener must do, and which test shows it
 
-Five source documents (S0 to S4) say what Evener must do; each thing they ask for has a number. A requirement is covered
-when a test names its number; "not yet" says what is missing, and where it belongs. Paths are below `tests/`. This page is
-written by `make docs`; the phrases stand in `docs/requirements.toml`.
+Five source documents (S0 to S4) define what Evener must do; each requirement has a number. A requirement is covered if a
+test names its number; "not yet" says what is missing, and where it belongs. Paths are relative to `tests/`. `make docs`
+generates this page from the tests and from the phrases in `docs/requirements.toml`.
 """
 
 

@@ -68,7 +68,7 @@ OUTPUT = Owner()
 
 TOPICS: dict[str, Topic] = {
     # The request.
-    "model": Topic("model", "target/model", ("degraded",), "the name of the model is one of another provider"),
+    "model": Topic("model", "target/model", ("degraded",), "the model name belongs to another provider"),
     "setting.max_output_tokens": Topic(
         "setting max_output_tokens", "settings/max_output_tokens", ("dropped", "degraded"), "the limit of the answer"
     ),
@@ -77,17 +77,17 @@ TOPICS: dict[str, Topic] = {
     "setting.top_k": Topic("setting top_k", "settings/top_k", ("dropped", "degraded"), "sampling of the top k"),
     "setting.stop": Topic("setting stop", "settings/stop", ("dropped",), "stop sequences, all or some"),
     "setting.seed": Topic("setting seed", "settings/seed", ("dropped",), "the seed"),
-    "reasoning.mode": Topic("reasoning {}", "reasoning/mode", ("dropped", "degraded"), "the switch for thinking"),
-    "reasoning.effort": Topic("reasoning effort", "reasoning/effort", ("dropped", "degraded"), "how hard to think"),
-    "reasoning.budget": Topic("reasoning budget", "reasoning/budget", ("dropped", "degraded"), "the tokens for thinking"),
-    "reasoning.show": Topic("reasoning display", "reasoning/show", ("dropped", "degraded"), "the wish to see thoughts, or not"),
-    "state.mode": Topic("state mode {}", "state/mode", ("degraded",), "who holds the past"),
-    "state.store": Topic("store", "state/store", ("dropped",), "whether the provider keeps the answer"),
-    "state.sealed": Topic("sealed reasoning", "state/sealed", ("dropped",), "the wish for encrypted reasoning"),
-    "cache.key": Topic("cache key", "cache/key", ("dropped", "renamed"), "the key that routes equal prefixes to one place"),
+    "reasoning.mode": Topic("reasoning {}", "reasoning/mode", ("dropped", "degraded"), "the reasoning switch"),
+    "reasoning.effort": Topic("reasoning effort", "reasoning/effort", ("dropped", "degraded"), "the reasoning effort"),
+    "reasoning.budget": Topic("reasoning budget", "reasoning/budget", ("dropped", "degraded"), "the reasoning token budget"),
+    "reasoning.show": Topic("reasoning display", "reasoning/show", ("dropped", "degraded"), "whether reasoning is shown"),
+    "state.mode": Topic("state mode {}", "state/mode", ("degraded",), "where the conversation is stored"),
+    "state.store": Topic("store", "state/store", ("dropped",), "whether the provider stores the answer"),
+    "state.sealed": Topic("sealed reasoning", "state/sealed", ("dropped",), "the request for encrypted reasoning"),
+    "cache.key": Topic("cache key", "cache/key", ("dropped", "renamed"), "the key that routes equal prefixes to one cache"),
     "cache.mark": Topic("cache marks", "cache", ("dropped", "degraded"), "cache marks, their number or lifetime"),
     "output.schema": Topic("output schema", "output/schema", ("dropped", "degraded"), "the shape of the answer"),
-    "output.strict": Topic("strict on the answer", "output/strict", ("dropped",), "that the answer's shape is enforced"),
+    "output.strict": Topic("strict on the answer", "output/strict", ("dropped",), "enforcement of the answer's schema"),
     "output.name": Topic("output name", "output/name", ("renamed",), "the name of the answer's shape"),
     "output.description": Topic("output description", "output/description", ("dropped",), "what the answer's shape is for"),
     "extra": Topic("field {}", "extra/{}", ("dropped",), "a field of the body that only another wire or provider knows"),
@@ -104,35 +104,35 @@ TOPICS: dict[str, Topic] = {
     "tool.schema": Topic(
         "schema of tool {}", "tools/{}/schema", ("dropped", "degraded"), "a part of the schema of its arguments"
     ),
-    "tool.strict": Topic("strict on tool {}", "tools/{}/strict", ("dropped", "degraded"), "that the schema is enforced"),
+    "tool.strict": Topic("strict on tool {}", "tools/{}/strict", ("dropped", "degraded"), "enforcement of the schema"),
     "tool.fields": Topic("fields of tool {}", "tools/{}/extra", ("dropped",), "fields that only another provider knows"),
     "tool_choice": Topic("tool choice", "choice", ("dropped", "degraded"), "which tools may or must be called"),
-    "tool_choice.parallel": Topic("parallel switch", "choice/parallel", ("dropped", "degraded"), "calls side by side"),
+    "tool_choice.parallel": Topic("parallel switch", "choice/parallel", ("dropped", "degraded"), "parallel calls"),
     # The conversation.
-    "conversation": Topic("conversation", "messages", ("degraded",), "what is lost cannot be told before it is sent"),
+    "conversation": Topic("conversation", "messages", ("degraded",), "its losses are unknown before it is sent"),
     "system": Topic(
-        "system prompt", "system", ("degraded", "added"), "the system prompt, as the user's words or with a sentence more"
+        "system prompt", "system", ("degraded", "added"), "the system prompt, sent as a user message or with an added sentence"
     ),
     "system.part": Topic("system part", "system", ("dropped",), "an empty part of the system prompt"),
     "system.fields": Topic("fields of the system prompt", "system", ("dropped",), "fields that only another provider knows"),
     "system.citations": Topic("citations", "system", ("dropped",), "citations of the system prompt"),
-    "message": Topic(
-        "{} message", "messages", ("repaired", "added"), "a message: merged, removed, or one that had to be written"
+    "message": Topic("{} message", "messages", ("repaired", "added"), "a message that was merged, removed or added"),
+    "message.id": Topic("message id", "", ("renamed",), "a message id that is used twice"),
+    "message.role": Topic(
+        "system message", "", ("degraded",), "a system message inside the conversation becomes a user message"
     ),
-    "message.id": Topic("message id", "", ("renamed",), "the id of a message that another one has"),
-    "message.role": Topic("system message", "", ("degraded",), "a system message amid the others is sent as a user's"),
-    "message.order": Topic("order of a turn", "", ("degraded",), "calls stand last in their turn"),
-    "text": Topic("text", "", ("dropped", "repaired", "degraded"), "a text, empty but for its seal; or where one ends"),
+    "message.order": Topic("order of a turn", "", ("degraded",), "calls are moved to the end of their turn"),
+    "text": Topic("text", "", ("dropped", "repaired", "degraded"), "an empty text with a seal; or the end of a text"),
     "text.citations": Topic("citations", "", ("dropped",), "the citations of a text"),
-    "text.fields": Topic("fields of text", "", ("dropped",), "fields that only their maker can read"),
+    "text.fields": Topic("fields of text", "", ("dropped",), "fields that only their provider can read"),
     "image": Topic("image", "", ("dropped", "degraded", "repaired"), "an image"),
-    "image.detail": Topic("image detail", "", ("dropped", "degraded"), "how closely to look at it"),
-    "image.fields": Topic("fields of image", "", ("dropped",), "fields that only their maker can read"),
+    "image.detail": Topic("image detail", "", ("dropped", "degraded"), "the resolution for the model"),
+    "image.fields": Topic("fields of image", "", ("dropped",), "fields that only their provider can read"),
     "document": Topic("document", "", ("dropped", "degraded", "repaired"), "a document"),
     "document.name": Topic("document name", "", ("dropped", "degraded"), "its name"),
-    "document.fields": Topic("fields of document", "", ("dropped",), "fields that only their maker can read"),
+    "document.fields": Topic("fields of document", "", ("dropped",), "fields that only their provider can read"),
     "hosted": Topic(
-        "hosted block", "", ("dropped", "degraded", "repaired"), "what a provider's own tool did; a line stands for it"
+        "hosted block", "", ("dropped", "degraded", "repaired"), "the work of a provider's own tool; a line of text replaces it"
     ),
     "reasoning": Topic("reasoning", "", ("dropped", "degraded", "repaired"), "the thinking of an earlier turn"),
     "reasoning.signature": Topic("thought signature", "", ("dropped", "added"), "the signature of a thought"),
@@ -140,12 +140,12 @@ TOPICS: dict[str, Topic] = {
     "tool_call.id": Topic("tool_call id", "", ("renamed",), "the id of a call"),
     "tool_call.name": Topic("tool_call name", "", ("renamed",), "the name in a call"),
     "tool_call.arguments": Topic("tool_call arguments", "", ("degraded",), "arguments that are not a JSON object"),
-    "tool_call.fields": Topic("seal of tool_call", "", ("dropped",), "fields that only their maker can read"),
+    "tool_call.fields": Topic("seal of tool_call", "", ("dropped",), "fields that only their provider can read"),
     "tool_result": Topic("tool_result", "", ("dropped", "degraded", "repaired", "added"), "a result; `added`: a call had none"),
     "tool_result.text": Topic("tool_result text", "", ("added",), "a word in a result that must not be empty"),
-    "tool_result.error": Topic("tool_result error flag", "", ("degraded",), "that it is an error is said in its text"),
-    "tool_result.media": Topic("media in a tool_result", "", ("degraded",), "an image or document stands after the results"),
-    "tool_result.fields": Topic("fields of tool_result", "", ("dropped",), "fields that only their maker can read"),
+    "tool_result.error": Topic("tool_result error flag", "", ("degraded",), "the text says that it is an error"),
+    "tool_result.media": Topic("media in a tool_result", "", ("degraded",), "an image or document is moved behind the results"),
+    "tool_result.fields": Topic("fields of tool_result", "", ("dropped",), "fields that only their provider can read"),
 }
 """What can be lost, in the order of the ask. A topic that is there stays, with its name: programs refuse by it."""
 
