@@ -31,6 +31,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "laws/test_thousand_keys.py",
         "local/",
         "model/",
+        "observe/test_exporting.py",
         "outputs/test_wires.py",
         "replay/",
         "requirements/",

@@ -315,6 +315,18 @@ COMMANDS = (
         epilog="exit codes: 0 same events, 1 different events, 2 wrong usage",
     ),
     Command(
+        "trace",
+        "commands.trace:run",
+        "Print the spans of a thread, or send them to a collector. They are a fold of the log, so past runs have them, too: of "
+        "the thread and of the agents inside its calls. What was said is left out unless --content is given.",
+        ID,
+        _argument("--otlp URL", "send them by OTLP over HTTP, to this collector"),
+        _argument("--content", "include what was said, redacted"),
+        _argument("--header NAME=VALUE ...", "with --otlp: a header for the collector", dest="headers"),
+        STORE,
+        options="TraceOptions",
+    ),
+    Command(
         "export",
         "commands.store:export",
         "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",
