@@ -22,7 +22,9 @@ QUEUE = 4_096
 BATCH = 256
 EVERY_MS = 1_000
 TIMEOUT = 5.0
-"""Seconds for one request to the collector, retries included."""
+"""Seconds for one request of a live run to the collector, retries included."""
+AT_LEISURE = 30.0
+"""The same where a user waits for it: a collector that has just started takes its time."""
 INSTALL = "OpenTelemetry is not installed. Install it with: pip install 'evener[otel]'."
 PATH = "/v1/traces"
 NANOSECONDS = 1_000_000_000
@@ -69,7 +71,7 @@ def send_all(spans: Sequence[Span], url: str, *, headers: Mapping[str, str] | No
     except ImportError:
         raise UsageError(INSTALL) from None
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    exporter = OTLPSpanExporter(endpoint=traces_url(url), timeout=TIMEOUT, headers=dict(headers or {}))
+    exporter = OTLPSpanExporter(endpoint=traces_url(url), timeout=AT_LEISURE, headers=dict(headers or {}))
     try:
         batches = (spans[place : place + BATCH] for place in range(0, len(spans), BATCH))
         return all(exporter.export([_readable(span) for span in batch]) is SpanExportResult.SUCCESS for batch in batches)
