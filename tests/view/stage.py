@@ -34,7 +34,13 @@ def read_row(row):
     return row.split(",")
 ```
 """
-PATCH = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def read_row(row):\n-    return row.split(',')[:-1]\n+    return row.split(',')\n"
+PATCH = """--- a/a.py
++++ b/a.py
+@@ -1,2 +1,2 @@
+ def read_row(row):
+-    return row.split(',')[:-1]
++    return row.split(',')
+"""
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -43,7 +49,6 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def png() -> str:
     """Return a small picture, in base64."""
-    rows = b"".join(b"\0" + bytes((x * 8, y * 8, 160)) * 1 for y in range(1) for x in range(1))
     rows = b"".join(b"\0" + b"".join(bytes((x * 7, y * 7, 160)) for x in range(32)) for y in range(32))
     size = (32).to_bytes(4, "big")
     head = _chunk(b"IHDR", size + size + b"\x08\x02\0\0\0")
@@ -53,6 +58,11 @@ def png() -> str:
 @tool(effect="read")
 def look(what: str) -> str:
     """Look it up."""
+    return found(what)
+
+
+def found(what: str) -> str:
+    """Return what the tool gives."""
     return '{"found": "' + what + '", "places": ["a.py", "b.py"], "count": 2}'
 
 
@@ -82,7 +92,7 @@ def turn(n: int, at: float, *, text: str = "ok", cached: int = 0) -> list[ev.Eve
         ev.ModelCalled(at=at + 0.1, model="openai:gpt-5", id=f"m{n}a"),
         ev.Replied(at=at + 1.1, message=asks, stop=Stop("tools"), cost=cost, seconds=1.0, first=0.4),
         ev.CallStarted(at=at + 1.2, call=call.id, tool="look", key=f"k{n}"),
-        ev.CallFinished(at=at + 1.5, call=call.id, ok=True, content=(TextBlock(look.function(f"thing {n}")),), seconds=0.3),
+        ev.CallFinished(at=at + 1.5, call=call.id, ok=True, content=(TextBlock(found(f"thing {n}")),), seconds=0.3),
         ev.ModelCalled(at=at + 1.6, model="openai:gpt-5", id=f"m{n}b"),
         ev.Replied(at=at + 2.4, message=says, stop=Stop("done"), cost=cost, seconds=0.8, first=0.3),
         ev.Finished(at=at + 2.5, run=f"r{n}", cause="done"),
@@ -161,8 +171,7 @@ async def viewing(store: Store, *, harness: Harness | None = None) -> AsyncItera
         yield await told
     finally:
         viewer.closing.set()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        await work
 
 
 def open_file(folder: Path) -> SqliteStore:

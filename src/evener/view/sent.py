@@ -15,13 +15,14 @@ from evener import events as ev
 from evener.errors import UsageError
 from evener.harness.preview import open_offline
 from evener.loop.state import fold
-from evener.model import Model
+from evener.model import Model, open_model
 from evener.model.endpoint import prepare_request
 from evener.model.media import Media
 from evener.store.protocol import Store
 from evener.transcript.ask import Effort
 from evener.transcript.loss import Loss
 from evener.transcript.reply import Usage
+from evener.transport.exchange import Request
 
 __all__ = ["RequestLine", "SentRequest", "compare_bodies", "list_requests", "rebuild"]
 
@@ -105,7 +106,7 @@ async def rebuild(
     recorded = "" if as_model else _recorded(events[n:])
     name = as_model or called.model
     own = [model for model in models if model.name == name]
-    tried = iter(own) if own else _open_tries(name, wanted=bool(recorded))
+    tried = iter(own) if own else _open_tries(name, "" if as_model else _endpoint(events[n:]), wanted=bool(recorded))
     media = Media(store.put_blob, store.get_blob)
     best: SentRequest | None = None
     for model in tried:
@@ -126,9 +127,25 @@ async def rebuild(
     return best
 
 
-def _open_tries(name: str, *, wanted: bool) -> Iterator[Model]:
+def _open_tries(name: str, endpoint: str, *, wanted: bool) -> Iterator[Model]:
+    """Yield the model with each effort. What a provider sealed is only sent to the address that it came from."""
     for effort in EFFORTS if wanted else (None,):
-        yield open_offline(name, effort=effort, max_output_tokens=None, temperature=None)
+        if endpoint:
+            yield open_model(name, auth=_unsigned, base_url=endpoint, effort=effort)
+        else:
+            yield open_offline(name, effort=effort, max_output_tokens=None, temperature=None)
+
+
+def _unsigned(request: Request) -> Request:
+    return request
+
+
+def _endpoint(after: Iterable[ev.Event]) -> str:
+    """Return the address that answered; empty where it is not known."""
+    for event in after:
+        if isinstance(event, ev.Replied):
+            return event.message.origin.endpoint if event.message.origin else ""
+    return ""
 
 
 def _recorded(after: Iterable[ev.Event]) -> str:

@@ -509,7 +509,7 @@ def open_socket(port: int = 0) -> socket.socket:
 
 
 async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str], None], *, token: str = "") -> None:
-    """Serve until cancelled or interrupted. `ready` is told the address, with the token in it."""
+    """Serve until `viewer.closing` is set, or interrupted. `ready` is told the address, with the token in it."""
     token = token or secrets.token_urlsafe(24)
     port = listening.getsockname()[1]
     app = viewer.app(token=token, port=port)
@@ -519,7 +519,15 @@ async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str],
     )  # fmt: skip
     server = uvicorn.Server(config)
     ready(f"http://127.0.0.1:{port}/{token}/")
+
+    async def stop() -> None:
+        await viewer.closing.wait()
+        server.should_exit = True
+
+    stopping = asyncio.create_task(stop())
     try:
         await server.serve(sockets=[listening])
     finally:
+        stopping.cancel()
         await viewer.aclose()
+        listening.close()
