@@ -31,6 +31,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "laws/test_thousand_keys.py",
         "local/",
         "model/",
+        "observe/test_exporting.py",
         "outputs/test_wires.py",
         "replay/",
         "requirements/",
@@ -39,6 +40,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "store/test_lockout.py",
         "testing/",
         "transport/",
+        "view/",
         "wire/test_hard_shapes.py",
     ),
     "process": (
@@ -63,6 +65,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "tools/test_context.py",
         "tools/test_spill.py",
         "transport/",
+        "view/",
     ),
     "slow": (
         "encodings/test_laws.py",

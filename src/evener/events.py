@@ -212,6 +212,7 @@ class Prompted(Fact, frozen=True, tag="prompted"):
     run: str
     message: Message
     refused: str = ""  # why; empty when it passed
+    trace: str = ""  # the `traceparent` of the span that the run is part of: the caller's, or that of the call around it
 
 
 class Continued(Fact, frozen=True, tag="continued"):

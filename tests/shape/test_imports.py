@@ -23,7 +23,7 @@ LAYERS = (
     ("driver",),
     ("harness",),
     ("replay",),
-    ("cli", "viewer", "gateway", "testing", "demo", "__main__", "__init__"),
+    ("cli", "view", "gateway", "testing", "demo", "__main__", "__init__"),
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 

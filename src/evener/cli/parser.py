@@ -315,6 +315,32 @@ COMMANDS = (
         epilog="exit codes: 0 same events, 1 different events, 2 wrong usage",
     ),
     Command(
+        "view",
+        "commands.view:run",
+        "Show the store in the browser. The page is served on this machine only, and its address is a key. It lists threads, "
+        "shows conversations, branches, requests and cost, and decides what waits.",
+        _argument("id ID", "the thread or branch to open; default: the list", nargs="?", default=""),
+        _argument("--port N", "the port; default: a free one", type=_parse_count, default=0),
+        _argument("--no-browser", "only print the address"),
+        _argument("-m --model M", "resume runs from the page, with this model"),
+        SAME_TOOLS,
+        SAME_HARNESS,
+        STORE,
+        options="ViewOptions",
+    ),
+    Command(
+        "trace",
+        "commands.trace:run",
+        "Print the spans of a thread, or send them to a collector. They are a fold of the log, so past runs have them, too: of "
+        "the thread and of the agents inside its calls. What was said is left out unless --content is given.",
+        ID,
+        _argument("--otlp URL", "send them by OTLP over HTTP, to this collector"),
+        _argument("--content", "include what was said, redacted"),
+        _argument("--header NAME=VALUE ...", "with --otlp: a header for the collector", dest="headers"),
+        STORE,
+        options="TraceOptions",
+    ),
+    Command(
         "export",
         "commands.store:export",
         "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",

@@ -57,6 +57,7 @@ from evener.model.media import find_blocks
 from evener.model.seam import Answered, Askable, MediaAccess
 from evener.model.server_state import Rest, Resting
 from evener.model.stream import Stream
+from evener.observe.trace_context import TraceContext, current_trace, span_id, trace_id
 from evener.policy.rules import OPEN, Policy
 from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
@@ -324,6 +325,7 @@ class Driver:
         self._staging = log if isinstance(log, Staging) and not agent.hooks else None
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
+        self._traced = current_trace.get()  # the span around the run, if there is one
         self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
@@ -524,7 +526,9 @@ class Driver:
             self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
-            answer = await self._in_time(self._listener.during(self._ask_model(model, room, rest), until=self._is_given_up))
+            answer = await self._in_time(
+                self._listener.during(self._ask_model(model, room, rest, called.id), until=self._is_given_up)
+            )
         except OutOfTime:
             await self._out_of_time(shown=self._teller.told > shown)
             return None
@@ -603,8 +607,10 @@ class Driver:
         ask = model.ask(self.state.transcript, self._agent.specs)
         return self._agent.bearings.before(self.state, model.name, ask.target)
 
-    async def _ask_model(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
+    async def _ask_model(self, model: Askable, room: Room, rest: Rest | None, id: str) -> Answered:
         self._request = ""
+        if self._traced is not None:
+            current_trace.set(self._place_in_trace(id))
         transcript = self.state.transcript
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
@@ -623,6 +629,8 @@ class Driver:
             return stream.answer
         finally:
             await stream.aclose()
+            if self._traced is not None:
+                current_trace.set(self._traced)
             self._request = stream.digest if isinstance(stream, Stream) else ""
 
     # Tools and media.
@@ -682,10 +690,11 @@ class Driver:
             partial(kin_of, self.state, step.call, self._name), self._agent.policy, home.force,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
-        token = current_site.set(site)
+        token, traced = current_site.set(site), current_trace.set(self._place_in_trace(step.call.id))
         try:
             done = await self._call_tool(step)
         finally:
+            current_trace.reset(traced)
             current_site.reset(token)
         if self._hooking.is_broken(step.call.id):
             return
@@ -707,6 +716,13 @@ class Driver:
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=done)
         self._tallies.pop(step.call.id, None)
+
+    def _place_in_trace(self, what: str) -> TraceContext:
+        """Return the span of a request or a call of this run, as the fold of the log will name it."""
+        outer, run = self._traced, self.run
+        if outer is None:
+            return TraceContext(trace_id(run), span_id(run, what))
+        return TraceContext(outer.trace, span_id(run, what), outer.flags, outer.passed_on)
 
     def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)

@@ -11,6 +11,7 @@ from evener.context.prompt import PromptContext, SystemPrompt, check_stable, che
 from evener.driver import Driver
 from evener.errors import UsageError
 from evener.loop.state import RunState
+from evener.observe.trace_context import current_trace
 from evener.store.protocol import Log
 from evener.transcript.blocks import Block, TextBlock
 from evener.transcript.message import Message
@@ -112,7 +113,11 @@ class Opener:
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
-        return (*self._configure(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
+        return (
+            *self._configure(state, system),
+            *told,
+            ev.Prompted(at=time(), run=run, message=message, trace=_trace_parent()),
+        )
 
     def resumed(self, state: RunState) -> Beginning:
         """Return the events with which a run goes on that had stopped, or whose process died."""
@@ -190,3 +195,8 @@ def message_of(prompt: Prompt) -> Message:
             return Message("user", tuple(blocks))
         case _:
             raise UsageError(f"A prompt is a text, a Message, or a list of blocks; not {type(prompt).__name__}.")
+
+
+def _trace_parent() -> str:
+    found = current_trace.get()
+    return "" if found is None else found.header

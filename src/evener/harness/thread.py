@@ -36,6 +36,7 @@ from evener.loop.plan import Setup
 from evener.loop.state import Pending, RunState, Spent, fold
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
+from evener.observe.recorder import record_run
 from evener.result import RunResult, result_of
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
 from evener.store.sqlite.leases import SelfRenewing, new_claim
@@ -601,6 +602,7 @@ class Thread:
             raise
         events = await self._of_last_run(driver) if resumed else driver.events
         tell_end(driver, hooks, events)
+        record_run(self._log, self._name, events, since=driver.events[0].at if resumed and driver.events else 0.0)
         result = self._complete(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
         if result.stop == "provider_error" and driver.error is not None:
             raise driver.error

@@ -17,6 +17,7 @@ from evener.model.bound import writes_for_an_hour
 from evener.model.endpoint import Endpoint, Sent, prepare_request
 from evener.model.server_state import ONCE, Once, has_conversations, open_conversation
 from evener.observe.cost import Cost, price
+from evener.observe.trace_context import trace_header
 from evener.transcript.ask import Ask, OutputForm, State
 from evener.transcript.blocks import HostedBlock
 from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, Failed, ReasoningDelta, Stopped, TextDelta, UsageReported
@@ -331,7 +332,8 @@ class Stream:
             self._names = dict(encoded.names)
         if sent.prepared.plan is not None:  # else native: the answer needs no reader
             self._reader = reader(sent.prepared)
-        return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
+        headers = (*to.headers, *encoded.headers, *trace_header())
+        return Request(to.url + encoded.path, headers, encoded.body, "POST", to.deadlines)
 
     def _note_retry(self, retried: Retried) -> None:
         self._tries += 1

@@ -1,0 +1,274 @@
+"""A log as people read it: a fold of its events into items, each call beside its result. Pure: no I/O, no clock.
+
+An item is named by the number of its event. `touched` is the number of the last event that changed it, so a page that knows the
+log up to an event asks for what was touched since.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from evener import events as ev
+from evener.store.tombstones import ERASED
+from evener.transcript.blocks import (
+    Block,
+    Citation,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    ReasoningBlock,
+    Remote,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
+from evener.transcript.loss import Loss
+from evener.transcript.message import Message
+from evener.transcript.reply import Usage
+
+__all__ = ["CUT", "Conversation", "Item", "Piece", "pieces_of"]
+
+CUT = 20_000
+"""Characters of one text that a page gets at first; the rest on demand."""
+
+
+class Piece(msgspec.Struct, omit_defaults=True):
+    """One block. `length` is that of the whole text where it is cut. `place` finds media in its event: `blocks/2`."""
+
+    kind: str
+    text: str = ""
+    length: int = 0
+    media_type: str = ""
+    place: str = ""
+    citations: tuple[Citation, ...] = ()
+    markdown: list[object] = []
+
+
+class Item(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One thing in a conversation. `key` is unique in the log; what does not apply is left out."""
+
+    key: str
+    n: int
+    touched: int
+    kind: str
+    at: float
+    role: str = ""
+    title: str = ""
+    id: str = ""
+    pieces: list[Piece] = []
+    call: str = ""
+    tool: str = ""
+    arguments: str = ""
+    status: str = ""
+    result: list[Piece] = []
+    result_n: int = 0
+    seconds: float = 0.0
+    first: float = 0.0
+    model: str = ""
+    usage: Usage | None = None
+    cost: str = ""
+    exact: bool = True
+    losses: tuple[Loss, ...] = ()
+    problems: tuple[str, ...] = ()
+    thread: str = ""
+    erased: bool = False
+
+
+class Conversation:
+    """The items of one log so far. Feed it the events in order."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.count = 0
+        self.child_keys: dict[str, str] = {}  # idempotency keys of calls, which name the logs of agents inside them
+        self._calls: dict[str, Item] = {}
+        self._model = ""
+        self._asked: Item | None = None
+
+    def feed(self, events: Iterable[ev.Event]) -> None:
+        """Take further events."""
+        for event in events:
+            self.count += 1
+            self._take(event)
+
+    def since(self, event: int) -> list[Item]:
+        """Return what was changed after the event of that number."""
+        return [item for item in self.items if item.touched > event]
+
+    def _take(self, event: ev.Event) -> None:
+        match event:
+            case ev.Prompted() | ev.Steered() | ev.Imported():
+                self._said(event)
+            case ev.ModelCalled() | ev.Replied() | ev.ModelFailed():
+                self._answered(event)
+            case ev.CallStarted() | ev.CallFinished() | ev.CallPaused():
+                self._called(event)
+            case ev.ApprovalAsked() | ev.ApprovalDecided():
+                self._decided(event)
+            case ev.Resumed(results=results):
+                self._note(event, "Another process took over the run.")
+                for result in results:
+                    self._called(result)
+            case _:
+                self._went(event)
+
+    def _said(self, event: ev.Prompted | ev.Steered | ev.Imported) -> None:
+        match event:
+            case ev.Imported(messages=messages):
+                for place, message in enumerate(messages):
+                    self._message(
+                        event, message, f"imported ({message.role})", key=f"{self.count}.{place}", at=f"messages/{place}/"
+                    )
+            case ev.Prompted(message=message, refused=refused):
+                item = self._message(event, message, "user", at="message/")
+                item.problems = (f"A hook withheld it from the model: {refused}",) if refused else ()
+            case ev.Steered(message=message, refused=refused):
+                item = self._message(event, message, "user, while the model was busy", at="message/")
+                item.problems = (f"A hook withheld it from the model: {refused}",) if refused else ()
+
+    def _message(self, event: ev.Event, message: Message, title: str, *, key: str = "", at: str = "") -> Item:
+        pieces = pieces_of(message.blocks, at)
+        item = self._add("message", event, key=key, role=message.role, title=title, id=message.id, pieces=pieces)
+        item.erased = any(piece.text == ERASED for piece in pieces)
+        return item
+
+    def _answered(self, event: ev.ModelCalled | ev.Replied | ev.ModelFailed) -> None:
+        match event:
+            case ev.ModelCalled():
+                self._model = event.model
+                for _, text in event.notices:
+                    self._add(
+                        "notice",
+                        event,
+                        key=f"{self.count}.{len(self.items)}",
+                        pieces=[_text(text)],
+                        title="notice to the model",
+                    )
+                self._asked = self._add("asking", event, model=event.model, status="waiting for the model")
+            case ev.ModelFailed():
+                self._drop_asking()
+                title = f"{self._model} did not answer: {event.error}"
+                self._add("failure", event, model=self._model, title=title, pieces=[_text(event.message)])
+            case ev.Replied():
+                self._drop_asking()
+                item = self._message(event, event.message, self._model or "model", at="message/")
+                item.pieces = [piece for piece in item.pieces if piece.kind != "tool_call"]
+                item.model, item.usage = self._model, event.message.usage
+                item.cost, item.exact = str(event.cost), event.exact
+                item.seconds, item.first, item.status = event.seconds, event.first, event.stop.reason
+                item.losses, item.problems = event.losses, event.problems
+                for call in event.message.calls:
+                    self._ask(event, call)
+
+    def _drop_asking(self) -> None:
+        """The request has its answer, so its item becomes that: an empty one, which a page takes away."""
+        if self._asked is not None:
+            self._asked.touched, self._asked.status = self.count, "over"
+            self._asked = None
+
+    def _ask(self, event: ev.Replied, call: ToolCall) -> None:
+        item = self._add("call", event, key=f"{self.count}.{call.id}", call=call.id, tool=call.name, arguments=call.raw)
+        item.status, item.erased = "asked", call.raw == ERASED
+        self._calls[call.id] = item
+
+    def _called(self, event: ev.CallStarted | ev.CallFinished | ev.CallPaused) -> None:
+        item = self._calls.get(event.call)
+        if item is None:
+            return
+        item.touched = self.count
+        match event:
+            case ev.CallStarted():
+                item.status = "verifying" if event.verifying else "running"
+                self.child_keys.setdefault(event.key, event.call)
+                item.thread = event.key
+            case ev.CallPaused():
+                item.status, item.thread = "waits inside", event.thread
+            case ev.CallFinished():
+                item.result = pieces_of(event.content, "content/", named="content")
+                item.status = event.outcome if event.ok else f"{event.outcome}, not ok"
+                item.seconds, item.result_n = event.seconds, self.count
+                item.erased = item.erased or any(piece.text == ERASED for piece in item.result)
+                if event.nested is not None:
+                    item.cost, item.exact = str(event.nested.cost), event.nested.exact
+                if event.denied or event.by_hook:
+                    item.status = "denied" if event.denied else "cancelled by a hook"
+                    item.problems = (event.why,) if event.why else ()
+
+    def _decided(self, event: ev.ApprovalAsked | ev.ApprovalDecided) -> None:
+        match event:
+            case ev.ApprovalAsked(questions=questions):
+                for one in questions:
+                    call = self._calls.get(one.key)
+                    if call is not None:
+                        call.status, call.touched = "waits for approval", self.count
+                    self._add("approval", event, key=f"{self.count}.{one.key}", call=one.key, title=one.why, status="asked")
+            case ev.ApprovalDecided():
+                said = "allowed" if event.verdict == "allow" else "rejected"
+                by = f" by {event.by}" if event.by else ""
+                why = [_text(event.why)] if event.why else []
+                item = self._add("decision", event, call=event.key, title=f"{said}{by}", pieces=why, arguments=event.arguments)
+                item.status = event.verdict
+
+    def _went(self, event: ev.Event) -> None:
+        match event:
+            case ev.Opened(parent=parent, parent_seq=seq) if parent:
+                self._note(event, f"A branch begins here, after event {seq}.", thread=parent)
+            case ev.Configured():
+                tools = ", ".join(tool.name for tool in event.tools)
+                item = self._note(event, f"Model {event.model}{f'; tools: {tools}' if tools else ''}")
+                item.kind, item.pieces = "setup", [_text(block.text) for block in event.system]
+            case ev.Continued():
+                self._note(event, "The run continues.")
+            case ev.Cancelled(why=why):
+                self._note(event, f"Cancelled{f': {why}' if why else '.'}")
+            case ev.MediaFetched():
+                self._note(event, f"Fetched {event.source} ({event.media_type}, {event.size:,} bytes)")
+            case ev.Finished():
+                self._drop_asking()
+                item = self._note(event, f"End: {event.cause}{f' ({event.detail})' if event.detail else ''}")
+                item.kind, item.status = "end", event.cause
+
+    def _note(self, event: ev.Event, title: str, *, thread: str = "") -> Item:
+        return self._add("note", event, title=title, thread=thread)
+
+    def _add(self, kind: str, event: ev.Event, *, key: str = "", **more: object) -> Item:
+        made = Item(key=key or str(self.count), n=self.count, touched=self.count, kind=kind, at=event.at, **more)  # type: ignore[arg-type]
+        self.items.append(made)
+        return made
+
+
+def _text(text: str, kind: str = "text") -> Piece:
+    return Piece(kind, text) if len(text) <= CUT else Piece(kind, text[:CUT], len(text))
+
+
+def pieces_of(blocks: Iterable[Block], at: str = "", *, named: str = "blocks") -> list[Piece]:
+    """Return blocks as pieces. `at` is where they are in their event."""
+    base = at if named == "content" else f"{at}blocks/"
+    return [_piece(block, f"{base}{place}") for place, block in enumerate(blocks)]
+
+
+def _piece(block: Block, place: str) -> Piece:
+    match block:
+        case TextBlock():
+            piece = _text(block.text)
+            piece.citations = block.citations
+            return piece
+        case ReasoningBlock():
+            return _text(block.text or "[hidden by the provider]", "reasoning")
+        case ToolCall():
+            return Piece("tool_call", block.raw)
+        case ToolResult():
+            return _text(block.text, "result")
+        case ImageBlock() | DocumentBlock():
+            kind = "image" if isinstance(block, ImageBlock) else "document"
+            where = block.source.url if isinstance(block.source, Remote) else ""
+            size = len(block.source.data) * 3 // 4 if isinstance(block.source, Inline) else 0
+            return Piece(kind, where, size, block.media_type, place)
+        case HostedBlock():
+            return Piece("hosted", block.raw, 0, block.wire, text_of(block))
+
+
+def text_of(block: HostedBlock) -> str:
+    """Return the line that stands for a block of a provider's own."""
+    return block.line

@@ -1,0 +1,533 @@
+"""The viewer's server: a JSON API over one store, and the page. Loopback only, behind the guard; one live stream a page."""
+
+import asyncio
+import secrets
+import socket
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from typing import TypeVar
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from evener import events as ev
+from evener.errors import EvenerError, UsageError
+from evener.harness import Harness
+from evener.harness.approvals import Bench, Decision, decide, keyed
+from evener.harness.branches import branches_of, diff_of, fork_at, root_of
+from evener.harness.preview import open_offline
+from evener.loop.plan import Judgement
+from evener.model import Model
+from evener.observe.metrics import CONTENT_TYPE
+from evener.observe.spans import fold_spans
+from evener.result import Approval, approvals_of
+from evener.store.memory import MemoryStore
+from evener.store.protocol import Erased, Store, state_of
+from evener.store.sqlite.store import SqliteStore
+from evener.store.transfer.jsonl import export_lines
+from evener.tools.call import digest_of
+from evener.tools.tool import Tool, Toolbox
+from evener.transcript.ask import ToolSpec
+from evener.transcript.blocks import ToolCall
+from evener.view.conversation import Conversation, Item, pieces_of
+from evener.view.document import write_document
+from evener.view.guard import Guard
+from evener.view.index import ThreadIndex
+from evener.view.markdown import parse_markdown
+from evener.view.media import find_image
+from evener.view.sent import compare_bodies, list_requests, rebuild
+
+__all__ = ["Viewer", "open_socket", "serve"]
+
+KEPT_LOGS = 8
+PAGE = 200
+LARGEST_PAGE = 1_000
+LOOK = 0.15
+"""Seconds between two looks at a log that a page shows."""
+BEAT = 10.0
+MOST_STREAMS = 32
+SHOWN_SPANS = 20_000
+STATIC = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "parts.js": ("parts.js", "text/javascript; charset=utf-8"),
+    "plots.js": ("plots.js", "text/javascript; charset=utf-8"),
+    "htm-preact.js": ("htm-preact.js", "text/javascript; charset=utf-8"),
+    "style.css": ("style.css", "text/css; charset=utf-8"),
+    "icon.svg": ("icon.svg", "image/svg+xml"),
+    "LICENSES.txt": ("LICENSES.txt", "text/plain; charset=utf-8"),
+}
+
+Answering = Callable[[Request], Awaitable[object]]
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class OpenLog(msgspec.Struct):
+    """A log that a page looks at: its events so far, and their fold."""
+
+    log: str
+    events: list[ev.Event]
+    conversation: Conversation
+    lock: asyncio.Lock
+
+
+class Viewer:
+    """Reads one store. With a harness it can also resume runs and go on with them; without one it says how to.
+
+    `by` is written down with decisions. `words` are what another command needs to use the same store.
+    """
+
+    def __init__(self, store: Store, *, harness: Harness | None = None, by: str = "", words: Sequence[str] = ()) -> None:
+        self.store = store
+        self._harness = harness
+        self._by = by
+        self._words = tuple(words)
+        self._index = ThreadIndex(store)
+        self._logs: OrderedDict[str, OpenLog] = OrderedDict()
+        self._windows: dict[str, int] = {}
+        self._runs: set[asyncio.Task[object]] = set()
+        self._streams = 0
+        self._errors: dict[str, str] = {}
+        self.closing = asyncio.Event()
+
+    def app(self, *, token: str, port: int) -> Guard:
+        """Return the whole application."""
+        gets: dict[str, Answering] = {
+            "/api/threads": self._threads,
+            "/api/search": self._search,
+            "/api/items/{log}": self._items,
+            "/api/event/{log}/{n:int}": self._event,
+            "/api/events/{log}": self._events,
+            "/api/tree/{log}": self._tree,
+            "/api/diff/{a}/{b}": self._diff,
+            "/api/spans/{log}": self._spans,
+            "/api/requests/{log}": self._requests,
+            "/api/sent/{log}/{n:int}": self._sent,
+            "/api/approvals": self._approvals,
+            "/api/audit/{log}": self._audit,
+        }
+        posts: dict[str, Answering] = {"/api/decide": self._decide, "/api/fork": self._fork, "/api/run": self._run}
+        routes = [
+            *(Route(path, _answer(work)) for path, work in gets.items()),
+            *(Route(path, _answer(work), methods=["POST"]) for path, work in posts.items()),
+            Route("/api/live", self._live),
+            Route("/api/media/{log}/{n:int}/{place:path}", self._media),
+            Route("/export/{log}.jsonl", self._export),
+            Route("/export/{log}.html", self._export_html),
+            Route("/metrics", self._metrics),
+            Route("/{name:path}", _static),
+        ]
+        return Guard(Starlette(routes=routes), token=token, port=port)
+
+    async def aclose(self) -> None:
+        """Stop the runs that were begun here. They can be resumed."""
+        self.closing.set()
+        for run in self._runs:
+            run.cancel()
+        await asyncio.gather(*self._runs, return_exceptions=True)
+
+    # Lists.
+
+    async def _threads(self, request: Request) -> object:
+        del request
+        lines = await self._index.lines()
+        return {"threads": lines, "unread": self._index.left, "can_run": self._harness is not None}
+
+    async def _search(self, request: Request) -> object:
+        hits = await self.store.search(request.query_params.get("text", "")[:500], limit=200)
+        found: dict[str, dict[str, object]] = {}
+        for hit in hits:
+            found.setdefault(hit.summary.thread, {"thread": hit.summary.thread, "n": hit.seq, "excerpt": hit.excerpt})
+        return {"found": list(found.values()), "unread": hits.unread}
+
+    # One log.
+
+    async def _opened(self, log: str) -> OpenLog:
+        """Return the log with all that was written to it by now."""
+        found = self._logs.get(log)
+        if found is None:
+            found = self._logs[log] = OpenLog(log, [], Conversation(), asyncio.Lock())
+            while len(self._logs) > KEPT_LOGS:
+                self._logs.popitem(last=False)
+        self._logs.move_to_end(log)
+        async with found.lock:
+            try:
+                new = await self.store.read(log, after=len(found.events))
+            except EvenerError:
+                self._logs.pop(log, None)
+                raise
+            found.events += new
+            found.conversation.feed(new)
+        return found
+
+    async def _items(self, request: Request) -> object:
+        opened = await self._opened(request.path_params["log"])
+        params, items = request.query_params, opened.conversation.items
+        if "since" in params:
+            chosen = opened.conversation.since(_number(params["since"]))[:LARGEST_PAGE]
+        else:
+            start = max(0, _number(params.get("start", "0")))
+            chosen = items[start : start + min(_number(params.get("many", str(PAGE))), LARGEST_PAGE)]
+        for item in chosen:
+            _with_markdown(item)
+        places = {item.key: place for place, item in enumerate(items)} if "since" in params else {}
+        return {
+            "events": len(opened.events),
+            "total": len(items),
+            "items": chosen,
+            "places": [places[item.key] for item in chosen] if places else [],
+        }
+
+    async def _event(self, request: Request) -> object:
+        n = request.path_params["n"]
+        found = await self.store.read(request.path_params["log"], after=n - 1, until=n)
+        if not found:
+            raise UsageError(f"There is no event {n}.")
+        return {"n": n, "event": found[0]}
+
+    async def _events(self, request: Request) -> object:
+        opened = await self._opened(request.path_params["log"])
+        start = max(0, _number(request.query_params.get("start", "0")))
+        chosen = opened.events[start : start + PAGE]
+        return {"events": len(opened.events), "start": start, "chosen": [_raw(event) for event in chosen]}
+
+    async def _tree(self, request: Request) -> object:
+        log = request.path_params["log"]
+        thread = await root_of(self.store, log)
+        branches = await branches_of(self.store, thread)
+        inside = [{"thread": one, "log": await self.store.head(one)} for one in await self.store.inside(thread)]
+        said = {}
+        for branch in branches:
+            first = await self.store.read(branch.log, after=branch.at, until=branch.at + 12)
+            said[branch.log] = next((event.message.text[:160] for event in first if isinstance(event, ev.Prompted)), "")
+        return {"thread": thread, "branches": branches, "said": said, "inside": inside}
+
+    async def _diff(self, request: Request) -> object:
+        a, b = request.path_params["a"], request.path_params["b"]
+        found = await diff_of(self.store, await root_of(self.store, a), a, b)
+        sides = []
+        for messages in (found.only_a, found.only_b):
+            sides.append([{"role": one.role, "id": one.id, "pieces": pieces_of(one.blocks)} for one in messages[:PAGE]])
+        return {"at": found.at, "common": found.common, "a": sides[0], "b": sides[1]}
+
+    async def _spans(self, request: Request) -> object:
+        opened = await self._opened(request.path_params["log"])
+        spans = await asyncio.to_thread(fold_spans, list(opened.events), log=opened.log)
+        return {"spans": spans[-SHOWN_SPANS:], "last": opened.events[-1].at if opened.events else 0.0}
+
+    async def _requests(self, request: Request) -> object:
+        opened = await self._opened(request.path_params["log"])
+        names = {event.model for event in opened.events if isinstance(event, ev.ModelCalled)}
+        windows = {name: self._window(name) for name in names}
+        return {"requests": list_requests(opened.events, windows)}
+
+    def _window(self, name: str) -> int:
+        if name not in self._windows:
+            self._windows[name] = 0
+            with suppress(EvenerError):
+                self._windows[name] = open_offline(
+                    name, effort=None, max_output_tokens=None, temperature=None
+                ).endpoint.facts.window
+        return self._windows[name]
+
+    async def _sent(self, request: Request) -> object:
+        opened = await self._opened(request.path_params["log"])
+        n, other = request.path_params["n"], request.query_params.get("as", "")
+        models = [one for one in self._harness.models if isinstance(one, Model)] if self._harness else []
+        made = await rebuild(self.store, opened.events, n, models=models, as_model=other[:200])
+        before = [seq for seq, event in enumerate(opened.events[: n - 1], 1) if isinstance(event, ev.ModelCalled)]
+        difference = None
+        if before and not other:
+            earlier = await rebuild(self.store, opened.events, before[-1], models=models)
+            difference = await asyncio.to_thread(compare_bodies, earlier.body, made.body)
+        return {"sent": made, "before": before[-1] if before else 0, "difference": difference}
+
+    async def _audit(self, request: Request) -> object:
+        log = request.path_params["log"]
+        findings = await self.store.verify(log)
+        end = await self.store.link(log)
+        return {"findings": findings, "end": end, "intact": not any(one.damage for one in findings)}
+
+    # Decisions.
+
+    async def _approvals(self, request: Request) -> object:
+        del request
+        waiting = []
+        for line in await self._index.lines():
+            if "/" in line.harness or line.erased or (line.seen is not None and line.seen.condition != "approval"):
+                continue  # what waits inside an agent is listed with the run around it
+            state = await state_of(self.store, line.log)
+            if state.finished is not None:
+                continue
+            asked = [(key, one) for key, one in keyed(approvals_of(state, line.log)).items()]
+            if asked and not await self._is_decided(asked[0][1]):
+                answer = (state.reply.output or state.reply.message.text) if state.reply else ""
+                shown = [
+                    {"key": key, "approval": one, "answer": answer if one.interrupt == "output" else ""} for key, one in asked
+                ]
+                title = line.title or (line.seen.prompt if line.seen else "")
+                waiting.append({"thread": line.thread, "log": line.log, "title": title, "asked": shown})
+        return {"waiting": waiting, "unread": self._index.left}
+
+    async def _is_decided(self, approval: Approval) -> bool:
+        store = self.store
+        return isinstance(store, SqliteStore | MemoryStore) and await store.has_note(approval.thread, f"decide:{approval.id}")
+
+    async def _decide(self, request: Request) -> object:
+        body = await _body(request, DecideBody)
+        made = {key: msgspec.structs.replace(one, by=self._by or "viewer") for key, one in body.decisions.items()}
+        if any(not one.digest for one in made.values()):
+            raise UsageError("A decision names the digest of what was shown. Look at what waits again.")
+        if self._harness is not None:
+            await self._harness.decide(body.log, made)
+        else:
+            benches = await self._benches(body.log)
+            await decide(self.store, body.log, made, court=lambda name: benches[name])
+        return {"decided": list(made), **self._next_words("resume", body.log)}
+
+    async def _benches(self, log: str) -> Mapping[str, Bench]:
+        """Return what decides by the tools that the logs themselves describe. The run checks everything again by its own."""
+        found: dict[str, Bench] = {}
+        for one in approvals_of(await state_of(self.store, log), log):
+            state = await state_of(self.store, one.thread)
+            found[state.harness] = _bench_of(state.config.tools if state.config else ())
+        return found
+
+    # Going on.
+
+    async def _fork(self, request: Request) -> object:
+        body = await _body(request, ForkBody)
+        made = await fork_at(self.store, body.log, body.at, harness="")
+        return {"log": made.log, **self._next_words("chat", made.log)}
+
+    async def _run(self, request: Request) -> object:
+        body = await _body(request, RunBody)
+        if self._harness is None:
+            return {"started": False, **self._next_words("chat" if body.prompt else "resume", body.log, model=body.model)}
+        harness = self._harness.with_model(body.model) if body.model else self._harness
+        thread = harness.thread(branch=body.log)
+        work = thread.run(body.prompt) if body.prompt else thread.resume()
+        run: asyncio.Task[object] = asyncio.create_task(work)
+        self._errors.pop(body.log, None)
+        self._runs.add(run)
+        run.add_done_callback(lambda done: self._ended(body.log, done))
+        return {"started": True}
+
+    def _ended(self, log: str, run: "asyncio.Task[object]") -> None:
+        self._runs.discard(run)
+        error = None if run.cancelled() else run.exception()
+        if error is not None:
+            self._errors[log] = str(error)
+
+    def _next_words(self, command: str, log: str, *, model: str = "") -> dict[str, object]:
+        """Return the command that goes on from here, for where this process cannot."""
+        named = ["-r", log] if command == "chat" else [log]
+        return {"command": ["evener", command, *self._words, *(["-m", model] if model else []), *named]}
+
+    # Streams and files.
+
+    async def _live(self, request: Request) -> Response:
+        if self._streams >= MOST_STREAMS:
+            return Response(status_code=503)
+        return StreamingResponse(self._changes(request, request.query_params.get("log", "")), media_type="text/event-stream")
+
+    async def _changes(self, request: Request, log: str) -> AsyncIterator[bytes]:
+        """Tell a page when its log, or any log at all, has grown."""
+        loop = asyncio.get_running_loop()
+        self._streams += 1
+        known: object = None
+        beat = look_at = 0.0
+        threads: object = None
+        try:
+            while not self.closing.is_set() and not await request.is_disconnected():
+                now = loop.time()
+                seq = 0
+                with suppress(EvenerError):
+                    seq = (await self.store.link(log)).seq if log else 0
+                if now >= look_at:
+                    listed = await self.store.logs()
+                    threads = (len(listed), max((one.changed for one in listed), default=0.0), sum(one.held for one in listed))
+                    took = loop.time() - now
+                    look_at = now + max(0.5, 20 * took)  # listing must not take more than a twentieth of the time
+                found = (seq, threads, self._errors.get(log, ""))
+                if found != known or now >= beat:
+                    known, beat = found, now + BEAT
+                    body = {"log": log, "events": seq, "threads": threads, "error": self._errors.get(log, "")}
+                    yield b"data: " + msgspec.json.encode(body) + b"\n\n"
+                await asyncio.sleep(LOOK)
+        finally:
+            self._streams -= 1
+
+    async def _media(self, request: Request) -> Response:
+        params = request.path_params
+        events = await self.store.read(params["log"], after=params["n"] - 1, until=params["n"])
+        found = await find_image(self.store, events[0], params["place"]) if events else None
+        if found is None:
+            return Response(status_code=404)
+        media_type, content = found
+        return Response(content, media_type=media_type, headers={"content-disposition": "inline; filename=image"})
+
+    async def _export(self, request: Request) -> Response:
+        store = self.store
+        if not isinstance(store, SqliteStore | MemoryStore):
+            return Response(status_code=404)
+        name = f'attachment; filename="{request.path_params["log"][:32]}.jsonl"'
+        lines = export_lines(store, request.path_params["log"])
+        return StreamingResponse(lines, media_type="application/x-ndjson", headers={"content-disposition": name})
+
+    async def _export_html(self, request: Request) -> Response:
+        opened = await self._opened(request.path_params["log"])
+        name = f'attachment; filename="{opened.log[:32]}.html"'
+        page = await asyncio.to_thread(write_document, opened.log, list(opened.conversation.items))
+        return Response(page, media_type="text/html; charset=utf-8", headers={"content-disposition": name})
+
+    async def _metrics(self, request: Request) -> Response:
+        del request
+        return Response(await self._index.metrics(), media_type=CONTENT_TYPE)
+
+
+class DecideBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Decisions about everything that waits in a log, by their keys."""
+
+    log: str
+    decisions: dict[str, Decision]
+
+
+class ForkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to fork: after the event of this number, or after the message of this id."""
+
+    log: str
+    at: int | str
+
+
+class RunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to do: say something, or go on. An empty `model` is the harness's own."""
+
+    log: str
+    prompt: str = ""
+    model: str = ""
+
+
+async def _body(request: Request, kind: type[B]) -> B:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"The request is not what was expected: {error}.") from None
+
+
+def _bench_of(specs: Sequence[ToolSpec]) -> Bench:
+    """Return a bench of tools that cannot run: only their schemas are known."""
+    toolbox = Toolbox(Tool.of(spec.name, spec.schema, function=_never, description="") for spec in specs)
+    schemas = {spec.name: spec.schema for spec in specs}
+
+    def judge(call: ToolCall) -> Judgement:
+        return Judgement("ask", digest=digest_of(call, schemas.get(call.name, "")))
+
+    return Bench(toolbox, judge)
+
+
+def _never(arguments: dict[str, object]) -> str:
+    del arguments
+    raise UsageError("A viewer runs no tools.")
+
+
+def _answer(work: Answering) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that answers with JSON; an error of ours is a sentence, with a status of its own."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return _json(await work(request))
+        except EvenerError as error:
+            return _json({"error": str(error), "kind": type(error).__name__}, status=410 if isinstance(error, Erased) else 409)
+        except (ValueError, OverflowError) as error:
+            return _json({"error": f"The request is not what was expected: {error}.", "kind": "BadRequest"}, status=400)
+
+    return endpoint
+
+
+def _json(value: object, *, status: int = 200) -> Response:
+    return Response(_encoder.encode(value), status_code=status, media_type="application/json")
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
+
+
+def _raw(event: ev.Event) -> object:
+    """Return an event as plain values, long texts cut: its own address has it whole."""
+    return _cut(msgspec.to_builtins(event, enc_hook=str))
+
+
+def _cut(value: object) -> object:
+    match value:
+        case str() if len(value) > 5_000:
+            return f"{value[:5_000]}... ({len(value):,} characters)"
+        case dict():
+            return {key: _cut(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_cut(one) for one in value]
+        case _:
+            return value
+
+
+def _with_markdown(item: Item) -> None:
+    for piece in item.pieces:
+        if piece.kind == "text" and item.role == "assistant" and not piece.markdown and not piece.length:
+            piece.markdown = parse_markdown(piece.text)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 12 else 0
+
+
+async def _static(request: Request) -> Response:
+    found = STATIC.get(request.path_params["name"])
+    if found is None:
+        return Response(status_code=404)
+    name, kind = found
+    return Response(files("evener.view").joinpath("static", name).read_bytes(), media_type=kind)
+
+
+# Serving.
+
+
+def open_socket(port: int = 0) -> socket.socket:
+    """Listen on loopback, on this port or on a free one."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(("127.0.0.1", port))
+    except OSError as error:
+        made.close()
+        raise UsageError(f"Port {port} cannot be used: {error.strerror}. Choose another one, or leave --port out.") from None
+    return made
+
+
+async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str], None], *, token: str = "") -> None:
+    """Serve until `viewer.closing` is set, or interrupted. `ready` is told the address, with the token in it."""
+    token = token or secrets.token_urlsafe(24)
+    port = listening.getsockname()[1]
+    app = viewer.app(token=token, port=port)
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=1,
+        limit_concurrency=200, ws="none",
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    ready(f"http://127.0.0.1:{port}/{token}/")
+
+    async def stop() -> None:
+        await viewer.closing.wait()
+        server.should_exit = True
+
+    stopping = asyncio.create_task(stop())
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        stopping.cancel()
+        await viewer.aclose()
+        listening.close()
