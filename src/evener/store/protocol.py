@@ -27,6 +27,7 @@ __all__ = [
     "Log",
     "NoLog",
     "Note",
+    "NoteKeeper",
     "Staging",
     "Store",
     "Summary",
@@ -301,6 +302,15 @@ class Folding(Protocol):
 
     async def state(self, log: str, *, until: int | None = None) -> RunState:
         """Return the state of the log now, or after the event of that number; without a lease."""
+        ...
+
+
+@runtime_checkable
+class NoteKeeper(Protocol):
+    """A store that tells which notes were ever said to a log. Another one is not asked."""
+
+    async def has_note(self, log: str, key: str) -> bool:
+        """True if a note of that key was ever said to the log, settled or not."""
         ...
 
 
