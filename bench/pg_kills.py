@@ -83,5 +83,7 @@ def main(deaths: int, restarts: int, seed: int) -> int:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="evener-pg-kills-", dir=sys.argv[4]) as place:
-        done = campaign(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(place), within=sys.argv[5] if sys.argv[5:] else None)
+        done = campaign(
+            int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(place), within=sys.argv[5] if sys.argv[5:] else None
+        )
     sys.stdout.write(msgspec.json.encode(done).decode())

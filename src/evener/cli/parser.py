@@ -338,6 +338,15 @@ COMMANDS = (
         _argument("--to STORE", "the store to copy to", dest="target", required=True),
     ),
     Command(
+        "worker",
+        "commands.worker:run",
+        "Perform the runs that other processes submit to a harness on a PostgreSQL store. SIGTERM lets what is under way end.",
+        _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
+        _argument("--engine NAME", "what hands out the work", choices=("postgres",), default="postgres"),
+        _argument("--slots N", "how many runs at a time", type=int, default=8),
+        _argument("--until-idle", "end when there is nothing to do"),
+    ),
+    Command(
         "rm",
         "commands.store:remove",
         "Erase threads for good. You are asked for confirmation. The id of a branch erases that branch only. The numbers, "

@@ -392,6 +392,10 @@ class Harness:
         """Run, and stream typed events. Starts at once; needs a running event loop."""
         return self.thread(thread, limits=limits, resume_from=resume_from).stream(prompt)
 
+    async def submit(self, prompt: Prompt, *, thread: str = "") -> Thread:
+        """Say something, and leave the run to a worker (`evener worker`). Await `result()` of the thread that this gives."""
+        return await self.thread(thread).submit(prompt)
+
     async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult:
         """Go on with a run that stopped at a limit, was cancelled, failed, or whose process died."""
         return await self.thread(thread, limits=limits).resume()

@@ -8,6 +8,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from evener.errors import BadValue, StoreError
+from evener.store.postgres import work
 
 if TYPE_CHECKING:
     import psycopg
@@ -85,10 +86,11 @@ FIRST = (
     "INSERT INTO meta VALUES ('store', encode(sha256(random()::text::bytea || clock_timestamp()::text::bytea), 'hex'))",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (FIRST,)
+STEPS: tuple[tuple[str, ...], ...] = (FIRST, work.TABLE)
 """Step n makes version n+1 of version n. A step, once released, is never changed."""
 
 VERSION = len(STEPS)
+CHANGED = ("logs", "inbox", "blobs", "heads", "checkpoints", "meta", "work")
 GATE = 0x45764E72
 """The advisory lock under which one process at a time makes or upgrades the tables: `EvNr`."""
 
@@ -145,6 +147,6 @@ def grants(schema: str, *, worker: str, reader: str) -> tuple[str, ...]:
         f"GRANT SELECT ON ALL TABLES IN SCHEMA {name} TO {works}, {reads}",
         f"GRANT INSERT ON ALL TABLES IN SCHEMA {name} TO {works}",
         f"GRANT UPDATE (payload, erased, stone) ON {name}.events TO {works}",
-        f"GRANT UPDATE ON {name}.logs, {name}.inbox, {name}.blobs, {name}.heads, {name}.checkpoints, {name}.meta TO {works}",
-        f"GRANT DELETE ON {name}.inbox, {name}.tags, {name}.blobs TO {works}",
+        *(f"GRANT UPDATE ON {name}.{table} TO {works}" for table in CHANGED),
+        f"GRANT DELETE ON {name}.inbox, {name}.tags, {name}.blobs, {name}.work TO {works}",
     )

@@ -20,6 +20,7 @@ from evener.events import Event
 from evener.store import protocol
 from evener.store.integrity.digests import Told, sidecar_entries
 from evener.store.integrity.verify import verify
+from evener.store.postgres import work
 from evener.store.postgres.appends import AppendJob
 from evener.store.postgres.connection import Dial, PostgresConnection, load_psycopg, persist, postgres_error, was_lost
 from evener.store.postgres.ear import CHANNEL, Ear
@@ -281,6 +282,7 @@ class PostgresStore:
             won = rows.post(connection, log, note, self._guard)
             (number,) = rows.log_of(connection, log, "number")
             if won:
+                work.wake(connection, log)
                 connection.execute("SELECT pg_notify(?, ?)", (self._channel, str(number)))
             return won, number
 
@@ -382,6 +384,27 @@ class PostgresStore:
     async def adopt(self, wholes: Sequence[CargoThread], cargo: Cargo) -> None:
         """Take in threads from an export, all of them whole or nothing at all."""
         await self._writer.run(LogJob(partial(transfer.adopt, wholes=wholes, cargo=cargo, guard=self._guard)))
+
+    async def put_work(self, log: str, harness: str, *, after: float = 0.0) -> None:
+        """Have the run of a log performed by a worker, so many seconds from now."""
+        await self._writer.run(LogJob(partial(work.put, log=log, harness=harness, seconds=after), again=True))
+
+    async def take_work(self, harnesses: Sequence[str], *, seconds: float) -> tuple[str, int] | None:
+        """Take the run that has been due longest, for so many seconds: its log, and how often it was taken."""
+        return await self._writer.run(LogJob(partial(work.take, harnesses=harnesses, seconds=seconds)))
+
+    async def hold_work(self, logs: Sequence[str], *, seconds: float) -> None:
+        """Hold on to runs that were taken."""
+        await self._writer.run(LogJob(partial(work.hold, logs=logs, seconds=seconds), again=True))
+
+    async def park_work(self, log: str, waits: Iterable[str], *, seconds: float) -> None:
+        """Let a run wait until something is said to one of these logs, or so many seconds."""
+        job = partial(work.park, log=log, waits=list(waits), seconds=seconds)
+        await self._writer.run(LogJob(job, again=True))
+
+    async def drop_work(self, log: str) -> None:
+        """Have nothing more done for the log: its run came to its end."""
+        await self._writer.run(LogJob(partial(work.drop, log=log), again=True))
 
     async def aclose(self) -> None:
         """Give all leases back, do what waits, and let go of the connections."""
