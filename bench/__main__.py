@@ -23,6 +23,7 @@ from bench import (
     instructions,
     kills,
     peers,
+    pg_kills,
     repairs,
     requests,
     schemas,
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "hops": lambda chosen, _: hops.main(chosen.histories, chosen.walks or 40),
     "instructions": lambda _chosen, _: instructions.main(),
     "kills": lambda chosen, seed: kills.main(chosen.kills, seed, pauses=chosen.pauses),
+    "pg-kills": lambda chosen, seed: pg_kills.main(chosen.kills, chosen.restarts, seed),
     "repairs": lambda _chosen, _: repairs.main(),
     "requests": lambda _chosen, _: requests.main(),
     "schemas": lambda _chosen, _: schemas.main(),
@@ -95,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
     parser.add_argument("--kills", type=int, default=10_000, help="kills: how many processes to kill")
+    parser.add_argument("--restarts", type=int, default=200, help="pg-kills: how often to kill the server")
     parser.add_argument("--pauses", type=int, default=500, help="kills: how many processes to stop beyond their lease")
     parser.add_argument("--forks", type=int, default=10_000, help="forks: how many forks to make of running threads")
     parser.add_argument("--hops", type=int, default=200, help="threads: how many hops a walk has")

@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -30,7 +31,7 @@ from bench.kill_store import ACKNOWLEDGED, MOVED, digests
 from bench.kill_world import TOOLS, Mark, Saga, World, marks
 from evener.errors import EvenerError
 from evener.events import Event
-from evener.store import SqliteStore
+from evener.store import SqliteStore, Store
 from evener.store.protocol import LeaseHeld, LeaseLost
 from evener.store.sqlite.file import StoreBusy
 
@@ -48,10 +49,28 @@ BUSY = 75
 """The exit code of a successor that found the store locked by a process which was stopped while it wrote."""
 
 
+class OpenStore(Protocol):
+    """Opens the store of a campaign. `path` names it."""
+
+    def __call__(self, path: Path, *, lease: float = 30.0, busy: float = 10.0) -> Store: ...
+
+
+open_store: OpenStore = SqliteStore
+"""What a campaign kills on. `pg_kills` puts another one here."""
+
+Disturbance = Callable[[], tuple[str, ...]]
+
+
+def disturb(tally: "Tally") -> Disturbance | None:  # noqa: ARG001
+    """Return what is done in place of a kill; None: the process is killed. `pg_kills` puts another one here."""
+    return None
+
+
 class Tally(campaigns.Tally):
     """What a campaign came to. `moments` counts what had been told last when a process was killed."""
 
     kills: int = 0
+    restarts: int = 0
     pauses: int = 0
     conversations: int = 0
     branches: int = 0
@@ -113,7 +132,7 @@ def _converse(saga: Saga, folder: Path, chance: random.Random, tally: Tally) -> 
     told: list[str] = []
     try:
         for _ in range(chance.randint(1, MOST_DEATHS)):
-            life = _life(saga, path, side, death=_death(saga, chance))
+            life = _life(saga, path, side, death=_death(saga, chance), then=disturb(tally))
             told += life.told
             if not life.killed:
                 break
@@ -176,7 +195,9 @@ def _death(saga: Saga, chance: random.Random) -> Death:
     return Death(seconds, lines=chance.randint(1, MOMENTS * len(saga.worlds)))
 
 
-def _life(saga: Saga, path: Path, side: Path, *, death: Death | None, lease: float = 30.0) -> Life:
+def _life(
+    saga: Saga, path: Path, side: Path, *, death: Death | None, lease: float = 30.0, then: Disturbance | None = None
+) -> Life:
     inlet, outlet = os.pipe()
     child = os.fork()
     if child == 0:
@@ -184,7 +205,7 @@ def _life(saga: Saga, path: Path, side: Path, *, death: Death | None, lease: flo
         _be(saga, path, side, outlet, lease=lease)
     os.close(outlet)
     try:
-        told, hung = _watched(child, inlet, death)
+        told, hung = _watched(child, inlet, death, then=then)
     finally:
         os.close(inlet)
         _, status = os.waitpid(child, 0)
@@ -203,7 +224,7 @@ def _be(saga: Saga, path: Path, side: Path, outlet: int, *, lease: float) -> Non
     try:
         while code:
             try:
-                asyncio.run(live(saga, SqliteStore(path, lease=lease, busy=lease), side=side, tell=tell))
+                asyncio.run(live(saga, open_store(path, lease=lease, busy=lease), side=side, tell=tell))
                 code = 0
             except LeaseHeld:
                 if time.monotonic() > end:
@@ -219,9 +240,7 @@ def _be(saga: Saga, path: Path, side: Path, outlet: int, *, lease: float) -> Non
         os._exit(code)
 
 
-def _watched(
-    child: int, inlet: int, death: Death | None, *, then: Callable[[], tuple[str, ...]] | None = None
-) -> tuple[tuple[str, ...], bool]:
+def _watched(child: int, inlet: int, death: Death | None, *, then: Disturbance | None = None) -> tuple[tuple[str, ...], bool]:
     """Read what the child tells, and kill it when its time has come, or when it hangs; whether it did.
 
     `then` is done in place of the first kill, and gives what others told.
@@ -298,7 +317,7 @@ def _violations(branch: Branch, effects: list[Mark], tally: Tally) -> list[str]:
 
 async def _read(saga: Saga, path: Path) -> Book:
     """All of the conversation: the store's own reading follows the chain, and takes no gap."""
-    store = SqliteStore(path)
+    store = open_store(path)
     try:
         root = await root_of(saga, store)
         head = await store.head(root)

@@ -95,8 +95,8 @@ def _parse_count(text: str) -> int:
 
 SEVERAL: Mapping[str, Any] = {"nargs": "+", "action": "extend", "default": []}
 ID = _argument("id ID", "the thread or branch: its id, or the first characters of it")
-STORE = _argument("--store FILE", "the store file; default: the one in the data folder")
-STORE_OR_MEMORY = _argument("--store FILE", 'the store file, or "memory"; default: a file in the data folder')
+STORE = _argument("--store FILE", "a store file, or postgresql://...; default: the file in the data folder")
+STORE_OR_MEMORY = _argument("--store FILE", 'a store file, postgresql://..., or "memory"; default: a file in the data folder')
 MODEL = _argument("-m --model M", "provider:model, or an alias; default: `model` of the config file")
 SYSTEM = _argument("-s --system TEXT", "the system prompt")
 IMAGES = _argument("--image FILE ...", "attach a PNG, JPEG, GIF or WebP file", dest="images")
@@ -354,6 +354,23 @@ COMMANDS = (
         "Read an exported thread into the store. All of it is checked first. The id of the thread is printed.",
         _argument("file FILE", "the exported file; -: standard input"),
         STORE,
+    ),
+    Command(
+        "copy",
+        "commands.store:copy",
+        "Copy threads from one store to another, for example from a file to a database. Each copy is verified.",
+        _argument("ids ID", "a thread: its id, or the first characters of it; default: all threads", nargs="*"),
+        _argument("--from STORE", "the store to copy from: a file, or postgresql://...", dest="source", required=True),
+        _argument("--to STORE", "the store to copy to", dest="target", required=True),
+    ),
+    Command(
+        "worker",
+        "commands.worker:run",
+        "Perform the runs that other processes submit to a harness on a PostgreSQL store. SIGTERM lets what is under way end.",
+        _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
+        _argument("--engine NAME", "what hands out the work", choices=("postgres",), default="postgres"),
+        _argument("--slots N", "how many runs at a time", type=int, default=8),
+        _argument("--until-idle", "end when there is nothing to do"),
     ),
     Command(
         "rm",

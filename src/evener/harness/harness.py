@@ -56,14 +56,22 @@ __all__ = [
 
 
 T = TypeVar("T")
+ADDRESSES = ("postgresql://", "postgres://")
 
 
 def store_of(given: Store | str | PathLike[str] | None) -> Store:
-    """Return the store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
+    """Return the store that was given, or meant: a path, "memory", the address of a PostgreSQL database, or none.
+
+    None stands for the file of the platform's data folder.
+    """
     if given == "memory":
         from evener.store.memory import MemoryStore
 
         return MemoryStore()
+    if isinstance(given, str) and given.startswith(ADDRESSES):
+        from evener.store.postgres.store import PostgresStore
+
+        return PostgresStore(given)
     if given is None or isinstance(given, str | PathLike):
         from evener.store.sqlite.store import SqliteStore
 
@@ -156,7 +164,9 @@ def check_harness(
     if media_from not in ("public", "anywhere"):
         raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
     if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
-        raise _wrong("store", 'a path, "memory", a MemoryStore, a SqliteStore, or an object with the methods of Store', store)
+        raise _wrong(
+            "store", 'a path, "memory", an address as in postgresql://..., or an object with the methods of Store', store
+        )
 
 
 class Heir(Protocol):
@@ -381,6 +391,10 @@ class Harness:
     ) -> RunStream:
         """Run, and stream typed events. Starts at once; needs a running event loop."""
         return self.thread(thread, limits=limits, resume_from=resume_from).stream(prompt)
+
+    async def submit(self, prompt: Prompt, *, thread: str = "") -> Thread:
+        """Say something, and leave the run to a worker (`evener worker`). Await `result()` of the thread that this gives."""
+        return await self.thread(thread).submit(prompt)
 
     async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult:
         """Go on with a run that stopped at a limit, was cancelled, failed, or whose process died."""

@@ -1,6 +1,6 @@
 """A conversation that outlives its process: runs, resumes, steers and forks one log. Holds the lease only during a run."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from time import time
 
@@ -29,6 +29,7 @@ from evener.harness.branches import (
 )
 from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
 from evener.harness.preview import Compiled, Opens, compile_request
+from evener.harness.remote import LATE, follow, queue_of
 from evener.harness.scratchpad import Pad, current_pad
 from evener.harness.stream import RunStream, Show, steering
 from evener.hooks import HookFailed, Hooks
@@ -338,6 +339,41 @@ class Thread:
     def resume_stream(self, *, force: bool = False) -> RunStream:
         """Resume, and stream typed events."""
         return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False, force=force), self._say)
+
+    async def submit(self, prompt: Prompt) -> "Thread":
+        """Say something, and leave the run to a worker, in whatever process. Durable when this returns; gives this thread.
+
+        The store must keep work (PostgreSQL does). `result` waits for the end, `follow` yields the events as they come.
+        """
+        message = message_of(prompt)
+        store = queue_of(self._store)
+        log, state = await self._open(force=False)
+        try:
+            if state.run and self._opener.is_resumable(state):
+                raise UsageError(f"Thread {self._log} has a run that is not over. Steer it, or wait for its result.")
+            beginning = self._opener.prompted(state, message)
+            driver = self._driver_of(log, state, beginning, None, None, force=False)
+            await store.put_work(self._log, self._path, after=LATE)  # found even if this process dies before the next line
+            await drop_cancels(log)
+            await log.append(*with_hooks(driver, beginning))
+        finally:
+            self._forget()
+            await finish_anyway(log.aclose())
+        await store.put_work(self._log, self._path)
+        return self
+
+    async def result(self) -> RunResult:
+        """Wait until the run that was submitted comes to a stop, in whatever process, and return its result."""
+        async for _ in self.follow():
+            pass
+        state = await self.state()
+        events = await self._store.read(self._log)
+        return self._complete(result_of(state, events, log=self._log), events)
+
+    async def follow(self, *, after: int = 0) -> AsyncIterator[ev.Event]:
+        """Yield the events of the log after number `after`, also those of another process as they come, until a run stops."""
+        async for event in follow(self._store, await self._here(), after=after):
+            yield event
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
         """Say something to a run that is under way, here or in another process."""

@@ -27,6 +27,8 @@ __all__ = [
     "Log",
     "NoLog",
     "Note",
+    "NoteKeeper",
+    "Queueing",
     "Staging",
     "Store",
     "Summary",
@@ -301,6 +303,40 @@ class Folding(Protocol):
 
     async def state(self, log: str, *, until: int | None = None) -> RunState:
         """Return the state of the log now, or after the event of that number; without a lease."""
+        ...
+
+
+@runtime_checkable
+class NoteKeeper(Protocol):
+    """A store that tells which notes were ever said to a log. Another one is not asked."""
+
+    async def has_note(self, log: str, key: str) -> bool:
+        """True if a note of that key was ever said to the log, settled or not."""
+        ...
+
+
+@runtime_checkable
+class Queueing(Protocol):
+    """A store that also knows which runs wait for a worker. Only ids are kept there: what is to be done stands in the log."""
+
+    async def put_work(self, log: str, harness: str, *, after: float = 0.0) -> None:
+        """Have the run of a log performed by a worker of that harness, so many seconds from now."""
+        ...
+
+    async def take_work(self, harnesses: Sequence[str], *, seconds: float) -> tuple[str, int] | None:
+        """Take the run that has been due longest, for so many seconds: its log, and how often it was taken."""
+        ...
+
+    async def hold_work(self, logs: Sequence[str], *, seconds: float) -> None:
+        """Hold on to runs that were taken, for so many seconds from now."""
+        ...
+
+    async def park_work(self, log: str, waits: Iterable[str], *, seconds: float) -> None:
+        """Let a run wait until something is said to one of these logs, or so many seconds."""
+        ...
+
+    async def drop_work(self, log: str) -> None:
+        """Have nothing more done for the log: its run came to its end."""
         ...
 
 

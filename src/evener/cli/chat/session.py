@@ -24,7 +24,7 @@ from evener.model import Model, open_model
 from evener.model.endpoint import prepare_request
 from evener.result import RunResult, approvals_of
 from evener.store.memory import MemoryStore
-from evener.store.sqlite.store import SqliteStore
+from evener.store.transfer.jsonl import Portable
 from evener.transcript.blocks import Block, ToolResult
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
@@ -289,7 +289,7 @@ class Session:
         if not await self._events():
             raise UsageError("There is nothing to export yet.")
         store = self._harness.store
-        if not isinstance(store, SqliteStore | MemoryStore):
+        if not isinstance(store, Portable):
             raise UsageError("Threads of this kind of store cannot be exported here.")
         path = self.folder / os.path.expanduser(name or f"{self._thread.log[:8]}.jsonl")
         await write_export(store, self._thread.log, path)

@@ -7,21 +7,24 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from evener.cli.glance import format_age, glance, group_by_thread
 from evener.cli.names import find_log, match_id
-from evener.cli.stores import same_store, with_store
+from evener.cli.stores import open_store, same_store, with_store
 from evener.cli.terminal import count, escape_json, flatten, print_json, say, style_text
 from evener.errors import EvenerError, UsageError
 from evener.store.protocol import Finding, Store, Summary
 from evener.store.retention import Reason, Spared, keep
-from evener.store.sqlite.store import SqliteStore
 from evener.store.transfer.jsonl import Portable, export_lines, file_lines, import_lines
+
+if TYPE_CHECKING:
+    from evener.cli.stores import KeptStore
 
 __all__ = [
     "backup",
     "confirm",
+    "copy",
     "export",
     "import_thread",
     "parse_age",
@@ -47,6 +50,41 @@ PRIVATE = 0o600
 STANDARD = "-"
 
 
+def copy(ids: Sequence[str], *, source: str, target: str) -> int:
+    """Copy threads from one store to another, and verify them there; return 1 if a copy is damaged."""
+    if source == target:
+        raise UsageError("--from and --to name the same store. Name two stores.")
+    return with_store(source, lambda opened: with_copy(opened, ids, target))
+
+
+async def with_copy(source: "KeptStore", ids: Sequence[str], target: str) -> int:
+    """Open the target, copy, and close it."""
+    opened = open_store(target, make=True)
+    try:
+        return await _copy(source, opened, ids)
+    finally:
+        await opened.aclose()
+
+
+async def _copy(source: "KeptStore", target: "KeptStore", ids: Sequence[str]) -> int:
+    logs = await source.logs()
+    named = [match_id(id, logs) for id in ids]
+    chosen = {one.thread: one.log for one in logs if not named or one.log in named or one.thread in named}
+    within = {inner for thread in chosen for inner in await source.inside(thread)}  # these come with their callers
+    damaged = 0
+    for thread, log in chosen.items():
+        if thread in within and not named:
+            continue
+        copied = await import_lines(target, export_lines(source, log))
+        found = [one for one in await target.verify(copied) if one.damage]
+        damaged += bool(found)
+        for one in found:
+            say(_format_finding(one))
+        print(copied)
+    say(f"evener: Copied {count(len(chosen), 'thread')}; {'damage was found' if damaged else 'every copy verified'}.")
+    return int(damaged > 0)
+
+
 def export(id: str, *, output: str, store: str) -> int:
     """Write a thread as JSON Lines."""
     return with_store(store, lambda opened: _export(opened, id, output))
@@ -57,7 +95,7 @@ def import_thread(file: str, *, store: str) -> int:
     return with_store(store, lambda opened: _import(opened, file, store), make=True)
 
 
-async def _export(store: SqliteStore, id: str, output: str) -> int:
+async def _export(store: "KeptStore", id: str, output: str) -> int:
     log = await find_log(store, id)
     if output == STANDARD:
         shown = escape_json if sys.stdout.isatty() else None
@@ -94,7 +132,7 @@ async def _write_lines(store: Portable, log: str, file: BinaryIO, *, shown: Call
     return written
 
 
-async def _import(store: SqliteStore, file: str, where: str) -> int:
+async def _import(store: Portable, file: str, where: str) -> int:
     with _open_source(file) as source:
         thread = await import_lines(store, file_lines(source))
     print(thread)

@@ -7,7 +7,7 @@ import msgspec
 
 from evener.cli.glance import WORDS, Condition, ThreadGlance, first_prompt, format_age, glance, group_by_thread
 from evener.cli.names import find_event, find_log, match_id, short_ids
-from evener.cli.stores import exists, path_of, same_store, with_store
+from evener.cli.stores import exists, is_address, path_of, same_store, with_store, without_password
 from evener.cli.terminal import count, flatten, print_json, print_table, say
 from evener.errors import EvenerError, UsageError
 from evener.harness.branches import fork_at
@@ -177,10 +177,14 @@ def _place(row: ThreadRow) -> str:
     return f"[{number}] {excerpt}{more}" if number else f"{excerpt}{more}"
 
 
+def _name_store(given: str) -> str:
+    return without_password(given) if is_address(given) else str(path_of(given))
+
+
 def _explain_empty(options: ListOptions) -> str:
     if options.search or options.tag:
         return "No thread was found."
-    return f"There are no threads in {path_of(options.store)} yet. Start one with: evener chat"
+    return f"There are no threads in {_name_store(options.store)} yet. Start one with: evener chat"
 
 
 PROMPT_SHOWN = 48

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = [
+    "SET_HEAD",
     "AppendedRows",
     "BlobTable",
     "Claim",
@@ -53,6 +54,7 @@ END = (
     "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
     " FROM logs WHERE number = ?"
 )
+SET_HEAD = "INSERT INTO heads (thread, log) VALUES (?, ?) ON CONFLICT (thread) DO UPDATE SET log = excluded.log"
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -111,7 +113,7 @@ def create(
     first = decode_event(row.payload)  # without secrets
     opened = first if isinstance(first, Opened) else Opened(at=first.at, thread=log)
     base, title = _parent(connection, opened) if opened.parent else (0, "")
-    made = connection.execute(
+    connection.execute(
         "INSERT INTO logs (log, thread, harness, parent, parent_seq, parent_hash, began, changed, length, head,"
         " epoch, holder, claim, lease_until, base, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
         (
@@ -119,7 +121,7 @@ def create(
             base, origin_of(log), claim.holder, claim.mark, claim.until, base, title,
         ),
     )  # fmt: skip
-    held = HeldLog(log, int(made.lastrowid or 0), 1, claim.mark)
+    held = HeldLog(log, int(log_of(connection, log, "number")[0]), 1, claim.mark)
     return held, append(connection, held, [row], claim.until, guard)
 
 
@@ -300,7 +302,7 @@ def move(connection: "sqlite3.Connection", thread: str, log: str) -> None:
     (owner,) = log_of(connection, log, "thread")
     if owner != thread:
         raise protocol.another_thread(log, owner, thread)
-    connection.execute("INSERT OR REPLACE INTO heads (thread, log) VALUES (?, ?)", (thread, log))
+    connection.execute(SET_HEAD, (thread, log))
 
 
 def summaries(connection: "sqlite3.Connection", thread: str, now: float, guard: Redaction) -> list[Summary]:

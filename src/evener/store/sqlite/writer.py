@@ -35,6 +35,7 @@ __all__ = [
     "Interlock",
     "Job",
     "Perform",
+    "Presence",
     "WalScrubber",
     "WriterJob",
     "WriterThread",
@@ -262,6 +263,18 @@ class Perform(Protocol):
         ...
 
 
+class Presence(Protocol):
+    """Which store a thread works on from its first connection on. `FileIdentity` is that of a file."""
+
+    def check(self) -> None:
+        """Raise when it is not there any more, or another one."""
+        ...
+
+    def opened(self) -> None:
+        """Note the store of a connection that was opened."""
+        ...
+
+
 class WriterThread:
     """The thread and its queue. It starts with the first job. Its maker stops it."""
 
@@ -270,7 +283,7 @@ class WriterThread:
         path: Path,
         connect: Callable[[], "sqlite3.Connection"],
         perform: Perform,
-        presence: FileIdentity | None = None,
+        presence: Presence | None = None,
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
@@ -425,7 +438,7 @@ class WriterThread:
         self._lasted = monotonic() - began
 
 
-def _connection(connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity) -> "sqlite3.Connection":
+def _connection(connect: Callable[[], "sqlite3.Connection"], presence: Presence) -> "sqlite3.Connection":
     presence.check()
     made = connect()
     try:
