@@ -13,9 +13,10 @@ from types import MappingProxyType
 import msgspec
 
 from evener.errors import UsageError
+from evener.providers.config import Config
 from evener.transport.secrets import note_secret
 
-__all__ = ["McpServer", "load_servers", "read_servers"]
+__all__ = ["McpServer", "find_servers", "load_servers", "read_servers"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -91,6 +92,31 @@ class _Entry(msgspec.Struct, frozen=True, rename={"connect_timeout": "connectTim
     connect_timeout: float = 30.0
     oauth: bool = False
     protocol: str = "auto"
+
+
+def find_servers(names: Iterable[str], config: Config, *, environ: Texts) -> tuple[McpServer, ...]:
+    """Return servers that the user names: `[mcp.NAME]` of a config file, or a JSON file with `mcpServers`.
+
+    A server of a project's file needs the user's trust in its folder: it may be a program that came with a clone.
+    """
+    return tuple(one for name in names for one in _find(name, config, environ))
+
+
+def _find(name: str, config: Config, environ: Texts) -> tuple[McpServer, ...]:
+    found = config.mcp.get(name)
+    if found is None:
+        if name.endswith(".json") or "/" in name:
+            return load_servers(Path(name), environ=environ)
+        known = f" Known are {', '.join(sorted(config.mcp))}." if config.mcp else ""
+        raise UsageError(
+            f"There is no MCP server {name!r} in the config files. Name one, or a .json file with mcpServers.{known}"
+        )
+    if not found.trusted:
+        raise UsageError(
+            f"The MCP server {name!r} is named by {found.file}, which may have come with a cloned project, and to use it may "
+            f'start a program. If you know the file, write trusted = ["{Path(found.file).parent}"] in your own config.toml.'
+        )
+    return read_servers({name: dict(found.table)}, environ=environ, where=f"{found.file}: mcp")
 
 
 def load_servers(file: Path, *, environ: Texts) -> tuple[McpServer, ...]:
