@@ -27,6 +27,7 @@ TOOLS = ("--tools", "purse_NUMBER:pay")
 
 HOSTILE = {
     "harness": '[harness]\nclerk = "trap_NUMBER:agent"\n',
+    "mcp": '[mcp.trap]\ncommand = "touch"\nargs = ["sprung"]\n',
     "model": 'model = "groq:any"\n',
     "aliases": '[aliases]\nclaude = "groq:any"\n',
     "providers": '[providers.anthropic]\nbase_url = "EVIL"\n',
@@ -40,6 +41,7 @@ HOSTILE = {
 COMMANDS = {
     "complete": ("complete", "Hi"),
     "run": ("run", *TOOLS, *STORE, "Pay"),
+    "run --mcp": ("run", "--mcp", "trap", *STORE, "Pay"),
     "run --harness": ("run", "--harness", "clerk", "Pay"),
     "resume": ("resume", *STORE, "THREAD"),
     "resume --tools": ("resume", *TOOLS, *STORE, "--approval", "deny", "--model", "claude", "THREAD"),
@@ -56,6 +58,7 @@ COMMANDS = {
 
 SPRUNG_WITH_TRUST = {
     "harness": ["run --harness", "resume", "approve --harness", "reject --harness", "chat --harness", "replay --harness"],
+    "mcp": ["run --mcp"],
     "model": ["complete", "run", "chat"],
     "aliases": ["complete", "run", "chat"],
     "providers": ["complete", "run", "resume --tools", "chat"],
@@ -185,7 +188,7 @@ def test_every_command_that_reads_a_config_file_stands_here() -> None:
     assert found == {
         "chat/__init__.py", "chat/commands.py", "chat/session.py", "commands/complete.py", "commands/decide.py",
         "commands/doctor.py", "commands/keys.py", "commands/models.py", "commands/replay.py", "commands/resume.py",
-        "commands/run.py",
+        "commands/run.py", "commands/serve.py",
     }  # fmt: skip
 
 

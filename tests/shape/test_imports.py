@@ -23,6 +23,7 @@ LAYERS = (
     ("driver",),
     ("harness",),
     ("replay",),
+    ("acp", "mcp", "skills", "web"),
     ("cli", "view", "gateway", "testing", "demo", "__main__", "__init__"),
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}

@@ -101,6 +101,7 @@ MODEL = _argument("-m --model M", "provider:model, or an alias; default: `model`
 SYSTEM = _argument("-s --system TEXT", "the system prompt")
 IMAGES = _argument("--image FILE ...", "attach a PNG, JPEG, GIF or WebP file", dest="images")
 TOOLS = _argument("--tools MODULE:NAME ...", "a tool, a function, or a list of them")
+MCP = _argument("--mcp NAME ...", "an MCP server of evener.toml, or a JSON file with mcpServers")
 SAME_TOOLS = _argument("--tools MODULE:NAME ...", "the tools of the run, as for `evener run`")
 HARNESS = _argument(
     "--harness NAME", "a harness of evener.toml, or module:attribute; it brings its own tools, prompt and store"
@@ -143,6 +144,7 @@ def _decide(name: str, verdict: str, text: str, *own: Argument) -> Command:
         _argument("--show", "only print what waits; decide nothing"),
         _argument("--resume", "resume the run at once"),
         SAME_TOOLS,
+        MCP,
         SAME_HARNESS,
         STORE,
         _argument("-m --model M", "with --resume: the model that continues the run"),
@@ -182,6 +184,7 @@ COMMANDS = (
         SYSTEM,
         IMAGES,
         TOOLS,
+        MCP,
         HARNESS,
         _argument("--thread ID", "continue this thread"),
         _argument("--resume ID", "resume a stopped run; takes no prompt"),
@@ -200,6 +203,7 @@ COMMANDS = (
         _argument("-m --model M", "another model, of any provider"),
         _argument("-s --system TEXT", "another system prompt"),
         SAME_TOOLS,
+        MCP,
         SAME_HARNESS,
         STORE,
         _argument("--schema FILE|JSON", "the JSON Schema of the answer, if the run had one"),
@@ -235,6 +239,21 @@ COMMANDS = (
         _argument("-r --resume --thread ID", "continue this conversation", dest="thread"),
         _argument("--max-cost USD", "stop when the whole chat has cost this much"),
         options="ChatOptions",
+    ),
+    Command(
+        "mcp",
+        "commands.serve:serve_mcp",
+        "Serve tools and an agent over MCP. The tools are those of the harness; one more tool hands it a task. Without --http, "
+        "it speaks over standard input and output. What the policy asks about is refused, unless --approve is given.",
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        MCP,
+        HARNESS,
+        STORE_OR_MEMORY,
+        _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp", type=_parse_count, default=None),
+        _argument("--approve", "allow calls that need approval: you trust the program that calls"),
+        options="ServeOptions",
     ),
     Command(
         "threads",

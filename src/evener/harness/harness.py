@@ -33,8 +33,10 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.store.protocol import Store
     from evener.tools.call import Caller, Threads
     from evener.tools.outputs import OutputShape
+    from evener.tools.result import Envelope
     from evener.tools.tool import Tool, Toolbox
     from evener.transcript.ask import Effort, OutputForm, State, StateMode
+    from evener.transcript.blocks import ToolCall
     from evener.transcript.message import Message
     from evener.transport.exchange import Reach
 
@@ -540,6 +542,26 @@ class Harness:
         from evener.tools.call import Caller
 
         return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
+
+    async def call(self, call: ToolCall, *, approve: bool = False) -> Envelope:
+        """Run one tool for another program, outside of any run: nothing is logged. The policy holds.
+
+        What it would ask about is refused, unless the caller says with `approve` that the user has agreed.
+        """
+        from evener.tools.call import run_call
+        from evener.tools.context import ToolContext
+        from evener.tools.result import report_failure
+
+        tool = self._toolbox.get(call.name)
+        if tool is None:
+            return self._toolbox.unknown(call.name)
+        judged = self._court(self._name).judge(call)
+        if judged.verdict == "deny":
+            return report_failure(f"The call is denied: {judged.why or judged.rule}")
+        if judged.verdict == "ask" and not approve:
+            return report_failure(f"The call needs the user's approval ({judged.why or judged.rule}), and none was given.")
+        context = ToolContext[object](call_id=call.id, deps=self._deps, key=call.id)
+        return await run_call(tool, call, context=context, threads=self._threads)
 
     # Agents of this one.
 

@@ -47,6 +47,7 @@ TRUST: Mapping[str, Untrusted] = MappingProxyType(
         "model": "refused",  # decides which provider gets the conversation, or which weights are loaded here
         "trusted": "refused",  # a project cannot vouch for itself
         "harness": "when used",  # names code, which is imported only when the user asks for the harness of that name
+        "mcp": "when used",  # names programs to start, which the user asks for by name
         "policy": "tightens",  # applies beside the user's own, and the strictest verdict counts
         "policy_default": "tightens",
         "agents": "unread",
@@ -70,6 +71,14 @@ class NamedHarness(msgspec.Struct, frozen=True):
         return str(Path(self.file).parent)
 
 
+class NamedServer(msgspec.Struct, frozen=True):
+    """What a file says of an MCP server, unread. It may be a program to start: that needs trust."""
+
+    table: Mapping[str, object]
+    file: str
+    trusted: bool = True
+
+
 class Config(msgspec.Struct, frozen=True):
     """All settings together. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
 
@@ -85,6 +94,7 @@ class Config(msgspec.Struct, frozen=True):
     policy: Policy | None = None
     harnesses: Mapping[str, NamedHarness] = MappingProxyType({})
     project: str = ""
+    mcp: Mapping[str, NamedServer] = MappingProxyType({})
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -94,6 +104,7 @@ class _Settings(msgspec.Struct, frozen=True):
     model: str = ""
     trusted: tuple[Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")], ...] = ()
     harness: dict[str, str] = {}
+    mcp: dict[str, dict[str, object]] = {}
 
 
 EXPECTED = {
@@ -101,6 +112,7 @@ EXPECTED = {
     "model": ("a text", 'Write model = "provider:model", or an alias'),
     "trusted": ("a list of texts", 'Write trusted = ["/path/to/a/folder"]'),
     "harness": ("a table of texts", 'Write [harness], and below it name = "module:attribute"'),
+    "mcp": ("a table of tables", 'Write [mcp.NAME], and below it command = "..." or url = "..."'),
 }
 
 
@@ -281,7 +293,16 @@ def _merge(sheets: list[Sheet], *, project: str = "") -> Config:
             _check(place.at("model"), sheet.settings.model, rows=rows, aliases=aliases)
             model = resolve_alias(sheet.settings.model, aliases)
     files = tuple(sheet.page.file for sheet in sheets)
-    return Config(rows, MappingProxyType(aliases), model, files, _merge_policies(sheets), _merge_harnesses(sheets), project)
+    policy, harnesses = _merge_policies(sheets), _merge_harnesses(sheets)
+    return Config(rows, MappingProxyType(aliases), model, files, policy, harnesses, project, _merge_servers(sheets))
+
+
+def _merge_servers(sheets: list[Sheet]) -> Mapping[str, NamedServer]:
+    """Return the MCP servers by name, as `_merge_harnesses` does."""
+    found: dict[str, NamedServer] = {}
+    for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
+        found |= {name: NamedServer(one, sheet.page.file, not sheet.foreign) for name, one in sheet.settings.mcp.items()}
+    return MappingProxyType(found)
 
 
 def _merge_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:

@@ -48,6 +48,7 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
     show: bool = False
     resume: bool = False
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
     harness: str = ""
     store: str = ""
     model: str = ""
@@ -59,6 +60,7 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
         return running.RunOptions(
             harness=self.harness,
             tools=self.tools,
+            mcp=self.mcp,
             store=self.store,
             model=self.model,
             system=self.system,

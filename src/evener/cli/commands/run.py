@@ -68,6 +68,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     images: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
     thread: str = ""
     resume: str = ""
     store: str = ""
@@ -202,7 +203,12 @@ def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[
 
 def same_words(options: RunOptions, *, deciding: bool = False) -> list[str]:
     """Return the words that make the same harness in another process. The log has its model and its system prompt."""
-    words = [("--harness", options.harness), *(("--tools", tools) for tools in options.tools), ("--store", options.store)]
+    words = [
+        ("--harness", options.harness),
+        *(("--tools", tools) for tools in options.tools),
+        *(("--mcp", one) for one in options.mcp),
+        ("--store", options.store),
+    ]
     if not deciding:
         words = [("--schema", options.schema), *words, ("--refuse-losses", ",".join(options.refuse_losses))]
     return [part for option, value in words if value for part in (option, value)]
@@ -212,7 +218,7 @@ def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
     """Refuse options that a harness brings itself; `model`: its model, too."""
     own = {
         "model": options.model if model else "",
-        "tools": options.tools,
+        "tools": options.tools or options.mcp,
         "system prompt": options.system,
         "schema": options.schema,
         "store": options.store,
@@ -237,12 +243,30 @@ def make_harness(
         model or options.model,
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
-        tools=load_tools(options.tools),
+        tools=[*load_tools(options.tools), *connect_servers(options.mcp)],
         system=options.system or system or None,
         store=store or options.store or None,
         name="run",
         refuse_losses=options.refuse_losses,
     )
+
+
+def connect_servers(names: Sequence[str]) -> Sequence[Tool]:
+    """Return the tools of these MCP servers, and say what was left out. The connections end with the process."""
+    if not names:
+        return ()
+    import atexit
+
+    from evener.mcp import FilePins, McpServers, find_servers
+    from evener.store.sqlite.file import data_folder
+
+    config = load_config(environ=os.environ)
+    servers = McpServers(find_servers(names, config, environ=os.environ), pins=FilePins(data_folder() / "mcp_pins.json"))
+    atexit.register(servers.close)
+    tools = servers.load_sync()
+    for problem in servers.problems:
+        say(f"evener: {problem}")
+    return tools
 
 
 def load_tools(references: Iterable[str]) -> list[Tool | Callable[..., object]]:
