@@ -38,6 +38,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "store/test_folds.py",
         "store/test_lockout.py",
         "testing/",
+        "toolset/",
         "transport/",
         "wire/test_hard_shapes.py",
     ),
@@ -62,6 +63,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "testing/",
         "tools/test_context.py",
         "tools/test_spill.py",
+        "toolset/",
         "transport/",
     ),
     "slow": (

@@ -107,7 +107,7 @@ async def _model(front: CommandTarget, words: str) -> None:
 async def _tools(front: CommandTarget, _words: str) -> None:
     tools = front.session.harness.tools
     if not tools:
-        front.tell("There are no tools. Start the chat with --tools module:name to add some.")
+        front.tell("There are no tools. Start the chat with --tools files,search to add some; `evener tools` lists them.")
         return
     width = max(map(len, tools))
     for name, tool in tools.items():
