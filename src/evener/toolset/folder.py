@@ -164,8 +164,13 @@ class RootFolder:
         above, _, name = path.rpartition("/")
         if name in ("", ".", ".."):
             raise PathRefused(f"{path} is no name for a folder.")
-        with self._made(above or ".") as (parent, _), suppress(FileExistsError):
-            os.mkdir(name, dir_fd=parent)
+        with self._made(above or ".") as (parent, _):
+            try:
+                os.mkdir(name, dir_fd=parent)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise _refusal(path, error) from None
         with self._handle(path, "write") as found:
             yield found
 

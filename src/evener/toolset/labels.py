@@ -4,7 +4,7 @@ A tool may show private data, show text that others wrote, or send data out. The
 hidden in untrusted text send private data away: `guard_mixing` makes outward calls wait for approval where all three meet.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from functools import wraps
 from typing import Literal, get_args
 
@@ -48,12 +48,20 @@ def label(tool: Tool, *traits: Trait, source: str = "files") -> Tool:
     fact = {LABEL: {**msgspec.to_builtins(known), "trusted": known.trusted}}
     inner = tool.function
 
-    @wraps(inner)
-    def labelled(*given: object, **named: object) -> Envelope:
-        made = envelope_of(inner(*given, **named))
+    def stamp(value: object) -> Envelope:
+        made = envelope_of(value)
         return replace(made, meta=json_text({**made.metadata, **fact}, "The metadata of a result"))
 
-    return replace(tool, function=labelled, metadata={**tool.metadata, **fact})
+    @wraps(inner)
+    def labelled(*given: object, **named: object) -> Envelope:
+        return stamp(inner(*given, **named))
+
+    @wraps(inner)
+    async def labelled_later(*given: object, **named: object) -> Envelope:
+        found = inner(*given, **named)
+        return stamp(await found if isinstance(found, Awaitable) else found)
+
+    return replace(tool, function=labelled_later if tool.awaits else labelled, metadata={**tool.metadata, **fact})
 
 
 def label_of(tool: Tool) -> ToolLabel | None:

@@ -60,6 +60,18 @@ def _shell(place: Workplace) -> Iterable[Tool]:
     return ShellTools(place.root, fence=place.fence, approval=place.approval).tools
 
 
+def _jsonl(place: Workplace) -> Iterable[Tool]:
+    from evener.toolset.jsonl import JsonlTools
+
+    return JsonlTools(place.root, fence=place.fence).tools
+
+
+def _web(_place: Workplace) -> Iterable[Tool]:
+    from evener.toolset.web import WebTools
+
+    return WebTools().tools
+
+
 def _todo(_place: Workplace) -> Iterable[Tool]:
     from evener.toolset.todo import todo_tool
 
@@ -78,6 +90,8 @@ SETS: dict[str, ToolSet] = {
         ToolSet("files", "read, list, write and edit the files of the folder", _files),
         ToolSet("search", "find files by name and lines by pattern", _search),
         ToolSet("shell", "run commands in a sandbox, without network", _shell),
+        ToolSet("jsonl", "search files of JSON lines by their fields", _jsonl),
+        ToolSet("web", "fetch a page of the public internet as text", _web),
         ToolSet("todo", "keep a list of steps", _todo),
         ToolSet("ask_user", "ask the user a question, and wait for the answer", _ask_user),
     )
