@@ -1,4 +1,4 @@
-"""An agent at work, on four wires: it finds the failing test, fixes the code and runs the tests; edits and commands are approved.
+"""An agent at work, on four wires: it finds the failing test, fixes the code, runs the tests; edits and commands are approved.
 
 The providers are fakes on loopback that answer, and refuse, as the real ones do. The files, the edits and the sandbox are real.
 
