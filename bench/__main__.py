@@ -22,6 +22,7 @@ from bench import (
     imports,
     instructions,
     kills,
+    paths,
     peers,
     pg_kills,
     repairs,
@@ -68,6 +69,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "instructions": lambda _chosen, _: instructions.main(),
     "kills": lambda chosen, seed: kills.main(chosen.kills, seed, pauses=chosen.pauses),
     "pg-kills": lambda chosen, seed: pg_kills.main(chosen.kills, chosen.restarts, seed),
+    "paths": lambda chosen, seed: paths.main(chosen.attempts, seed),
     "repairs": lambda _chosen, _: repairs.main(),
     "requests": lambda _chosen, _: requests.main(),
     "schemas": lambda _chosen, _: schemas.main(),
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=60.0, help="fuzz, framing: how long")
     parser.add_argument(
-        "--seed", type=int, help="fuzz, framing, threads, kills, forks, damage, control: same seed, same inputs"
+        "--seed", type=int, help="fuzz, framing, paths, threads, kills, forks, damage, control: same seed, same inputs"
     )
     parser.add_argument("--histories", type=int, default=10_000, help="hops: how many damaged histories")
     parser.add_argument("--walks", type=int, help="hops: how many walks, by default 40; threads: 4")
@@ -105,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")
     parser.add_argument("--paused", type=int, default=10_000, help="control: how many runs wait at once")
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
+    parser.add_argument("--attempts", type=int, default=1_000_000, help="paths: how many odd paths to try")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
     chosen = parser.parse_args(arguments)
     if chosen.what in COMMANDS:

@@ -17,7 +17,7 @@ LAYERS = (
     ("loop",),
     ("transport", "providers", "local"),
     (
-        *("model", "tools", "store", "observe", "translate"),
+        *("model", "tools", "toolset", "store", "observe", "translate"),
         *("result", "resume_state", "streaming", "budget", "call_context", "hooks"),
     ),
     ("driver",),

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 ApprovalMode = Literal["ask", "auto", "deny"]
+ASK_USER = "ask_user"
+"""The tool that puts a question to the user: what it waits for is an answer, not a permission."""
 DENIED = "Rejected without asking: this run was started with --approval deny."
 
 
@@ -180,6 +182,8 @@ async def ask_decisions(
 
 
 async def _ask(one: Approval, asker: Asker, always: set[str], answer: str) -> Decision:
+    if one.interrupt == "tool" and one.call and one.call.name == ASK_USER:
+        return await _ask_user(one.call, asker)
     if one.interrupt == "tool" and one.call and one.call.name in always:
         asker.tell(f"Allowed, as chosen before: {escape(one.call.name)}")
         return Decision("allow")
@@ -212,6 +216,18 @@ async def _ask_call(call: ToolCall, asker: Asker, always: set[str]) -> Decision:
                     return Decision("allow", arguments=arguments)
             case _:
                 return await _ask_reason(asker)
+
+
+async def _ask_user(call: ToolCall, asker: Asker) -> Decision:
+    """Put a question of the model to the user: the answer becomes an argument of the call."""
+    arguments = parse_arguments(call.raw)
+    if isinstance(arguments, str):
+        return Decision("reject", f"The question cannot be read: {arguments}.")
+    choices = arguments.get("choices")
+    offered = [f"  - {_flatten(str(one))}" for one in choices] if isinstance(choices, list) else []
+    asker.tell("The model asks:", *quote(str(arguments.get("question", ""))), *offered, important=True)
+    answer = clean(await asker.line("Answer: ", "")).strip()
+    return Decision("allow", arguments={**arguments, "answer": answer})
 
 
 async def _ask_reason(asker: Asker) -> Decision:

@@ -100,9 +100,9 @@ STORE_OR_MEMORY = _argument("--store FILE", 'a store file, postgresql://..., or 
 MODEL = _argument("-m --model M", "provider:model, or an alias; default: `model` of the config file")
 SYSTEM = _argument("-s --system TEXT", "the system prompt")
 IMAGES = _argument("--image FILE ...", "attach a PNG, JPEG, GIF or WebP file", dest="images")
-TOOLS = _argument("--tools MODULE:NAME ...", "a tool, a function, or a list of them")
+TOOLS = _argument("--tools NAMES ...", "tool sets, as in files,search; or module:name of a tool, a function, or a list of them")
 MCP = _argument("--mcp NAME ...", "an MCP server of evener.toml, or a JSON file with mcpServers")
-SAME_TOOLS = _argument("--tools MODULE:NAME ...", "the tools of the run, as for `evener run`")
+SAME_TOOLS = _argument("--tools NAMES ...", "the tools of the run, as for `evener run`")
 HARNESS = _argument(
     "--harness NAME", "a harness of evener.toml, or module:attribute; it brings its own tools, prompt and store"
 )
@@ -422,6 +422,13 @@ COMMANDS = (
         "commands.models:run",
         "List providers, capabilities and keys. With --provider, show one provider in detail.",
         _argument("--provider P", "only this provider, with its address and the models it knows"),
+        JSON_LIST,
+    ),
+    Command(
+        "tools",
+        "commands.tools:run",
+        "List the built-in tool sets and their tools. With names, describe these sets in full.",
+        _argument("names SET", "a tool set", nargs="*"),
         JSON_LIST,
     ),
     Command(

@@ -13,7 +13,7 @@ import msgspec
 
 from evener.cli.chat.linemode import LineChat
 from evener.cli.chat.session import Session
-from evener.cli.commands.run import RunOptions, load_tools, same_words
+from evener.cli.commands.run import RunOptions, default_prompt, load_tools, same_words
 from evener.cli.names import find_log
 from evener.cli.stores import open_store
 from evener.errors import UsageError
@@ -89,7 +89,7 @@ def _make_harness(
     return Harness(
         options.model or model,
         tools=load_tools(options.tools),
-        system=options.system or system or None,
+        system=options.system or system or default_prompt(options.tools),
         store=store,
         name="chat",
         policy=load_config(environ=os.environ).policy,

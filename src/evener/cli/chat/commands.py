@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from evener.cli.chat.session import Session
-from evener.cli.terminal import count, flatten
+from evener.cli.terminal import count, escape, flatten
 from evener.errors import UsageError
 from evener.providers.config import load_config
 from evener.providers.rows import LOCAL
@@ -17,6 +17,9 @@ from evener.providers.rows import LOCAL
 __all__ = ["COMMANDS", "CommandTarget", "SlashCommand", "command_of", "model_names", "perform", "waits"]
 
 WORD = re.compile(r"(/[A-Za-z_-]+)(?:\s+(.*))?$", re.DOTALL)
+
+SHELL = "!"
+SHELL_SECONDS = 120.0
 
 KEYS = (
     ("Enter", "send; while the model is busy, steer it"),
@@ -60,7 +63,9 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 def command_of(text: str) -> tuple[str, str] | None:
     """Return the command and its words; None if the text is no command, such as a path."""
-    hit = WORD.match(text.strip())
+    if len(line := text.strip()) > 1 and line.startswith(SHELL):
+        return SHELL, line[1:].strip()
+    hit = WORD.match(line)
     return (hit[1].lower(), (hit[2] or "").strip()) if hit else None
 
 
@@ -107,7 +112,7 @@ async def _model(front: CommandTarget, words: str) -> None:
 async def _tools(front: CommandTarget, _words: str) -> None:
     tools = front.session.harness.tools
     if not tools:
-        front.tell("There are no tools. Start the chat with --tools module:name to add some.")
+        front.tell("There are no tools. Start the chat with --tools files,search to add some; `evener tools` lists them.")
         return
     width = max(map(len, tools))
     for name, tool in tools.items():
@@ -124,6 +129,34 @@ async def _undo(front: CommandTarget, _words: str) -> None:
     what = flatten(await front.session.undo(), 60)
     left = count(len(await front.session.transcript()), "message")
     front.tell(f"Undone: {what!r} and what followed. {left} left.", important=True)
+
+
+async def _restore(front: CommandTarget, _words: str) -> None:
+    lines = await front.session.restore()
+    front.tell(*(lines or ["The last run changed no files."]), important=True)
+
+
+async def _shell(front: CommandTarget, words: str) -> None:
+    """Run a command of the user's under the same fence as the model's. The model does not see it."""
+    import asyncio
+
+    from evener.tools.result import envelope_of
+    from evener.toolset.shell.command import RunningCommand
+    from evener.toolset.shell.sandbox import SandboxRefused
+    from evener.toolset.shell.tools import ShellTools, report_end
+
+    sandbox = ShellTools(front.session.folder).sandbox
+    try:
+        running = RunningCommand(sandbox, ["/bin/sh", "-c", words], seconds=SHELL_SECONDS)
+    except SandboxRefused as error:
+        raise UsageError(f"The command was not started. {error}") from None
+    try:
+        while not running.wait(0):
+            await asyncio.sleep(0.02)
+    finally:
+        if running.end is None:
+            running.stop()
+    front.tell(*escape(envelope_of(report_end(running, SHELL_SECONDS)).text.rstrip("\n")).split("\n"))
 
 
 async def _fork(front: CommandTarget, words: str) -> None:
@@ -158,6 +191,8 @@ COMMANDS: dict[str, SlashCommand] = {
         SlashCommand("/tools", "", "list the tools", _tools, quiet=True),
         SlashCommand("/usage", "", "show tokens, cache, cost and context", _usage, quiet=True),
         SlashCommand("/undo", "", "undo the last exchange", _undo),
+        SlashCommand("/restore", "", "bring back the files that the last run changed", _restore),
+        SlashCommand(SHELL, "COMMAND", "run a command in the sandbox; the model does not see it", _shell),
         SlashCommand("/fork", "N", "continue on a new branch, without the last N exchanges", _fork),
         SlashCommand("/tree", "", "draw the branches of this conversation", _tree, quiet=True),
         SlashCommand("/export", "FILE", "write the conversation as JSON Lines", _export),

@@ -267,6 +267,17 @@ class Session:
         self.tally.forget_context()
         return said[-1].message.text
 
+    async def restore(self) -> list[str]:
+        """Bring back the files that the last run changed; return a line for each. What was changed since is kept."""
+        from evener.toolset.changes import read_change, restore
+        from evener.toolset.folder import RootFolder
+
+        events = await self._events()
+        begins = max((number for number, event in enumerate(events) if isinstance(event, ev.Prompted)), default=0)
+        finished = [event for event in events[begins:] if isinstance(event, ev.CallFinished)]
+        changes = [change for event in finished if (change := read_change(event.metadata))]
+        return restore(RootFolder(self.folder), changes)
+
     async def fork(self, turns: int = 0) -> None:
         """Continue on a new branch, from here or without the last `turns` exchanges. The old branch stays as it is."""
         events = await self._events()

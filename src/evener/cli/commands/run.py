@@ -46,6 +46,7 @@ from evener.transcript.message import Message
 __all__ = [
     "RunOptions",
     "check_harness_alone",
+    "default_prompt",
     "load_tools",
     "make_harness",
     "make_limits",
@@ -53,6 +54,7 @@ __all__ = [
     "run",
     "run_thread",
     "same_words",
+    "split_references",
 ]
 
 
@@ -244,7 +246,7 @@ def make_harness(
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
         tools=[*load_tools(options.tools), *connect_servers(options.mcp)],
-        system=options.system or system or None,
+        system=options.system or system or default_prompt(options.tools),
         store=store or options.store or None,
         name="run",
         refuse_losses=options.refuse_losses,
@@ -270,8 +272,32 @@ def connect_servers(names: Sequence[str]) -> Sequence[Tool]:
 
 
 def load_tools(references: Iterable[str]) -> list[Tool | Callable[..., object]]:
-    """Return the tools of all references, each `module:name` of a tool, a function, or a list of them."""
-    return [tool for reference in references for tool in _load(reference)]
+    """Return the tools of all references: names of tool sets, or `module:name` of a tool, a function, or a list of them.
+
+    Several stand in one reference with commas between them. All sets share one root, the working directory, and one fence.
+    """
+    own, sets = split_references(references)
+    found = [tool for reference in own for tool in _load(reference)]
+    if sets:
+        from evener.toolset.sets import tools_named
+
+        found = [*tools_named(sets, root=os.getcwd()), *found]
+    return found
+
+
+def split_references(references: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the references to code, and the names of tool sets."""
+    parts = [part.strip() for reference in references for part in reference.split(",") if part.strip()]
+    return [part for part in parts if ":" in part], [part for part in parts if ":" not in part]
+
+
+def default_prompt(references: Iterable[str]) -> str | None:
+    """Return the system prompt for an agent that works on files, if its tools are among those asked for."""
+    if "files" not in split_references(references)[1]:
+        return None
+    from evener.toolset.sets import FILE_AGENT
+
+    return FILE_AGENT
 
 
 def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:

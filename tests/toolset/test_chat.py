@@ -1,0 +1,44 @@
+"""The built-in tools in `evener chat` on a pseudo-terminal: an agent fixes a test, the user undoes it. S2.27, S2.80."""
+
+import pytest
+
+from evener.testing.servers import Call, FakeServer, turn
+from evener.toolset.shell.sandbox import bwrap_works, landlock_works
+from tests.cli.conftest import home
+from tests.cli.run import Home
+from tests.cli.test_chat_terminal import Chat, claude, gpt, place
+
+__all__ = ["claude", "gpt", "home", "place"]
+
+CODE = "def add(a, b):\n    return a - b\n"
+TEST = (
+    "import unittest\nfrom calc import add\n\n\nclass Adds(unittest.TestCase):\n"
+    "    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
+)
+NEITHER = landlock_works() and bwrap_works()
+
+
+@pytest.mark.skipif(bool(NEITHER), reason=f"no sandbox works here: {NEITHER}")
+def test_an_agent_fixes_a_test_and_the_user_brings_the_file_back(place: Home, claude: FakeServer) -> None:
+    (place.folder / "calc.py").write_text(CODE)
+    (place.folder / "test_calc.py").write_text(TEST)
+    tests = {"command": "python3 -B -m unittest 2>&1 | tail -1"}
+    claude.add(
+        turn(Call("shell", tests)),
+        turn(Call("edit", {"path": "calc.py", "edits": [{"old": "a - b", "new": "a + b"}]})),
+        turn(Call("shell", tests)),
+        "It adds now.",
+    )
+    with Chat(place, "--tools", "files,search,shell", columns=100, rows=60) as chat:
+        chat.say("Fix it.")
+        for tool, times in (("shell", 1), ("edit", 1), ("shell", 2)):
+            chat.until(lambda: chat.screen.whole.count(f"{tool} needs approval") == times)  # noqa: B023  # used at once
+            chat.until("[y]es")
+            chat.send("y")
+        chat.until("It adds now.")
+        assert (place.folder / "calc.py").read_text() == CODE.replace("-", "+")
+        chat.say("!cat calc.py; echo $ANTHROPIC_API_KEY.")
+        chat.until("return a + b")
+        chat.say("/restore")
+        chat.until("calc.py: restored")
+    assert (place.folder / "calc.py").read_text() == CODE
