@@ -15,6 +15,7 @@ from bench import (
     corpus,
     decode,
     encode,
+    estimate,
     forks,
     framing,
     fuzz,
@@ -60,6 +61,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
     "corpus": lambda _chosen, _: corpus.main(),
     "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
+    "estimate": lambda chosen, _: estimate.main(fitting=chosen.fit),
     "forks": lambda chosen, seed: forks.main(chosen.forks, seed),
     "framing": lambda chosen, seed: framing.main(chosen.seconds, seed),
     "fuzz": lambda chosen, seed: fuzz.main(chosen.seconds, seed, chosen.replay),
@@ -102,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")
     parser.add_argument("--paused", type=int, default=10_000, help="control: how many runs wait at once")
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
+    parser.add_argument("--fit", action="store_true", help="estimate: print constants that are fitted anew")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
     chosen = parser.parse_args(arguments)
     if chosen.what in COMMANDS:
