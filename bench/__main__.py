@@ -31,6 +31,7 @@ from bench import (
     store_damage,
     swaps,
     threads,
+    windows,
 )
 from bench.table import Figure, failed, printed
 
@@ -72,6 +73,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "requests": lambda _chosen, _: requests.main(),
     "schemas": lambda _chosen, _: schemas.main(),
     "swaps": lambda _chosen, _: swaps.main(),
+    "windows": lambda chosen, _: windows.main(chosen.turns),
     "threads": lambda chosen, seed: threads.main(chosen.walks or 4, seed, hops=chosen.hops),
 }
 """Commands that print what they found by themselves, given the arguments and a seed."""
@@ -104,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")
     parser.add_argument("--paused", type=int, default=10_000, help="control: how many runs wait at once")
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
+    parser.add_argument("--turns", type=int, default=2000, help="windows: how many model turns")
     parser.add_argument("--fit", action="store_true", help="estimate: print constants that are fitted anew")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
     chosen = parser.parse_args(arguments)

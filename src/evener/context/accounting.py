@@ -6,7 +6,7 @@ again: the estimate is only for what came after the last answer. Seals are not t
 that has grown costs what is new in it (`Account.after`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, assert_never, get_args
 
 import msgspec
@@ -88,6 +88,9 @@ RATES: dict[str, TokenRates] = {
 """By wire. What `python -m bench estimate --fit` prints; how far they are from what was reported stands in docs/context.md."""
 
 USUAL = TokenRates()
+IMPLAUSIBLE, ENOUGH = 4.0, 1000.0
+"""What was reported is no anchor when it is so many times less than the estimate, and that is of some size: it was made up."""
+NO_EDITS: Mapping[str, float] = {}
 
 
 def rates_of(wire: str, *, counts_reasoning: bool | None = None) -> TokenRates:
@@ -238,7 +241,7 @@ class Account(msgspec.Struct, frozen=True, gc=False):
     @property
     def total(self) -> float:
         """The tokens of the next prompt: what was reported and what is new; all of it estimated where nothing was reported."""
-        return self.reported + self.since if self.reported else self.frame.total + self.messages.total
+        return max(self.reported + self.since, 0.0) if self.reported else self.frame.total + self.messages.total
 
     def framed(self, frame: ContextTally) -> "Account":
         """Return it under another system prompt or other tools: the difference is added to what was reported."""
@@ -246,10 +249,10 @@ class Account(msgspec.Struct, frozen=True, gc=False):
             return self
         return replace(self, frame=frame, since=self.since + frame.total - self.frame.total)
 
-    def after(self, transcript: Transcript, target: Origin, *, anchored: bool = True) -> "Account":
+    def after(self, transcript: Transcript, target: Origin, *, saved: Mapping[str, float] = NO_EDITS) -> "Account":
         """Return the count of a conversation: what is new is added if it goes on from here, else all is counted.
 
-        Answers of the `target` say what their prompt was. Not `anchored`: those that are there speak of another prompt.
+        Answers of the `target` say what their prompt was. `saved` is what edits took away after the message of that id.
         """
         if self.node is transcript.head:
             return self
@@ -258,8 +261,12 @@ class Account(msgspec.Struct, frozen=True, gc=False):
         for message in transcript.since(start.node):
             more = count_message(message, self.rates)
             tally += more
-            told = _reported(message, target, self.rates) if anchored else 0.0
+            told = _reported(message, target, self.rates)
+            if told * IMPLAUSIBLE < self.frame.total + tally.total - ENOUGH:
+                told = 0.0
             reported, since = (told, 0.0) if told else (reported, since + more.total)
+            if message.id in saved:
+                since -= saved[message.id]
         return Account(self.rates, self.frame, tally, transcript.head, reported, since)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
+from evener.context.view import ContextView, edit_view
 from evener.encodings.forms import FINAL_RESULT
 from evener.events import LimitHit, Limits, Nested
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
@@ -287,6 +288,13 @@ class RunState(msgspec.Struct, frozen=True):
     epoch: int = 0
     last: float = 0.0  # the time of the last event
     held: tuple[Standing, ...] = ()  # what providers hold of the conversation
+    context: ContextView | None = None  # what requests hold of it, where that is not all
+
+    @property
+    def view(self) -> Transcript:
+        """The conversation as requests hold it."""
+        context = self.context
+        return self.transcript if context is None or context.transcript is None else context.transcript
 
     @property
     def phase(self) -> Phase:
@@ -346,6 +354,15 @@ def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
 
 
 def apply(state: RunState, event: ev.Event) -> RunState:
+    """Return the state after one more event."""
+    made = _apply(state, event)
+    context = state.context
+    if context is not None and made.context is not None and made.transcript is not state.transcript and made.run:
+        return replace(made, context=made.context.grow(state.transcript, made.transcript))
+    return made
+
+
+def _apply(state: RunState, event: ev.Event) -> RunState:
     """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
     if type(event) is ev.ModelCalled:
         return _called(state, event)
@@ -364,10 +381,33 @@ def apply(state: RunState, event: ev.Event) -> RunState:
             return _failed(state, event)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
             return _by_people(state, event)
-        case ev.Opened() | ev.Configured() | ev.Imported() | ev.MediaFetched():
-            return _equipped(state, event)
+        case ev.Evicted() | ev.Compacted() | ev.CompactionFailed() | ev.ContextRestored() | ev.Pinned():
+            return _shortened(state, event)
         case _:
-            assert_never(event)
+            return _equipped(state, event)
+
+
+def _shortened(
+    state: RunState, event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned
+) -> RunState:
+    """What requests hold changes; the transcript does not. A summary costs what its request did."""
+    context = state.context or ContextView()
+    match event:
+        case ev.Pinned():
+            pinned = context.pinned - {event.message} if event.off else context.pinned | {event.message}
+            return replace(state, context=replace(context, pinned=pinned))
+        case ev.CompactionFailed():
+            context = replace(context, failed=context.failed + 1)
+        case _:
+            context = edit_view(context, state.transcript, event)
+    if isinstance(event, ev.Compacted | ev.CompactionFailed):
+        spent = _worked(state, event.at) if state.finished is None else state.spent
+        spent = replace(
+            spent, requests=spent.requests + 1, usage=spent.usage + event.usage, cost=spent.cost + event.cost,
+            exact=spent.exact and event.exact,
+        )  # fmt: skip
+        return replace(state, context=context, spent=spent, last=event.at)
+    return replace(state, context=context)
 
 
 def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
@@ -383,6 +423,8 @@ def _equipped(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | 
             return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
             return _at_time(state, event.at, media=(*state.media, (event.source, event.digest)))
+        case _:
+            assert_never(event)
 
 
 def _by_people(
@@ -520,8 +562,13 @@ def _prompted(state: RunState, event: ev.Prompted) -> RunState:
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
         transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
         wanted=state.wanted if refused else _wanted(state, event.message), refused=refused,
-        cancelled=event.refused if refused else None,
+        cancelled=event.refused if refused else None, context=_tried_anew(state.context),
     )  # fmt: skip
+
+
+def _tried_anew(context: ContextView | None) -> ContextView | None:
+    """A new run may try to compact again, whatever failed before it."""
+    return context if context is None or not context.failed else replace(context, failed=0)
 
 
 def _called(state: RunState, event: ev.ModelCalled) -> RunState:
@@ -606,7 +653,10 @@ def _failed(state: RunState, event: ev.ModelFailed) -> RunState:
     spent, held = state.spent, hold_failure(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
-    state = replace(state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held)
+    state = replace(
+        state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held,
+        model=event.model or state.model,
+    )  # fmt: skip
     return _at_time(state, event.at)
 
 
