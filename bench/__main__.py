@@ -10,6 +10,7 @@ import msgspec
 
 from bench import (
     agents,
+    caching,
     clients,
     control,
     corpus,
@@ -59,6 +60,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
+    "caching": lambda chosen, seed: caching.main(seed, chosen.runs),
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
     "corpus": lambda _chosen, _: corpus.main(),
     "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
@@ -106,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--races", type=int, default=1000, help="control: how many races, in one process and between several")
     parser.add_argument("--paused", type=int, default=10_000, help="control: how many runs wait at once")
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
+    parser.add_argument("--runs", type=int, default=50, help="caching: how many runs of agents")
     parser.add_argument("--turns", type=int, default=2000, help="windows: how many model turns")
     parser.add_argument("--fit", action="store_true", help="estimate: print constants that are fitted anew")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")

@@ -23,7 +23,9 @@ class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
     to. `screenshots` is how many pictures in tool results stay. A result of more than `verbose` characters may be taken out
     once it is older than the newest `tail` exchanges. `compact`: where that does not make enough room, a model writes a
     summary; `summarizer` is that model, empty for the one that is asked. `window` is in tokens and stands for the one in the
-    model's row. `reserve` is what is kept free for the answer, where no `max_output_tokens` says it.
+    model's row. `reserve` is what is kept free for the answer, where no `max_output_tokens` says it. After `idle` seconds
+    without a request the provider's prompt cache has forgotten the conversation: a cut costs nothing then, so what is above the
+    target is cut already; 0 waits for the gate in any case.
     """
 
     gate: float = 0.8
@@ -35,12 +37,13 @@ class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
     summarizer: str = ""
     window: int = 0
     reserve: int = 0
+    idle: float = 300.0
 
     def __post_init__(self) -> None:
         if not 0 < self.target < self.gate <= 1:
             raise BadValue(f"ContextRules: 0 < target < gate <= 1; they are {self.target} and {self.gate}.")
-        if min(self.screenshots, self.verbose, self.window, self.reserve) < 0 or self.tail < 1:
-            raise BadValue("ContextRules: screenshots, verbose, window and reserve are 0 or more, tail is 1 or more.")
+        if min(self.screenshots, self.verbose, self.window, self.reserve, self.idle) < 0 or self.tail < 1:
+            raise BadValue("ContextRules: screenshots, verbose, window, reserve and idle are 0 or more, tail is 1 or more.")
 
 
 class Gate(msgspec.Struct, frozen=True):

@@ -653,7 +653,21 @@ class Driver:
             return stream.answer
         finally:
             await stream.aclose()
-            self._request = stream.digest if isinstance(stream, Stream) else ""
+            if isinstance(stream, Stream):
+                self._request = stream.digest
+                if stream.moved:
+                    self._tell_moved(stream.moved)
+
+    def _tell_moved(self, what: tuple[str, ...]) -> None:
+        """Warn that a provider's prompt cache is lost, unless it is because something was taken out of the conversation."""
+        edited = self.state.context is not None and bool(self.state.context.edits)
+        told = [one for one in what if one in ("tools", "system") or not edited]
+        text = (
+            f"The request does not begin as the one before it: {', '.join(told)} changed. The provider's prompt cache is lost "
+            "from there on. Keep tools and system prompt the same for a whole conversation, and put what changes into the prompt."
+        )
+        if told and text not in self._hooking.warnings:
+            self._hooking.warn(text)
 
     # Room in the window.
 

@@ -4,6 +4,7 @@ What goes is decided by the pure functions of `evener.context`; here they are gi
 written to the log. Each attempt is judged by its outcome: what made no room is not tried again for the same request.
 """
 
+import asyncio
 from collections.abc import Coroutine, Mapping
 from time import time
 from typing import Protocol
@@ -94,6 +95,14 @@ class _Measured(msgspec.Struct, frozen=True):
     quirks: Quirks
 
 
+class _Surround(msgspec.Struct, frozen=True):
+    ask: Ask
+    rates: TokenRates
+    frame: ContextTally
+    gate: Gate
+    quirks: Quirks
+
+
 class ContextKeeper:
     """`RoomMaking` for one thread. Keeps its counts, so that a turn costs what is new in it.
 
@@ -122,24 +131,29 @@ class ContextKeeper:
     # Measuring.
 
     def _measure(self, state: RunState, model: Askable) -> _Measured:
+        """Count the view, and find the gate of the model. Costs what is new in the view."""
+        around = self._surround(state, model)
+        ask, known = around.ask, self._accounts.get(model.name)
+        account = known.framed(around.frame) if known else Account(around.rates, around.frame)
+        new = known is None or not ask.transcript.extends(known.node)
+        account = account.after(ask.transcript, ask.target, saved=_saved(state) if new and state.context else {})
+        self._accounts[model.name] = account
+        return _Measured(account, around.gate, around.quirks)
+
+    def _surround(self, state: RunState, model: Askable) -> "_Surround":
+        """Find what does not depend on the messages."""
         ask = model.ask(state.view, self._specs, output=self._output)
         facts = model.endpoint.facts if isinstance(model, Model) else None
         quirks = facts.quirks if facts else PLAIN
         known = self._accounts.get(model.name)
         rates = known.rates if known else rates_of(ask.target.wire, counts_reasoning=quirks.counts_reasoning)
-        frame = self._frame(model.name, ask, rates)
-        account = known.framed(frame) if known else Account(rates, frame)
-        new = known is None or not ask.transcript.extends(known.node)
-        account = account.after(ask.transcript, ask.target, saved=_saved(state) if new and state.context else {})
-        self._accounts[model.name] = account
         gate = gate_of(
             self.rules, facts.window if facts else 0, asked_output=ask.settings.max_output_tokens,
             default_output=quirks.default_output, max_output=quirks.max_output,
         )  # fmt: skip
         learnt = self._learnt.get(model.name)
-        return _Measured(
-            account, gate.lowered(learnt, learnt) if learnt and learnt < (gate.most or learnt + 1) else gate, quirks
-        )
+        gate = gate.lowered(learnt, learnt) if learnt and learnt < (gate.most or learnt + 1) else gate
+        return _Surround(ask, rates, self._frame(model.name, ask, rates), gate, quirks)
 
     def _frame(self, name: str, ask: Ask, rates: TokenRates) -> ContextTally:
         system = ask.transcript.system_blocks
@@ -181,9 +195,9 @@ class ContextKeeper:
 
     def too_large(self, state: RunState, message: Message, model: Askable) -> str:
         """Return why a message can never be sent to the model, in words; empty when it can."""
-        measured = self._measure(state, model)
-        most, own = measured.gate.most, count_message(message, measured.account.rates).total
-        fixed = measured.account.frame.total
+        measured = self._surround(state, model)
+        most, own = measured.gate.most, count_message(message, measured.rates).total
+        fixed = measured.frame.total
         if not most or own + fixed <= most:
             return ""
         if fixed > most:
@@ -202,6 +216,8 @@ class ContextKeeper:
 
     async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
         """See `RoomMaking`."""
+        if host.state.view.page is not None:
+            await asyncio.to_thread(host.state.view.load)
         refused = host.overflow() if host.state.model == model.name else None
         measured = self._measure(host.state, model)
         total = measured.account.total + _waiting(host.state, measured.account.rates)
@@ -209,7 +225,8 @@ class ContextKeeper:
             self._learn(model.name, total, refused)
             measured = self._measure(host.state, model)
         gate = measured.gate
-        if not gate.most or total <= gate.gate:
+        cold = self._is_cold(host.state, called)
+        if not gate.most or total <= (gate.target if cold else gate.gate):
             return ()
         cause: ev.CutCause = "overflow" if refused is not None else "gate"
         found = self._evict(host.state, called, measured, total)
@@ -227,6 +244,14 @@ class ContextKeeper:
         if not found.cuts or (found.saved < gate.most * WORTH and total <= gate.most):
             return ()
         return (await self._written(host.state, found, cause, total),)
+
+    def _is_cold(self, state: RunState, called: ev.ModelCalled) -> bool:
+        """True if the provider's cache has forgotten the conversation, so that a cut costs nothing."""
+        node = state.view.head
+        while node is not None and node.message.role != "assistant":
+            node = node.parent
+        made = node.message.created_at if node else None
+        return made is not None and 0 < self.rules.idle < called.at - made.timestamp()
 
     def _learn(self, name: str, total: float, refused: ContextTooLong) -> None:
         """Remember how much a provider takes, which has refused about so much."""
