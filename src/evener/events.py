@@ -386,7 +386,7 @@ class CompactionFailed(Fact, frozen=True, tag="compaction_failed"):
 
 
 class ContextRestored(Fact, frozen=True, tag="context_restored"):
-    """The newest eviction or compaction was undone: `id` names it."""
+    """The newest eviction or compaction was undone: `id` names it. Empty: all of them, and requests hold everything again."""
 
     id: str
 

@@ -1,11 +1,12 @@
 """What requests hold of a conversation: the transcript after evictions and compactions. Pure.
 
 The transcript itself never changes: its messages keep their ids and can be shown. The view is folded beside it, message by
-message, so that a turn costs the same however long the thread is; an eviction costs what stands after its first cut. Undoing
-makes the view anew from the transcript and the edits that are left, so nothing can be lost by an edit.
+message, so that a turn costs the same however long the thread is; an eviction costs what stands after its first cut. The view
+before the newest edit is kept and grows beside it: undoing that edit is a matter of taking it. Anything earlier is undone by
+going back to the whole transcript, or by a fork from before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from evener.transcript.blocks import Block, ImageBlock, ReasoningBlock, ResultCo
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["REMOVED_SCREENSHOT", "SUMMARY", "ContextEdit", "ContextView", "apply_edit", "edit_view", "make_view"]
+__all__ = ["REMOVED_SCREENSHOT", "SUMMARY", "ContextEdit", "ContextView", "apply_edit", "edit_view"]
 
 REMOVED_SCREENSHOT = "[screenshot removed to save context]"
 """What stands for an image in a tool's result that was taken out (S3.22)."""
@@ -26,45 +27,64 @@ ContextEdit = ev.Evicted | ev.Compacted
 
 
 class ContextView(msgspec.Struct, frozen=True):
-    """The transcript as requests hold it, the edits that made it so (oldest first), and the messages that are pinned.
+    """The transcript as requests hold it, what it was before the newest edit (`undoable` names that), and what is pinned.
 
-    `failed` counts attempts of a run to compact that came to nothing, since the last that did not.
+    A transcript of None is the whole conversation. `recent` are the edits since the last answer: after which message, and how
+    many tokens they took away from what that answer counted. `summaries` are the messages that compactions made. `failed`
+    counts attempts of a run to compact that came to nothing, since the last that did not.
     """
 
-    transcript: Transcript | None = None  # None where no edit is in force: it is the conversation itself
-    edits: tuple[ContextEdit, ...] = ()
+    transcript: Transcript | None = None
+    before: Transcript | None = None
+    undoable: str = ""
     pinned: frozenset[str] = frozenset()
+    summaries: frozenset[str] = frozenset()
+    recent: tuple[tuple[str, int], ...] = ()
+    evictions: int = 0
+    compactions: int = 0
     failed: int = 0
+
+    @property
+    def is_edited(self) -> bool:
+        """True if requests do not hold the whole conversation."""
+        return self.transcript is not None
 
     def grow(self, before: Transcript, after: Transcript) -> "ContextView":
         """Return the view of a conversation that has grown from `before` to `after`, or has another system prompt."""
-        view = self.transcript
-        if view is None or before is after:
+        if self.transcript is None or before is after:
             return self
-        if after.head is not before.head:
-            view = view.extend(after.since(before.head))
-        if after.system_blocks != view.system_blocks:
-            view = view.with_system(after.system_blocks)
-        return replace(self, transcript=view)
+        new = after.since(before.head) if after.head is not before.head else ()
+        earlier = None if self.before is None else _grown(self.before, new, after)
+        return replace(self, transcript=_grown(self.transcript, new, after), before=earlier)
+
+    def answered(self) -> "ContextView":
+        """Return it after an answer, which counts what is there now."""
+        return replace(self, recent=()) if self.recent else self
 
 
-def make_view(transcript: Transcript, edits: Iterable[ContextEdit]) -> Transcript:
-    """Return the transcript after these edits, made in this order."""
-    for edit in edits:
-        transcript = apply_edit(transcript, edit)
-    return transcript
+def _grown(view: Transcript, new: tuple[Message, ...], after: Transcript) -> Transcript:
+    view = view.extend(new) if new else view
+    return view if view.system_blocks == after.system_blocks else view.with_system(after.system_blocks)
 
 
 def edit_view(context: ContextView, transcript: Transcript, event: ContextEdit | ev.ContextRestored) -> ContextView:
-    """Return the view after an edit, or after the newest edit was undone. `transcript` is the whole conversation."""
+    """Return the view after an edit, or after one was undone. `transcript` is the whole conversation."""
     if isinstance(event, ev.ContextRestored):
-        if not context.edits or context.edits[-1].id != event.id:
+        if not event.id:
+            return replace(context, transcript=None, before=None, undoable="", recent=(), evictions=0, compactions=0)
+        if event.id != context.undoable:
             return context
-        left = context.edits[:-1]
-        return replace(context, edits=left, transcript=make_view(transcript, left) if left else None)
+        return replace(context, transcript=context.before, before=None, undoable="", recent=())
     view = transcript if context.transcript is None else context.transcript
-    failed = 0 if isinstance(event, ev.Compacted) else context.failed
-    return replace(context, edits=(*context.edits, event), transcript=apply_edit(view, event), failed=failed)
+    made = apply_edit(view, event)
+    if made is view:
+        return context
+    edited = replace(context, transcript=made, before=context.transcript, undoable=event.id)
+    if isinstance(event, ev.Compacted):
+        known = context.summaries | {event.summary.id}
+        recent = (*context.recent, (event.head, event.saved))
+        return replace(edited, recent=recent, compactions=context.compactions + 1, summaries=known, failed=0)
+    return replace(edited, recent=(*context.recent, (event.head, event.saved - event.fresh)), evictions=context.evictions + 1)
 
 
 def apply_edit(view: Transcript, edit: ContextEdit) -> Transcript:

@@ -660,11 +660,11 @@ class Driver:
 
     def _tell_moved(self, what: tuple[str, ...]) -> None:
         """Warn that a provider's prompt cache is lost, unless it is because something was taken out of the conversation."""
-        edited = self.state.context is not None and bool(self.state.context.edits)
+        edited = self.state.context is not None and self.state.context.is_edited
         told = [one for one in what if one in ("tools", "system") or not edited]
         text = (
             f"The request does not begin as the one before it: {', '.join(told)} changed. The provider's prompt cache is lost "
-            "from there on. Keep tools and system prompt the same for a whole conversation, and put what changes into the prompt."
+            "from there on. Keep tools and system prompt the same for a whole conversation; what changes belongs into prompts."
         )
         if told and text not in self._hooking.warnings:
             self._hooking.warn(text)

@@ -175,11 +175,11 @@ class ContextKeeper:
             reported=round(account.reported),
             floor=round(self._floor(state.view.messages, account, context.pinned if context else frozenset())),
             gate=measured.gate,
-            evictions=sum(isinstance(edit, ev.Evicted) for edit in context.edits) if context else 0,
-            compactions=sum(isinstance(edit, ev.Compacted) for edit in context.edits) if context else 0,
+            evictions=context.evictions if context else 0,
+            compactions=context.compactions if context else 0,
             pinned=tuple(sorted(context.pinned)) if context else (),
             messages=len(state.transcript),
-            left_out=sum(message.id not in shown for message in state.transcript) if context and context.edits else 0,
+            left_out=sum(message.id not in shown for message in state.transcript) if context and context.is_edited else 0,
         )
 
     def _floor(self, messages: tuple[Message, ...], account: Account, pinned: frozenset[str]) -> float:
@@ -313,7 +313,7 @@ class ContextKeeper:
         wanted = plan_compaction(
             state.view.messages, gate.most or account.total, rates=account.rates,
             pinned=context.pinned if context else frozenset(), forced=cause != "gate",
-            summaries={edit.summary.id for edit in context.edits if isinstance(edit, ev.Compacted)} if context else (),
+            summaries=context.summaries if context else frozenset(),
         )  # fmt: skip
         if wanted is None:
             return None
@@ -403,7 +403,6 @@ def _waiting(state: RunState, rates: TokenRates) -> float:
 def _saved(state: RunState) -> Mapping[str, float]:
     """Return what edits took away, by the message after which they were made."""
     found: dict[str, float] = {}
-    for edit in state.context.edits if state.context else ():
-        counted = edit.saved - edit.fresh if isinstance(edit, ev.Evicted) else edit.saved
-        found[edit.head] = found.get(edit.head, 0.0) + counted
+    for head, saved in state.context.recent if state.context else ():
+        found[head] = found.get(head, 0.0) + saved
     return found

@@ -467,14 +467,17 @@ class Thread:
         await self._edit(work)
         return made[0]
 
-    async def restore_context(self) -> str:
-        """Undo the newest eviction or compaction: requests hold again what they held before. Its id; empty without one."""
+    async def restore_context(self, *, whole: bool = False) -> bool:
+        """Undo the newest eviction or compaction: requests hold again what they held before. False when there is none.
+
+        `whole`: undo all of them, so that requests hold the whole conversation.
+        """
         context = (await self.state()).context
-        edit = context.edits[-1] if context and context.edits else None
-        if edit is None:
-            return ""
-        await self._edit(lambda driver: driver.record(ev.ContextRestored(at=time(), id=edit.id)))
-        return edit.id
+        if context is None or not (context.is_edited if whole else context.undoable):
+            return False
+        id = "" if whole else context.undoable
+        await self._edit(lambda driver: driver.record(ev.ContextRestored(at=time(), id=id)))
+        return True
 
     async def pin(self, message: str, *, off: bool = False) -> None:
         """Keep a message in requests as it is, whatever else is taken out; or no longer, with `off`."""

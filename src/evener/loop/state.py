@@ -613,6 +613,7 @@ def _replied(state: RunState, event: ev.Replied) -> RunState:
         state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
         held=state.held if event.held is None else hold_reply(state.held, state.model, event, event.held),
+        context=None if state.context is None else state.context.answered(),
     )  # fmt: skip
 
 

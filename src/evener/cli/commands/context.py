@@ -72,16 +72,14 @@ def _report(store: Store, state: RunState, name: str) -> ContextReport:
 
 async def _undo(store: Store, log: str) -> None:
     context = (await state_of(store, log)).context
-    if context is None or not context.edits:
-        raise UsageError("Nothing was taken out of the requests of this thread, so there is nothing to undo.")
-    edit = context.edits[-1]
+    if context is None or not context.undoable:
+        raise UsageError("There is no eviction or compaction to undo in this thread. Only the newest can be undone.")
     held, _ = await store.open(log, holder=new_claim())
     try:
-        await held.append(ev.ContextRestored(at=time(), id=edit.id))
+        await held.append(ev.ContextRestored(at=time(), id=context.undoable))
     finally:
         await held.aclose()
-    what = "compaction" if isinstance(edit, ev.Compacted) else "eviction"
-    say(f"evener: The {what} was undone: requests hold again what they held before it.")
+    say("evener: Undone: requests hold again what they held before.")
 
 
 def draw_context(report: ContextReport) -> Iterator[str]:

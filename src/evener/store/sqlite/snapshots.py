@@ -348,7 +348,8 @@ def _is_there(connection: "sqlite3.Connection") -> bool:
 class _Kept(msgspec.Struct, frozen=True):
     """A state, and apart from it what is kept of its transcript: all but its messages, and the last of these.
 
-    `view` are the messages that requests hold, where these are not all: no more than fit into a model's window.
+    `view` are the messages that requests hold, where these are not all: no more than fit into a model's window. `before` are
+    those before the newest edit.
     """
 
     state: RunState
@@ -357,6 +358,7 @@ class _Kept(msgspec.Struct, frozen=True):
     system: tuple[TextBlock, ...]
     media: bool
     view: tuple[Message, ...] | None = None
+    before: tuple[Message, ...] | None = None
 
 
 def _nothing(value: object) -> None:
@@ -370,8 +372,11 @@ _decoder = msgspec.json.Decoder(_Kept, dec_hook=lambda _kind, _value: Transcript
 
 def _encoded(state: RunState) -> bytes:
     transcript = state.transcript
-    view = state.context.transcript.messages if state.context and state.context.transcript is not None else None
-    kept = _Kept(state, len(transcript), transcript.last, transcript.system_blocks, transcript.has_far_media, view)
+    view, before = (state.context.transcript, state.context.before) if state.context else (None, None)
+    kept = _Kept(
+        state, len(transcript), transcript.last, transcript.system_blocks, transcript.has_far_media,
+        None if view is None else view.messages, None if before is None else before.messages,
+    )  # fmt: skip
     return _encoder.encode(kept)
 
 
@@ -381,5 +386,6 @@ def _decoded(content: bytes, log: str, seq: int, pager: Pager) -> RunState:
     context = kept.state.context
     if context is not None:
         view = None if kept.view is None else Transcript(kept.view, kept.system)
-        context = msgspec.structs.replace(context, transcript=view)
+        before = None if kept.before is None else Transcript(kept.before, kept.system)
+        context = msgspec.structs.replace(context, transcript=view, before=before)
     return msgspec.structs.replace(kept.state, transcript=transcript, context=context)
