@@ -10,11 +10,13 @@ import msgspec
 
 from bench import (
     agents,
+    caching,
     clients,
     control,
     corpus,
     decode,
     encode,
+    estimate,
     forks,
     framing,
     fuzz,
@@ -32,6 +34,7 @@ from bench import (
     store_damage,
     swaps,
     threads,
+    windows,
 )
 from bench.table import Figure, failed, printed
 
@@ -59,9 +62,11 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
+    "caching": lambda chosen, seed: caching.main(seed, chosen.runs),
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
     "corpus": lambda _chosen, _: corpus.main(),
     "damage": lambda chosen, seed: store_damage.main(chosen.files, seed),
+    "estimate": lambda chosen, _: estimate.main(fitting=chosen.fit),
     "forks": lambda chosen, seed: forks.main(chosen.forks, seed),
     "framing": lambda chosen, seed: framing.main(chosen.seconds, seed),
     "fuzz": lambda chosen, seed: fuzz.main(chosen.seconds, seed, chosen.replay),
@@ -74,6 +79,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "requests": lambda _chosen, _: requests.main(),
     "schemas": lambda _chosen, _: schemas.main(),
     "swaps": lambda _chosen, _: swaps.main(),
+    "windows": lambda chosen, _: windows.main(chosen.turns),
     "threads": lambda chosen, seed: threads.main(chosen.walks or 4, seed, hops=chosen.hops),
 }
 """Commands that print what they found by themselves, given the arguments and a seed."""
@@ -108,6 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--paused", type=int, default=10_000, help="control: how many runs wait at once")
     parser.add_argument("--schedules", type=int, default=1000, help="control: how many orders of a tree of agents")
     parser.add_argument("--attempts", type=int, default=1_000_000, help="paths: how many odd paths to try")
+    parser.add_argument("--runs", type=int, default=50, help="caching: how many runs of agents")
+    parser.add_argument("--turns", type=int, default=2000, help="windows: how many model turns")
+    parser.add_argument("--fit", action="store_true", help="estimate: print constants that are fitted anew")
     parser.add_argument("--replay", type=Path, help="fuzz: run one saved input again")
     chosen = parser.parse_args(arguments)
     if chosen.what in COMMANDS:

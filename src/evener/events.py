@@ -27,10 +27,17 @@ __all__ = [
     "CallPaused",
     "CallStarted",
     "Cancelled",
+    "Compacted",
+    "CompactionFailed",
     "Configured",
+    "ContextRestored",
     "Continued",
+    "Cut",
+    "CutCause",
+    "CutKind",
     "Effect",
     "Event",
+    "Evicted",
     "Finished",
     "Held",
     "Imported",
@@ -45,6 +52,7 @@ __all__ = [
     "Nested",
     "Opened",
     "Outcome",
+    "Pinned",
     "Prompted",
     "Question",
     "Replied",
@@ -173,6 +181,7 @@ class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     fetches: tuple[bool, ...]
     interrupts: tuple[Interrupt, ...]
     decide_within: float
+    shortens: bool = False  # a conversation that is too long is shortened and sent again
 
 
 class Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -302,6 +311,92 @@ class ModelFailed(Fact, frozen=True, tag="model_failed"):
     exact: bool = True  # False: the provider had begun, and what that cost is not known
     status: int = 0  # of the provider's HTTP answer, if the request was refused with one; 0 in older logs
     request: str = ""  # the SHA-256 of the request's body, if one was sent; empty in older logs
+    crowded: bool = False  # the conversation does not fit, and nothing more can be taken out of it: nothing was sent
+    model: str = ""  # the model that was not asked because of that
+
+
+CutKind = Literal["screenshot", "result", "reasoning"]
+CutCause = Literal["gate", "overflow", "user"]
+"""Why a conversation was shortened: the gate, the provider's word that it is too long, or the user's wish."""
+
+
+class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One block that requests carry no longer, or in a shorter form. The message itself stays in the log as it is.
+
+    `block` is its place in the message as requests carried it before, `part` the place within a tool's result. `blob` names
+    what holds the whole text of a result, `characters` its length; `keep` is how much of its beginning stays.
+    """
+
+    message: str
+    block: int
+    kind: CutKind
+    part: int = -1
+    blob: str = ""
+    characters: int = 0
+    keep: int = 0
+
+
+class Evicted(Fact, frozen=True, tag="evicted"):
+    """Blocks are left out of requests from here on. `tokens` is the estimate before, `saved` what this takes away.
+
+    `broken` is how many tokens stand after the first cut: what the provider's prompt cache has of them is lost. `fresh` is the
+    part of `saved` in messages that no answer has counted yet. `head` is the last message that there was.
+    """
+
+    id: str
+    cuts: tuple[Cut, ...]
+    cause: CutCause
+    tokens: int = 0
+    saved: int = 0
+    broken: int = 0
+    fresh: int = 0
+    head: str = ""
+
+
+class Compacted(Fact, frozen=True, tag="compacted"):
+    """A summary stands for the messages up to `until`, in requests from here on. Those in `kept` stay before it, verbatim.
+
+    `model` made it from so much input and output; `focus` is what the user asked it to look at.
+    """
+
+    id: str
+    summary: Message
+    until: str
+    kept: tuple[str, ...] = ()
+    cause: CutCause = "gate"
+    tokens: int = 0
+    saved: int = 0
+    head: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    focus: str = ""
+
+
+class CompactionFailed(Fact, frozen=True, tag="compaction_failed"):
+    """No summary was made: nothing changed but what the attempt cost. `detail` says why."""
+
+    detail: str
+    cause: CutCause = "gate"
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    head: str = ""
+
+
+class ContextRestored(Fact, frozen=True, tag="context_restored"):
+    """The newest eviction or compaction was undone: `id` names it. Empty: all of them, and requests hold everything again."""
+
+    id: str
+
+
+class Pinned(Fact, frozen=True, tag="pinned"):
+    """A message was pinned: it stays in requests as it is. `off`: it is pinned no longer."""
+
+    message: str
+    off: bool = False
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -459,6 +554,11 @@ Event = (
     | MediaFetched
     | Cancelled
     | Finished
+    | Evicted
+    | Compacted
+    | CompactionFailed
+    | ContextRestored
+    | Pinned
 )
 
 _encoder = msgspec.json.Encoder(decimal_format="string")

@@ -87,6 +87,7 @@ def test_the_setup_of_a_run_is_in_its_log() -> None:
         fetches=(False, False),
         interrupts=("limit",),
         decide_within=30.0,
+        shortens=True,
     )
     assert ev.decode_event(ev.encode_event(config)) == config
     assert differences(events) == []

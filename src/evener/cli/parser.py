@@ -280,6 +280,17 @@ COMMANDS = (
         options="ShowOptions",
     ),
     Command(
+        "context",
+        "commands.context:run",
+        "Show how full the window of a model is: tokens by kind of content, as a table and as a picture.",
+        ID,
+        MODEL,
+        _argument("--undo", "first undo the newest eviction or compaction"),
+        _argument("--json", "print one JSON object", dest="as_json"),
+        STORE,
+        options="ContextOptions",
+    ),
+    Command(
         "tree",
         "commands.threads:show_tree",
         "Draw the branches of a thread. Each is below its parent, with its first prompt.",

@@ -34,8 +34,9 @@ from evener.driver.record import (
     run_within,
     settled_result,
 )
+from evener.driver.room import RoomMaking
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import ConnectFailed, EvenerError, ProviderError, TransportError, WireError
+from evener.errors import ConnectFailed, ContextTooLong, EvenerError, ProviderError, TransportError, WireError
 from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewrite_result
 from evener.loop.plan import (
     AskApproval,
@@ -231,6 +232,17 @@ def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
     return replace(message, blocks=(*message.blocks, *added)) if added else message
 
 
+async def _complete(model: Askable, ask: Ask) -> Answered:
+    """Return the whole answer to something that is asked beside the conversation."""
+    stream = model.stream(ask)
+    try:
+        while await stream.read():
+            pass
+        return stream.answer
+    finally:
+        await stream.aclose()
+
+
 def _writes_first(steps: tuple[Step, ...]) -> bool:
     """True if performing the steps begins with an append: what is staged is written with that."""
     match steps:
@@ -268,6 +280,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
+    context: RoomMaking | None = None  # keeps requests within the windows of the models; None where they are as they are
 
     def under(self, policy: Policy) -> "Agent":
         """Return the same agent, bound by the policy of the run around it: what that one may not, it may not."""
@@ -493,7 +506,7 @@ class Driver:
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
-            return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
+            return model.ask(apply(self.state, called).view, self._agent.specs, output=self._agent.output)
 
         async def wait() -> bool:
             if self._staged:
@@ -515,9 +528,9 @@ class Driver:
     async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
         """Return the answer, written down; None when there is none."""
         rest = self._resting(model)
-        rests, most = rest.rests if rest else None, room.held.cost
-        called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
-        if not await self._record_step(called):
+        most = room.held.cost
+        request = await self._announce(step, model, rest, most)
+        if not request:
             self._budget.return_request()
             return None
         if self._watched:
@@ -527,7 +540,7 @@ class Driver:
         shown = self._teller.told
         try:
             answer = await self._in_time(
-                self._listener.during(self._ask_model(model, room, rest, called.id), until=self._is_given_up)
+                self._listener.during(self._ask_model(model, room, rest, request), until=self._is_given_up)
             )
         except OutOfTime:
             await self._out_of_time(shown=self._teller.told > shown)
@@ -538,17 +551,36 @@ class Driver:
         if answer is None:
             self._retract(shown)
             return None
+        await self._write_answer(answer, model, rest, most)
+        return answer
+
+    async def _announce(self, step: CallModel, model: Askable, rest: Rest | None, most: Decimal) -> str:
+        """Write down that a request is about to be sent, once there is room for it in the window. Return its id, or an empty
+        text if it is not sent.
+        """
+        rests = rest.rests if rest else None
+        called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
+        if self._agent.context is None:
+            return called.id if await self._record_step(called) else ""
+        more = await self._agent.context.make_room(self, called, model)
+        if more is None:
+            self.error = ContextTooLong(self.state.failure.message) if self.state.failure else self.error
+            return ""
+        return called.id if await self._record_step(called, *more) else ""
+
+    async def _write_answer(self, answer: Answered, model: Askable, rest: Rest | None, most: Decimal) -> None:
         self.answers = {model.name: answer}
         told, *more = reply_events(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
         if self._agent.bearings and rest:
-            told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
+            told = self._agent.bearings.answered(told, answer, rest, self.state.view)
         if not told.exact and self._budget.counts_money:
             told = self._reckon_cost(told, most, model)
         await self.record_soon(told, *more)
         self._claim_calls()
+        if self._agent.context is not None:
+            self._agent.context.answered(self, model, answer.reply.usage)
         if self._watched:
             self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
-        return answer
 
     def _retract(self, shown: int) -> None:
         """Take back what was shown of an answer that the user interrupted."""
@@ -604,14 +636,15 @@ class Driver:
         """Return what the next request leaves to the provider's memory; None where everything is sent anyway."""
         if self._agent.bearings is None:
             return None
-        ask = model.ask(self.state.transcript, self._agent.specs)
-        return self._agent.bearings.before(self.state, model.name, ask.target)
+        state = self.state if self.state.context is None else replace(self.state, transcript=self.state.view)
+        ask = model.ask(state.transcript, self._agent.specs)
+        return self._agent.bearings.before(state, model.name, ask.target)
 
     async def _ask_model(self, model: Askable, room: Room, rest: Rest | None, id: str) -> Answered:
         self._request = ""
         if self._traced is not None:
             current_trace.set(self._place_in_trace(id))
-        transcript = self.state.transcript
+        transcript = self.state.view
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
         ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
@@ -631,7 +664,51 @@ class Driver:
             await stream.aclose()
             if self._traced is not None:
                 current_trace.set(self._traced)
-            self._request = stream.digest if isinstance(stream, Stream) else ""
+            if isinstance(stream, Stream):
+                self._request = stream.digest
+                if stream.moved:
+                    self._tell_moved(stream.moved)
+
+    def _tell_moved(self, what: tuple[str, ...]) -> None:
+        """Warn that a provider's prompt cache is lost, unless it is because something was taken out of the conversation."""
+        edited = self.state.context is not None and self.state.context.is_edited
+        told = [one for one in what if one in ("tools", "system") or not edited]
+        text = (
+            f"The request does not begin as the one before it: {', '.join(told)} changed. The provider's prompt cache is lost "
+            "from there on. Keep tools and system prompt the same for a whole conversation; what changes belongs into prompts."
+        )
+        if told and text not in self._hooking.warnings:
+            self._hooking.warn(text)
+
+    # Room in the window.
+
+    async def ask_aside(self, model: Askable, ask: Ask) -> Answered | EvenerError | NoRoom | None:
+        """Ask a model something beside the conversation, within the budget; None when the run was cancelled meanwhile."""
+        held = self._budget.reserve(cost=model.most_cost(ask) if self._budget.counts_money else NO_COST)
+        if isinstance(held, NoRoom):
+            return held
+        answer = None
+        try:
+            answer = await self._in_time(self._listener.during(_complete(model, ask), until=self._is_cancelled))
+            return answer
+        except OutOfTime:
+            return None
+        except EvenerError as error:
+            return error
+        finally:
+            used, cost = (answer.reply.usage, answer.cost.amount) if answer else (Usage(), NO_COST)
+            self._budget.settle(held, usage=used, cost=cost)
+
+    def overflow(self) -> ContextTooLong | None:
+        """Return the provider's word that the last request was too long, if that is why it failed."""
+        failure = self.state.failure
+        if failure is None or failure.crowded or failure.error != ContextTooLong.__name__:
+            return None
+        return self.error if isinstance(self.error, ContextTooLong) else ContextTooLong(failure.message)
+
+    def warn(self, text: str) -> None:
+        """Warn the caller, in the stream and with the result."""
+        self._hooking.warn(text)
 
     # Tools and media.
 

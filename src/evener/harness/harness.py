@@ -18,7 +18,9 @@ from evener.errors import UsageError
 from evener.events import Effect, Interrupt, Limits, ToolFacts
 
 if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
+    from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
+    from evener.driver.room import ContextKeeper
     from evener.harness.approvals import Bench, Decision
     from evener.harness.opening import Given, Prompt
     from evener.harness.preview import Chosen
@@ -138,8 +140,10 @@ def check_harness(
     scratchpad: object,
     unknown_outcome: object,
     media_from: object = "public",
+    context: object = True,
 ) -> None:
     """Refuse the first of these that is not what it has to be."""
+    from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
     from evener.hooks import Hook
     from evener.policy.rules import Policy
@@ -156,6 +160,7 @@ def check_harness(
         ("policy", policy, (Policy, type(None)), "a Policy, or None"),
         ("decide_within", decide_within, (int, float), "a number of seconds, 0 for ever"),
         ("scratchpad", scratchpad, (bool, Scratchpad), "True, False or a Scratchpad"),
+        ("context", context, (bool, ContextRules), "True, False or ContextRules"),
     ):
         if not isinstance(value, kinds):
             raise _wrong(what, expected, value)
@@ -264,7 +269,8 @@ class Harness:
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
-    or "anywhere", this machine and private networks included.
+    or "anywhere", this machine and private networks included. `context` says how conversations are kept within a model's
+    window; False sends them as they are.
     """
 
     def __init__(
@@ -293,11 +299,12 @@ class Harness:
         unknown_outcome: UnknownOutcome = "tell",
         refuse_losses: Iterable[str] = (),
         media_from: Reach = "public",
+        context: ContextRules | bool = True,
     ) -> None:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
-            media_from=media_from,
+            media_from=media_from, context=context,
         )  # fmt: skip
         from evener.harness.opening import System
         from evener.tools.call import Threads
@@ -330,6 +337,8 @@ class Harness:
         self._refuse_losses = _codes_of(refuse_losses) if refuse_losses != () else frozenset()
         self._state = state
         self._media_from = media_from
+        self._context = _rules_of(context)
+        self._summarizer = self._open(self._context.summarizer) if self._context and self._context.summarizer else None
         self._bearings()  # what is wrong with it is said now
 
     @property
@@ -481,6 +490,7 @@ class Harness:
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
             gate=ApprovalGate(judge, self._interrupts),
+            shortens=self._context is not None,
         )
         agent = Agent(
             models=self._models,
@@ -495,6 +505,7 @@ class Harness:
             bearings=self._bearings(),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
+            context=self._keeper(store),
         )
         recorded = ev.RunSetup(
             limits=setup.limits,
@@ -503,6 +514,7 @@ class Harness:
             fetches=setup.fetches,
             interrupts=tuple(sorted(self._interrupts)),
             decide_within=self._decide_within,
+            shortens=setup.shortens,
         )
         config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded)
         return Thread(
@@ -528,6 +540,16 @@ class Harness:
         from evener.model.server_state import bearings_of
 
         return bearings_of(self._state)
+
+    def _keeper(self, store: Store) -> ContextKeeper | None:
+        """Return what keeps a thread's requests within the windows of the models; None where they are sent as they are."""
+        if self._context is None:
+            return None
+        from evener.driver.room import ContextKeeper
+
+        return ContextKeeper(
+            self._context, specs=self._toolbox.specs, output=self._output, put_blob=store.put_blob, summarizer=self._summarizer
+        )
 
     def _add_scratchpad(self, given: bool | Scratchpad) -> None:
         """Give the model a tool for working notes, which begin as `given`."""
@@ -680,6 +702,12 @@ def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
             raise UsageError(f"Two agents are named {agent.name!r}. Give each a name of its own: the model calls them by it.")
         found[agent.name] = agent
     return found
+
+
+def _rules_of(given: ContextRules | bool) -> ContextRules | None:
+    from evener.context.gate import ContextRules
+
+    return ContextRules() if given is True else given or None
 
 
 def _hooks_of(given: Iterable[Hook]) -> Hooks:

@@ -128,9 +128,10 @@ async def compile_request(
         raise UsageError(f"{model.name} is a {type(model).__name__}: there is no request to show. Name a model of a provider.")
     if prompt is not None and agent.hooks:
         notes.append("Hooks are told of a prompt when it is run, and may add to it.")
-    rest = agent.bearings.before(state, model.name, model.origin) if agent.bearings else None
+    resting = replace(state, transcript=state.view)
+    rest = agent.bearings.before(resting, model.name, model.origin) if agent.bearings else None
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
-    transcript = await media.inline(state.transcript, dict(state.media), remote=model.fetches)
+    transcript = await media.inline(state.view, dict(state.media), remote=model.fetches)
     ask = _affordable(model, model.ask(transcript, agent.specs, output=agent.output), setup, state, notes)
     made = _write(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
     try:

@@ -12,6 +12,7 @@ from evener import streaming as st
 from evener.budget import Budget
 from evener.call_context import DEEPEST, Home, Site, children_of, current_site
 from evener.driver import Agent, Driver, finish_anyway
+from evener.driver.room import ContextKeeper, ContextReport
 from evener.errors import EvenerError, UsageError
 from evener.harness.approvals import Court, Decision, decide
 from evener.harness.branches import (
@@ -482,6 +483,83 @@ class Thread:
         media = Media(self._store.put_blob, self._store.get_blob)
         return await compile_request(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
 
+    # What requests hold of it.
+
+    async def context(self, model: str | Askable = "") -> ContextReport:
+        """How full the window of a model is, by default of the first one of the harness; and what is left out."""
+        keeper = self._keeper()
+        asked = self._agent.models[0] if not model else self._opens(model) if isinstance(model, str) else model
+        return keeper.report(await self.state() if self._id else RunState(), asked)
+
+    async def compact(self, focus: str = "") -> ev.Compacted | ev.CompactionFailed | None:
+        """Have a model write a summary that stands for the older messages from now on; `focus` is what to look at above all.
+
+        The messages stay in the log, and `restore_context` undoes it. None when there is nothing to compact. What failed
+        changes nothing but the cost. Not while a run is under way.
+        """
+        keeper, model = self._keeper(), self._agent.models[0]
+        made: list[ev.Compacted | ev.CompactionFailed | None] = []
+
+        async def work(driver: Driver) -> None:
+            made.append(await keeper.compact(driver, model, cause="user", focus=focus))
+
+        await self._edit(work)
+        return made[0]
+
+    async def restore_context(self, *, whole: bool = False) -> bool:
+        """Undo the newest eviction or compaction: requests hold again what they held before. False when there is none.
+
+        `whole`: undo all of them, so that requests hold the whole conversation.
+        """
+        context = (await self.state()).context
+        if context is None or not (context.is_edited if whole else context.undoable):
+            return False
+        id = "" if whole else context.undoable
+        await self._edit(lambda driver: driver.record(ev.ContextRestored(at=time(), id=id)))
+        return True
+
+    async def pin(self, message: str, *, off: bool = False) -> None:
+        """Keep a message in requests as it is, whatever else is taken out; or no longer, with `off`."""
+        if not any(one.id == message for one in (await self.state()).transcript):
+            raise UsageError(f"There is no message {message!r} on this branch. `evener show` lists their ids.")
+        await self._edit(lambda driver: driver.record(ev.Pinned(at=time(), message=message, off=off)))
+
+    def _keeper(self) -> ContextKeeper:
+        keeper = self._agent.context
+        if not isinstance(keeper, ContextKeeper):
+            raise UsageError("This harness sends conversations as they are: it was made with context=False.")
+        return keeper
+
+    async def _edit(self, work: Callable[[Driver], Coroutine[object, object, None]]) -> None:
+        """Hold the log while something beside a run is written to it."""
+        if self._driver is not None:
+            raise UsageError(f"A run of thread {self._id} is under way here. Cancel it, or wait for its end, then try again.")
+        await self._here()
+        log, state = await self._open(force=False)
+        length = log.length
+        driver = self._driver_of(log, state, (), None, None, force=False)
+        try:
+            if isinstance(log, SelfRenewing):
+                log.keep()
+            await work(driver)
+            self._state, self._length = driver.state, length + len(driver.events)
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            await finish_anyway(log.aclose())
+
+    def _check_size(self, beginning: Beginning, state: RunState) -> None:
+        """Refuse a message that can never be sent: once it is in the log, every later request would fail with it."""
+        keeper = self._agent.context
+        if not isinstance(keeper, ContextKeeper):
+            return
+        for event in beginning:
+            if isinstance(event, ev.Prompted):
+                why = [keeper.too_large(state, event.message, model) for model in self._agent.models]
+                if all(why):
+                    raise UsageError(why[0])
+
     # Where it is.
 
     async def _here(self) -> str:
@@ -547,6 +625,7 @@ class Thread:
             beginning = with_rival(opening(state), state, log.lease.rival)
             beginning = await with_results(beginning, state, store=self._store, log=self._log, setup=self._agent.setup)
             if any(isinstance(event, ev.Prompted) for event in beginning):
+                self._check_size(beginning, fold([one for one in beginning if isinstance(one, ev.Configured)], state))
                 await drop_cancels(log)
             else:
                 beginning = await with_use(beginning, state, store=self._store, log=self._log)

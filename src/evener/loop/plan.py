@@ -5,7 +5,7 @@ calls that were interrupted            RunTool again (read, idempotent), RunTool
                                        a write whose start may still be under way elsewhere is never run, whatever verify says
 calls that were not started            RunTool: all at once, or the first if one of the batch is sequential
 calls under way                        nothing: they report themselves
-the last request failed                CallModel again, after a while; the next model of the chain; or Finish
+the last request failed                CallModel again, after a while or shortened; the next model of the chain; or Finish
 an answer without calls                ContinueTurn if the provider paused, CallModel if its form was wrong, else Finish
 anything the model has not seen yet    CallModel
 """
@@ -270,6 +270,8 @@ Effect = ev.Effect
 WAITS = (0.5, 2.0, 8.0, 30.0)
 """Seconds before the first, second, ... further try of one model, unless the provider says how long."""
 LONGEST_WAIT = 120.0
+OVERFLOWS = 3
+"""How often in a row a conversation that is too long is shortened and sent again."""
 
 ENDS: dict[str, ev.StopCause] = {"refusal": "refusal", "length": "length", "context_full": "length", "cancelled": "unexpected"}
 
@@ -281,7 +283,8 @@ UNKNOWN = ToolFacts()
 class Setup(msgspec.Struct, frozen=True):
     """What does not change during a run. `models` is the chain, the preferred one first.
 
-    `media`: for each model, whether it must be given media that lie behind a URL.
+    `media`: for each model, whether it must be given media that lie behind a URL. `shortens`: a conversation that a provider
+    refuses as too long is shortened before the next request.
     """
 
     models: tuple[str, ...]
@@ -289,6 +292,7 @@ class Setup(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     fetches: tuple[bool, ...] = ()
     gate: ApprovalGate = ApprovalGate()
+    shortens: bool = False
 
     def is_write(self, tool: str) -> bool:
         """True if there is such a tool, and running it changes something."""
@@ -400,12 +404,19 @@ def _after_failure(state: RunState, setup: Setup, now: float) -> tuple[Step, ...
         return ()
     if failure.stale:  # with the next request the provider gets everything: it cannot fail like this again
         return _ask(state, setup, place, now=now)
+    if _may_shorten(failure, setup) and state.failures <= OVERFLOWS:
+        return _ask(state, setup, place, now=now)
     if failure.retryable and state.failures <= setup.limits.retries and failure.retry_after <= LONGEST_WAIT:
         wait = failure.retry_after or WAITS[min(state.failures, len(WAITS)) - 1]
         return _ask(state, setup, place, wait=wait, now=now)
     if failure.elsewhere and place + 1 < len(setup.models):
         return _ask(state, setup, place + 1, now=now)
     return (Finish("provider_error", f"{failure.error}: {failure.message}"),)
+
+
+def _may_shorten(failure: ev.ModelFailed, setup: Setup) -> bool:
+    """True if the conversation was too long, and something may still be taken out of it."""
+    return setup.shortens and failure.error == "ContextTooLong" and not failure.crowded
 
 
 def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:

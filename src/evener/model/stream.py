@@ -28,7 +28,7 @@ from evener.transport.exchange import Request, Response, Retried, Signed, Transp
 from evener.transport.http import HttpResponse, read_all
 from evener.transport.limiter import LIMITERS, Slot
 from evener.transport.secrets import scrub
-from evener.wire import Assembler, Decoder, restored
+from evener.wire import Assembler, Decoder, moved, restored
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
 
@@ -169,6 +169,8 @@ class Stream:
         self._answer: Answer | None = None
         self._failure: EvenerError | None = None
         self._over = False
+        self.moved: tuple[str, ...] = ()
+        """What is not as it was in the request before, once this one was made: a prompt cache ends there."""
 
     @property
     def answer(self) -> Answer:
@@ -325,6 +327,8 @@ class Stream:
     def _request(self) -> Request:
         to = self._endpoint
         sent = self._sent = prepare_request(self._ask, to, self._prior)
+        if self._prior is not None and not sent.encoded.resumed:
+            self.moved = moved(self._prior.encoded, sent.encoded)
         encoded = sent.encoded
         if self._ask.refuse_losses:
             refuse((*self._noted, *sent.losses), self._ask.refuse_losses)

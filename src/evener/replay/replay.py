@@ -21,7 +21,7 @@ from evener.replay.answers import RecordedModel
 from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, RecordedMoment, begins, moments
 from evener.replay.old_logs import infer_setup
-from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, recorded_hooks
+from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, RecordedRoom, recorded_hooks
 from evener.replay.policy import gate_of, run_around
 from evener.replay.resting import RecordedResting
 from evener.replay.setup import budget_of, setup_of
@@ -42,6 +42,7 @@ class Played(TypedDict):
     caller: RecordedCaller
     hooks: Hooks
     bearings: RecordedResting
+    context: RecordedRoom
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -181,7 +182,13 @@ class _Replay:
             for name, fetches in zip(setup.models, setup.fetches, strict=True)
         )
         caller = RecordedCaller(tape, self._present, specs=specs)
-        return {"models": models, "caller": caller, "hooks": recorded_hooks(tape), "bearings": RecordedResting(tape)}
+        return {
+            "models": models,
+            "caller": caller,
+            "hooks": recorded_hooks(tape),
+            "bearings": RecordedResting(tape),
+            "context": RecordedRoom(tape),
+        }
 
     def _present(self) -> RunState:
         """Return how far the driver has come."""

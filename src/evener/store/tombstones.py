@@ -36,7 +36,12 @@ ERASED = "[erased]"
 NO_ARGUMENTS = "{}"
 BLANK = TextBlock(ERASED)
 
-WORDS: dict[type[ev.Event], str] = {ev.MediaFetched: "source", ev.Cancelled: "why", ev.Finished: "detail"}
+WORDS: dict[type[ev.Event], str] = {
+    ev.MediaFetched: "source",
+    ev.Cancelled: "why",
+    ev.Finished: "detail",
+    ev.CompactionFailed: "detail",
+}
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,7 +49,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 def blanked(event: ev.Event) -> ev.Event:
     """Return the event without its content."""
     match event:
-        case ev.Opened() | ev.Continued() | ev.CallStarted():
+        case ev.Opened() | ev.Continued() | ev.CallStarted() | ev.Evicted() | ev.ContextRestored() | ev.Pinned():
             return event
         case ev.Resumed():
             return replace(event, results=tuple(map(_result, event.results)))
@@ -52,7 +57,7 @@ def blanked(event: ev.Event) -> ev.Event:
             return replace(event, messages=tuple(map(_message, event.messages)))
         case ev.Prompted() | ev.Steered():
             return _without(replace(event, message=_message(event.message)), "refused")
-        case ev.Configured() | ev.ModelCalled() | ev.Replied() | ev.ModelFailed():
+        case ev.Configured() | ev.ModelCalled() | ev.Replied() | ev.ModelFailed() | ev.Compacted():
             return _of_model(event)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _of_approval(event)
@@ -60,7 +65,7 @@ def blanked(event: ev.Event) -> ev.Event:
             return _result(event)
         case ev.CallPaused():
             return replace(event, inner=tuple(map(_inner, event.inner)))
-        case ev.MediaFetched() | ev.Cancelled() | ev.Finished():
+        case ev.MediaFetched() | ev.Cancelled() | ev.Finished() | ev.CompactionFailed():
             return _without(event, WORDS[type(event)])
     assert_never(event)
 
@@ -94,11 +99,16 @@ def _least_events() -> dict[str, ev.Event]:
         ev.MediaFetched(at=0.0, source="", digest=""),
         ev.Cancelled(at=0.0),
         ev.Finished(at=0.0, run="", cause="done"),
+        ev.Evicted(at=0.0, id="", cuts=(), cause="gate"),
+        ev.Compacted(at=0.0, id="", summary=said, until=""),
+        ev.CompactionFailed(at=0.0, detail=""),
+        ev.ContextRestored(at=0.0, id=""),
+        ev.Pinned(at=0.0, message=""),
     )
     return {str(type(event).__struct_config__.tag): event for event in events}
 
 
-def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFailed) -> ev.Event:
+def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFailed | ev.Compacted) -> ev.Event:
     match event:
         case ev.Configured():
             return replace(event, system=tuple(BLANK for _ in event.system), tools=tuple(map(_tool, event.tools)))
@@ -117,6 +127,8 @@ def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFaile
             )
         case ev.ModelFailed():
             return _without(event, "message")
+        case ev.Compacted():
+            return _without(replace(event, summary=_message(event.summary)), "focus")
     assert_never(event)
 
 

@@ -89,7 +89,7 @@ def moved(before: Encoded, after: Encoded) -> tuple[str, ...]:
     found = [name for name, old, new in sections if old != new]
     ours, theirs = before.fold.fragments, after.fold.fragments
     for number, fragment in enumerate(ours):
-        if number >= len(theirs) or theirs[number].data != fragment.data:
+        if number >= len(theirs) or (theirs[number] is not fragment and theirs[number].data != fragment.data):
             found.append(f"messages from {fragment.first!r} on")
             break
     return tuple(found)

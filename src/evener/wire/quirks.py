@@ -71,6 +71,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     prefix_bound: bool = False  # a seal is dead when anything before it has changed
     seal_scope: Literal["wire", "provider", "account", "model"] = "provider"  # who may read a seal back
 
+    counts_reasoning: bool | None = None  # hidden reasoning counts in later prompts; None is as the wire does
+
     # Caching.
     cache_marks: int = 4  # the most marks a request may carry; 0 where there are none
     cache_ttls: tuple[str, ...] = ()  # lifetimes, the shortest first; empty for the wire's own

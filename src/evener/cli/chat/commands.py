@@ -125,6 +125,20 @@ async def _usage(front: CommandTarget, _words: str) -> None:
     front.tell(*front.session.tally.lines())
 
 
+async def _context(front: CommandTarget, words: str) -> None:
+    if words == "undo":
+        undone = await front.session.restore_context()
+        front.tell("Undone: requests hold again what they held before." if undone else "There is nothing to undo.")
+        return
+    if words:
+        raise UsageError(f"/context takes nothing, or `undo`; not {words!r}.")
+    front.tell(*await front.session.describe_context())
+
+
+async def _compact(front: CommandTarget, words: str) -> None:
+    front.tell(await front.session.compact(words), important=True)
+
+
 async def _undo(front: CommandTarget, _words: str) -> None:
     what = flatten(await front.session.undo(), 60)
     left = count(len(await front.session.transcript()), "message")
@@ -190,6 +204,8 @@ COMMANDS: dict[str, SlashCommand] = {
         SlashCommand("/model", "NAME", "switch the model, and show what would be lost", _model),
         SlashCommand("/tools", "", "list the tools", _tools, quiet=True),
         SlashCommand("/usage", "", "show tokens, cache, cost and context", _usage, quiet=True),
+        SlashCommand("/context", "undo", "show how full the window is, or undo the last compaction", _context),
+        SlashCommand("/compact", "FOCUS", "let a summary stand for the older messages", _compact),
         SlashCommand("/undo", "", "undo the last exchange", _undo),
         SlashCommand("/restore", "", "bring back the files that the last run changed", _restore),
         SlashCommand(SHELL, "COMMAND", "run a command in the sandbox; the model does not see it", _shell),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.cli.approvals import describe, is_decided, read_answer
+from evener.cli.commands.context import draw_context
 from evener.cli.commands.run import parse_dollars
 from evener.cli.commands.show import format_cost
 from evener.cli.commands.store import write_export
@@ -257,6 +258,30 @@ class Session:
         self._thread = self._reopen()
         self._measure()
         return self.new_losses(losses)
+
+    async def describe_context(self) -> list[str]:
+        """Return how full the window is, one line each."""
+        return list(draw_context(await self._thread.context()))
+
+    async def compact(self, focus: str) -> str:
+        """Let a summary stand for the older messages; return what came of it in a sentence."""
+        if not self._thread.id:
+            raise UsageError("There is nothing to compact yet.")
+        made = await self._thread.compact(focus)
+        await self.add_usage(None)
+        if made is None:
+            return "There is nothing to compact: the newest exchange and what you said stay as they are."
+        if isinstance(made, ev.CompactionFailed):
+            return f"Nothing was changed: {made.detail}"
+        self.tally.forget_context()
+        return f"Compacted: about {made.saved:,} of {made.tokens:,} tokens less. /context undo takes it back."
+
+    async def restore_context(self) -> bool:
+        """Undo the newest eviction or compaction. False if there is none."""
+        if not self._thread.id or not await self._thread.restore_context():
+            return False
+        self.tally.forget_context()
+        return True
 
     async def undo(self) -> str:
         """Undo the last exchange: continue from before it, on a new branch. Return the text of its prompt."""

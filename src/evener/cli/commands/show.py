@@ -1,5 +1,6 @@
 """`evener show`: prints a thread as a readable transcript, or as JSON. Changes nothing."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -111,6 +112,8 @@ def _format(event: ev.Event, names: dict[str, str], asked: str) -> Iterator[str]
             return _format_setup(event)
         case ev.Continued() | ev.Resumed() | ev.Cancelled() | ev.Finished():
             return _format_course(event)
+        case ev.Evicted() | ev.Compacted() | ev.CompactionFailed() | ev.ContextRestored() | ev.Pinned():
+            return _format_context(event)
         case _:
             assert_never(event)
 
@@ -203,6 +206,25 @@ def _format_course(event: ev.Continued | ev.Resumed | ev.Cancelled | ev.Finished
             yield f"cancelled{f': {flatten(why)}' if why else ''}"
         case ev.Finished(cause=cause, detail=detail):
             yield f"end: {cause}{f' ({flatten(detail)})' if detail else ''}"
+
+
+def _format_context(
+    event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned,
+) -> Iterator[str]:
+    match event:
+        case ev.Evicted():
+            counted = Counter(cut.kind for cut in event.cuts)
+            what = ", ".join(count(number, kind) for kind, number in counted.items())
+            yield f"context: {what} left out of requests ({event.cause}), about {event.saved:,} of {event.tokens:,} tokens"
+        case ev.Compacted():
+            yield f"context: compacted by {event.model} ({event.cause}), about {event.saved:,} of {event.tokens:,} tokens"
+            yield from _message(event.summary)
+        case ev.CompactionFailed(detail=detail):
+            yield f"context: not compacted: {flatten(detail)}"
+        case ev.ContextRestored(id=id):
+            yield f"context: {id} undone"
+        case ev.Pinned(message=message, off=off):
+            yield f"context: message {message} {'unpinned' if off else 'pinned'}"
 
 
 # Messages.

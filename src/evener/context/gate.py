@@ -1,0 +1,72 @@
+"""When a conversation is too long for its model, and how much must go. Pure.
+
+The gate lies below the window: what is reserved for the answer is taken off first. Above the gate a conversation is shortened
+down to `target`, not just below the gate, so that the provider's cached prefix breaks rarely. What can never go (the system
+prompt, the tools, the user's prompts, pinned messages and the newest exchange) is the floor: a gate that is not above it
+cannot be passed, and that is said instead of tried over and over.
+"""
+
+import msgspec
+
+from evener.errors import BadValue
+
+__all__ = ["ContextRules", "Gate", "gate_of"]
+
+LEAST_ROOM = 1024
+"""Tokens: a smaller window cannot hold a conversation."""
+
+
+class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How long conversations are kept within a model's window.
+
+    `gate` is the share of the room for input above which a conversation is shortened, `target` the share that it is shortened
+    to. `screenshots` is how many pictures in tool results stay. A result of more than `verbose` characters may be taken out
+    once it is older than the newest `tail` exchanges. `compact`: where that does not make enough room, a model writes a
+    summary; `summarizer` is that model, empty for the one that is asked. `window` is in tokens and stands for the one in the
+    model's row. `reserve` is what is kept free for the answer, where no `max_output_tokens` says it. After `idle` seconds
+    without a request the provider's prompt cache has forgotten the conversation: a cut costs nothing then, so what is above the
+    target is cut already; 0 waits for the gate in any case.
+    """
+
+    gate: float = 0.8
+    target: float = 0.5
+    screenshots: int = 3
+    verbose: int = 2_000
+    tail: int = 2
+    compact: bool = True
+    summarizer: str = ""
+    window: int = 0
+    reserve: int = 0
+    idle: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target < self.gate <= 1:
+            raise BadValue(f"ContextRules: 0 < target < gate <= 1; they are {self.target} and {self.gate}.")
+        if min(self.screenshots, self.verbose, self.window, self.reserve, self.idle) < 0 or self.tail < 1:
+            raise BadValue("ContextRules: screenshots, verbose, window, reserve and idle are 0 or more, tail is 1 or more.")
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """In tokens: what a prompt may have at most, where it is shortened, and to what. All 0: the window is not known."""
+
+    most: int = 0
+    gate: int = 0
+    target: int = 0
+    window: int = 0
+    reserved: int = 0
+
+    def lowered(self, refused: float, limit: int) -> "Gate":
+        """Return the gate after a provider refused a prompt of about so many tokens; `limit` is what it allows, if it says."""
+        most = min(self.most or refused, limit or refused, refused)
+        share = (self.target / self.most) if self.most else 0.5
+        return Gate(int(most * 0.9), int(most * 0.8), int(most * share), self.window, self.reserved)
+
+
+def gate_of(rules: ContextRules, window: int, *, asked_output: int | None, default_output: int, max_output: int) -> Gate:
+    """Return the gate for one request. `asked_output` is its output limit, the others are what the row says."""
+    window = rules.window or window
+    if not window:
+        return Gate()
+    reserved = asked_output or rules.reserve or min(max_output or default_output, default_output, window // 4)
+    room = max(window - reserved, min(LEAST_ROOM, window))
+    return Gate(room, int(room * rules.gate), int(room * rules.target), window, reserved)
