@@ -1,4 +1,4 @@
-"""The shell: what a hostile command can do inside of either sandbox, as this user and as another one. S2.28."""
+"""The shell: what a hostile command can do inside of either sandbox, as this user and as another one."""
 
 import os
 import shutil
