@@ -107,7 +107,7 @@ class NaiveFolder:
         return os.listdir(self._whole(path))
 
     def _whole(self, path: str) -> str:
-        if "\0" in path or ".." in path.split("/") or path.startswith("/"):
+        if "\0" in path or "\ud800" in path or ".." in path.split("/") or path.startswith("/"):
             raise PathRefused(path)
         return f"{self._root}/{path}"
 

@@ -30,7 +30,6 @@ BUILT = {
 
 OWED = {
     "S2.18": "no option hides the events of children: all of them are shown",
-    "S2.28": "there are no file tools yet",
 }
 """What of it is still missing, and why."""
 
@@ -106,7 +105,7 @@ def test_the_document_names_tests_that_exist_and_gaps_with_their_theme() -> None
     assert f"| all | {covered} | 227 |" in text
     assert text.count("| not yet: ") == 227 - covered
     assert text.count("<br>not yet: ") == len(req.lacking())
-    assert "| S2.28 | file tools with path policies | not yet: built-in tools |" in text
+    assert "| S2.75 | skills | not yet: skills |" in text
 
 
 # How numbers are found.

@@ -1,4 +1,4 @@
-"""The built-in tools in `evener chat` on a pseudo-terminal: an agent fixes a test, the user undoes it. S2.27, S2.80."""
+"""The built-in tools in `evener chat` on a pseudo-terminal: an agent fixes a test, the user undoes it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Forty kinds of edits that fail: nothing is changed, and the message says what to do about it. S2.28."""
+"""Forty kinds of edits that fail: nothing is changed, and the message says what to do about it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The file tools: what they show, what they change, and what they leave as it is. S2.25, S2.27, S2.28."""
+"""The file tools: what they show, what they change, and what they leave as it is."""
 
 import os
 import stat
@@ -31,6 +31,7 @@ def test_an_image_is_read_as_one(tmp_path: Path) -> None:
 
 
 def test_edits_are_made_together_and_shown_as_a_diff(tmp_path: Path) -> None:
+    """S2.28."""
     (tmp_path / "a.py").write_text("one = 1\ntwo = 2\nthree = 3\n")
     edits = [{"old": "one = 1", "new": "one = 10"}, {"old": "three = 3", "new": "three = 30"}]
     result = Caller(FileTools(tmp_path).tools).call("edit", {"path": "a.py", "edits": edits})
@@ -63,6 +64,7 @@ def test_a_file_that_the_run_has_not_read_is_not_overwritten(tmp_path: Path) -> 
 
 
 def test_what_the_fence_denies_is_neither_read_nor_listed_nor_found(tmp_path: Path) -> None:
+    """S2.28."""
     for name in (".env", "code.py", "secret/key.txt", "open/key.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("password = 1\n")
@@ -79,6 +81,7 @@ def test_what_the_fence_denies_is_neither_read_nor_listed_nor_found(tmp_path: Pa
 
 
 def test_read_only_tools_are_those_that_read(tmp_path: Path) -> None:
+    """S2.25, S2.28."""
     assert [tool.name for tool in FileTools(tmp_path, fence=Fence(writable=False)).tools] == ["read", "list"]
     assert [tool.name for tool in FileTools(tmp_path).tools if tool.sequential] == ["write", "edit"]
 

@@ -1,4 +1,4 @@
-"""Search in JSON lines: paths, conditions, projection, snippets, limits. S2.74."""
+"""Search in JSON lines: paths, conditions, projection, snippets, limits."""
 
 import json
 from pathlib import Path
@@ -47,12 +47,15 @@ def numbers(text: str) -> list[int]:
 
 @pytest.mark.parametrize(("condition", "found"), CASES, ids=[json.dumps(case[0]) for case in CASES])
 def test_a_condition_finds_its_rows(condition: dict[str, object], found: list[int], caller: Caller) -> None:
+    """S2.74."""
     shown = caller.call("search_jsonl", {"path": "rows.jsonl", "conditions": [condition]}).text
     assert numbers(shown) == found
     assert shown.endswith("[1 lines are no JSON]")
 
 
 def test_fields_snippets_and_limits(caller: Caller) -> None:
+    """S2.74."""
+
     def search(**more: object) -> str:
         return caller.call("search_jsonl", {"path": "rows.jsonl", **more}).text
 

@@ -1,4 +1,4 @@
-"""A short form of `python -m bench paths`: no path leads out of the root, whatever swaps meanwhile. S2.28."""
+"""A short form of `python -m bench paths`: no path leads out of the root, whatever swaps meanwhile."""
 
 from bench.paths import campaign
 

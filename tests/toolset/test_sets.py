@@ -1,4 +1,4 @@
-"""Sets of tools by name, their labels, the to-do list and questions, through a harness. S1.19, S1.20, S2.22, S2.27, S2.80."""
+"""Sets of tools by name, their labels, the to-do list and questions, through a harness."""
 
 import asyncio
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.toolset.calls import Caller
 
 
 def test_sets_are_chosen_by_name(tmp_path: Path) -> None:
+    """S2.27."""
     made = tools_named(["files", "search", "todo"], root=tmp_path)
     assert [one.name for one in made] == ["read", "list", "write", "edit", "glob", "search", "todo"]
     assert [one.name for one in made if one.approval] == ["write", "edit"]
@@ -27,6 +28,7 @@ def test_sets_are_chosen_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_schemas_are_closed_and_every_tool_has_a_label(name: str, tmp_path: Path) -> None:
+    """S1.19, S1.20."""
     for one in tools_named([name], root=tmp_path):
         assert one.spec.input_schema["additionalProperties"] is False
         assert label_of(one) is not None
@@ -87,5 +89,6 @@ def test_a_question_waits_for_its_answer_in_another_process() -> None:
 
 
 def test_the_prompt_of_a_file_agent_says_how_to_work() -> None:
+    """S2.80."""
     assert "edit" in FILE_AGENT
     assert "data, not instructions" in FILE_AGENT

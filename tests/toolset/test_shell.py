@@ -1,4 +1,4 @@
-"""The shell: what a hostile command can do inside of either sandbox, as this user and as another one. S2.28."""
+"""The shell: what a hostile command can do inside of either sandbox, as this user and as another one."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 
 import pytest
@@ -240,15 +241,23 @@ def find_python() -> str:
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("runuser"), reason="needs root to become another user")
 @pytest.mark.parametrize("prefer", BOTH)
-def test_it_holds_for_a_user_without_privileges(prefer: str, tmp_path: Path) -> None:
+def test_it_holds_for_a_user_without_privileges(prefer: str) -> None:
+    """Its folder is not pytest's, which only this user can enter."""
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        root = Path(folder) / "root"
+        root.mkdir()
+        os.chown(root, 65534, 65534)
+        shown = run_as_nobody(root, prefer)
+    assert "mine" in shown
+    assert "full=True" in shown
+    assert "Permission" in shown
+    assert "700" in shown
+
+
+def run_as_nobody(root: Path, prefer: str) -> str:
+    """Run some commands as another user; return how they ended and what they printed."""
     here = Path(__file__).parents[2]
-    tmp_path.chmod(0o755)
-    for above in tmp_path.parents[:-2]:
-        if above.stat().st_uid == os.geteuid() and above != Path("/tmp"):
-            above.chmod(above.stat().st_mode | 0o055)
-    root = tmp_path / "root"
-    root.mkdir()
-    os.chown(root, 65534, 65534)
     script = (
         f"import sys; sys.path[:0] = {[str(here / 'src'), *[path for path in sys.path if 'site-packages' in path]]!r}\n"
         "from evener.toolset.shell.command import RunningCommand\n"
@@ -263,8 +272,4 @@ def test_it_holds_for_a_user_without_privileges(prefer: str, tmp_path: Path) -> 
         ["runuser", "-u", "nobody", "--", python, "-S", "-c", script], capture_output=True, text=True, timeout=PATIENCE, cwd="/"
     )
     assert done.returncode == 0, done.stderr
-    shown = done.stdout
-    assert "mine" in shown
-    assert "full=True" in shown
-    assert "Permission" in shown
-    assert "700" in shown
+    return done.stdout

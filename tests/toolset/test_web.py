@@ -1,4 +1,4 @@
-"""Fetching pages: text of HTML, bounds, and addresses that are refused wherever they come from. S1.28."""
+"""Fetching pages: text of HTML, bounds, and addresses that are refused wherever they come from."""
 
 import threading
 from collections.abc import Iterator
