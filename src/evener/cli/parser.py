@@ -256,6 +256,19 @@ COMMANDS = (
         options="ServeOptions",
     ),
     Command(
+        "acp",
+        "commands.serve:serve_editor",
+        "Be an agent in an editor, over the Agent Client Protocol. The editor starts it and speaks over standard input and "
+        "output. Calls that need approval become requests for permission.",
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        MCP,
+        HARNESS,
+        STORE_OR_MEMORY,
+        options="ServeOptions",
+    ),
+    Command(
         "skills",
         "",
         "List and check Agent Skills. They are folders with a SKILL.md in .agents/skills or .claude/skills, of a project that "
