@@ -24,6 +24,7 @@ EVENTS = {
 
 MARKS: dict[str, tuple[str, ...]] = {
     "socket": (
+        "acp/",
         "bench/",
         "cli/",
         "driver/",
@@ -47,6 +48,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "wire/test_hard_shapes.py",
     ),
     "process": (
+        "acp/",
         "bench/",
         "cli/",
         "docs/",

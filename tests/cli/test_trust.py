@@ -188,7 +188,7 @@ def test_every_command_that_reads_a_config_file_stands_here() -> None:
     assert found == {
         "chat/__init__.py", "chat/commands.py", "chat/session.py", "commands/complete.py", "commands/decide.py",
         "commands/doctor.py", "commands/keys.py", "commands/models.py", "commands/replay.py", "commands/resume.py",
-        "commands/run.py", "commands/serve.py",
+        "commands/run.py", "commands/serve.py", "commands/skills.py",
     }  # fmt: skip
 
 

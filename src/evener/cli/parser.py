@@ -256,6 +256,35 @@ COMMANDS = (
         options="ServeOptions",
     ),
     Command(
+        "acp",
+        "commands.serve:serve_editor",
+        "Be an agent in an editor, over the Agent Client Protocol. The editor starts it and speaks over standard input and "
+        "output. Calls that need approval become requests for permission.",
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        MCP,
+        HARNESS,
+        STORE_OR_MEMORY,
+        options="ServeOptions",
+    ),
+    Command(
+        "skills",
+        "",
+        "List and check Agent Skills. They are folders with a SKILL.md in .agents/skills or .claude/skills, of a project that "
+        "you trust, or in your home folder.",
+        commands=(
+            Command("list", "commands.skills:show", "List the skills that count here, and those that were left out."),
+            Command(
+                "validate",
+                "commands.skills:validate",
+                "Check skills strictly against the specification.",
+                _argument("folders FOLDER", "the folder of a skill", nargs="+"),
+                epilog="exit codes: 0 right, 1 something is wrong, 2 wrong usage",
+            ),
+        ),
+    ),
+    Command(
         "threads",
         "commands.threads:run",
         "List or search the threads of the store. The most recently changed comes first.",

@@ -449,15 +449,17 @@ class Harness:
         limits: Limits | None = None,
         history: Iterable[Message] = (),
         resume_from: ResumeState | str | None = None,
+        begin: bool = False,
     ) -> Thread:
         """Return a conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
 
         The id of a thread stands for its head, that of one log for that log; `branch` names exactly one log of the thread. A
         new one may begin with a `history`: messages from elsewhere, or examples; or with what `RunResult.resume_state` gave.
+        `begin`: the id is a new one of the caller's, and the thread begins with its first run if it is not there yet.
         """
         check_thread(id, branch=branch, limits=limits)
         told = told_first(id or branch, history, resume_from)
-        return self._thread(id, limits=limits, history=told, branch=branch)
+        return self._thread(id, limits=limits, history=told, branch=branch, begin=begin)
 
     def _thread(
         self,

@@ -7,11 +7,11 @@ import msgspec
 from evener.cli.commands.run import RunOptions, make_harness
 from evener.errors import UsageError
 
-__all__ = ["ServeOptions", "serve_mcp"]
+__all__ = ["ServeOptions", "serve_editor", "serve_mcp"]
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `evener mcp`."""
+    """The options of `evener mcp` and `evener acp`."""
 
     model: str = ""
     system: str = ""
@@ -41,4 +41,12 @@ def serve_mcp(options: ServeOptions) -> int:
         asyncio.run(serve_stdio(harness, approve=options.approve))
     else:
         asyncio.run(serve_http(harness, port=options.http, approve=options.approve))
+    return 0
+
+
+def serve_editor(options: ServeOptions) -> int:
+    """Serve an editor over ACP until the input ends."""
+    from evener.acp import serve_acp
+
+    asyncio.run(serve_acp(make_harness(options.run)))
     return 0
