@@ -44,6 +44,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "process": (
         "bench/",
         "cli/",
+        "context/test_view.py",
         "docs/",
         "driver/",
         "harness/",
