@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from evener.context.accounting import Account, count_frame, count_message, rates_of
 from evener.context.compaction import WORTH
 from evener.context.eviction import plan_eviction
-from evener.context.gate import ContextRules, Gate, gate_of
+from evener.context.gate import ContextRules, WindowGate, gate_of
 from evener.context.view import apply_edit
 from evener.events import Evicted
 from evener.transcript import Message, Origin, Transcript
@@ -122,7 +122,7 @@ class Policy(msgspec.Struct):
     shorten: Callable[[Transcript, float], Transcript]
 
 
-def _gate() -> Gate:
+def _gate() -> WindowGate:
     return gate_of(RULES, WINDOW, asked_output=4096, default_output=4096, max_output=0)
 
 

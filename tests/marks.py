@@ -51,6 +51,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "acp/",
         "bench/",
         "cli/",
+        "context/test_view.py",
         "docs/",
         "driver/",
         "harness/",

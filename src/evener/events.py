@@ -30,9 +30,9 @@ __all__ = [
     "Compacted",
     "CompactionFailed",
     "Configured",
+    "ContextCut",
     "ContextRestored",
     "Continued",
-    "Cut",
     "CutCause",
     "CutKind",
     "Effect",
@@ -320,7 +320,7 @@ CutCause = Literal["gate", "overflow", "user"]
 """Why a conversation was shortened: the gate, the provider's word that it is too long, or the user's wish."""
 
 
-class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ContextCut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One block that requests carry no longer, or in a shorter form. The message itself stays in the log as it is.
 
     `block` is its place in the message as requests carried it before, `part` the place within a tool's result. `blob` names
@@ -344,7 +344,7 @@ class Evicted(Fact, frozen=True, tag="evicted"):
     """
 
     id: str
-    cuts: tuple[Cut, ...]
+    cuts: tuple[ContextCut, ...]
     cause: CutCause
     tokens: int = 0
     saved: int = 0

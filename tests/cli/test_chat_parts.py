@@ -83,7 +83,17 @@ def test_a_slash_is_a_command_only_where_it_looks_like_one() -> None:
     assert command_of("/HELP") == ("/help", "")
     assert command_of("/etc/hosts is what?") is None
     assert command_of("and /model") is None
-    assert [name for name in COMMANDS if waits(name)] == ["/model", "/undo", "/restore", "!", "/fork", "/export", "/continue"]
+    assert [name for name in COMMANDS if waits(name)] == [
+        "/model",
+        "/context",
+        "/compact",
+        "/undo",
+        "/restore",
+        "!",
+        "/fork",
+        "/export",
+        "/continue",
+    ]
     assert not waits("/nothing")
 
 

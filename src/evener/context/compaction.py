@@ -55,11 +55,12 @@ def plan_compaction(
     keep_prompts: bool = True,
     forced: bool = False,
 ) -> Compaction | None:
-    """Return what to compact; None if it is not worth it. `room` is what a prompt may have; `forced`: worth it or not.
+    """Return what to compact; None if it is not worth it. `room` is what a prompt may have; `forced`: worth it or not, and of
+    the newest exchanges only one stays.
 
     `summaries` are the messages that earlier compactions made: they are user messages, and no prompts.
     """
-    place = _cut_at(messages, room, rates)
+    place = _cut_at(messages, 0.0 if forced else room, rates)
     old = messages[:place]
     keep = _kept(old, pinned, summaries, prompts=keep_prompts)
     dropped = tuple(one for one in old if one.id not in keep)

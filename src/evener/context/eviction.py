@@ -15,7 +15,7 @@ import msgspec
 from evener.context.accounting import TokenRates, count_block, count_message
 from evener.context.gate import ContextRules
 from evener.context.view import REMOVED_SCREENSHOT
-from evener.events import Cut
+from evener.events import ContextCut
 from evener.transcript.blocks import ImageBlock, ReasoningBlock, TextBlock, ToolResult
 from evener.transcript.message import Message
 
@@ -34,7 +34,7 @@ class Eviction(msgspec.Struct, frozen=True):
     cut: to be kept where the model can page through them.
     """
 
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[ContextCut, ...] = ()
     saved: float = 0.0
     broken: float = 0.0
     fresh: float = 0.0
@@ -76,7 +76,7 @@ def plan_eviction(
     `prefix_bound`: sealed reasoning after a cut is dead, so it is cut, too.
     """
     start = _protected(messages, rules.tail, tail, rates)
-    found: list[tuple[int, Cut, float, str]] = []
+    found: list[tuple[int, ContextCut, float, str]] = []
     saved = 0.0
     for step in _steps(messages, start, rates, rules, pinned, deep=deep):
         if saved >= goal and step[1].kind != "screenshot":
@@ -105,7 +105,7 @@ def _protected(messages: Sequence[Message], exchanges: int, most: float, rates: 
     return tail_start(messages, 1)
 
 
-Found = tuple[int, Cut, float, str]
+Found = tuple[int, ContextCut, float, str]
 """The place of the message, the cut, the tokens that it saves, and the text that is cut."""
 
 
@@ -148,7 +148,7 @@ def _screenshots(free: Sequence[tuple[int, Message]], rates: TokenRates, keep: i
                 if type(block.content[part]) is ImageBlock:
                     seen += 1
                     if seen > keep:
-                        found.append((place, Cut(message.id, number, "screenshot", part), less, ""))
+                        found.append((place, ContextCut(message.id, number, "screenshot", part), less, ""))
     yield from reversed(found)
 
 
@@ -161,7 +161,7 @@ def _results(place: int, message: Message, rates: TokenRates, most: int, *, keep
                 text = content.text
                 less = count_block(ToolResult("", (content,)), rates) * (1 - keep / len(text)) - PLACEHOLDER
                 if less > 0:
-                    yield place, Cut(message.id, number, "result", part, "", len(text), keep), less, text
+                    yield place, ContextCut(message.id, number, "result", part, "", len(text), keep), less, text
 
 
 def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Found]:
@@ -170,7 +170,7 @@ def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Foun
         return
     for number, block in enumerate(message.blocks):
         if type(block) is ReasoningBlock:
-            yield place, Cut(message.id, number, "reasoning"), count_block(block, rates) + rates.message, ""
+            yield place, ContextCut(message.id, number, "reasoning"), count_block(block, rates) + rates.message, ""
 
 
 def _dying(messages: Sequence[Message], found: Sequence[Found], pinned: Container[str]) -> list[Found]:
@@ -184,5 +184,5 @@ def _dying(messages: Sequence[Message], found: Sequence[Found], pinned: Containe
             continue
         for number, block in enumerate(message.blocks):
             if type(block) is ReasoningBlock and block.seal is not None and (message.id, number) not in known:
-                dying.append((place, Cut(message.id, number, "reasoning"), 0.0, ""))
+                dying.append((place, ContextCut(message.id, number, "reasoning"), 0.0, ""))
     return dying

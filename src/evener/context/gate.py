@@ -10,7 +10,7 @@ import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["ContextRules", "Gate", "gate_of"]
+__all__ = ["ContextRules", "WindowGate", "gate_of"]
 
 LEAST_ROOM = 1024
 """Tokens: a smaller window cannot hold a conversation."""
@@ -46,7 +46,7 @@ class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
             raise BadValue("ContextRules: screenshots, verbose, window, reserve and idle are 0 or more, tail is 1 or more.")
 
 
-class Gate(msgspec.Struct, frozen=True):
+class WindowGate(msgspec.Struct, frozen=True):
     """In tokens: what a prompt may have at most, where it is shortened, and to what. All 0: the window is not known."""
 
     most: int = 0
@@ -55,18 +55,18 @@ class Gate(msgspec.Struct, frozen=True):
     window: int = 0
     reserved: int = 0
 
-    def lowered(self, refused: float, limit: int) -> "Gate":
+    def lowered(self, refused: float, limit: int) -> "WindowGate":
         """Return the gate after a provider refused a prompt of about so many tokens; `limit` is what it allows, if it says."""
         most = min(self.most or refused, limit or refused, refused)
         share = (self.target / self.most) if self.most else 0.5
-        return Gate(int(most * 0.9), int(most * 0.8), int(most * share), self.window, self.reserved)
+        return WindowGate(int(most * 0.9), int(most * 0.8), int(most * share), self.window, self.reserved)
 
 
-def gate_of(rules: ContextRules, window: int, *, asked_output: int | None, default_output: int, max_output: int) -> Gate:
+def gate_of(rules: ContextRules, window: int, *, asked_output: int | None, default_output: int, max_output: int) -> WindowGate:
     """Return the gate for one request. `asked_output` is its output limit, the others are what the row says."""
     window = rules.window or window
     if not window:
-        return Gate()
+        return WindowGate()
     reserved = asked_output or rules.reserve or min(max_output or default_output, default_output, window // 4)
     room = max(window - reserved, min(LEAST_ROOM, window))
-    return Gate(room, int(room * rules.gate), int(room * rules.target), window, reserved)
+    return WindowGate(room, int(room * rules.gate), int(room * rules.target), window, reserved)

@@ -92,9 +92,9 @@ def apply_edit(view: Transcript, edit: ContextEdit) -> Transcript:
     return _evict(view, edit.cuts) if isinstance(edit, ev.Evicted) else _compact(view, edit)
 
 
-def _evict(view: Transcript, cuts: Sequence[ev.Cut]) -> Transcript:
+def _evict(view: Transcript, cuts: Sequence[ev.ContextCut]) -> Transcript:
     """Only the messages from the first cut on are touched: those before it are the same nodes."""
-    wanted: dict[str, list[ev.Cut]] = {}
+    wanted: dict[str, list[ev.ContextCut]] = {}
     for cut in cuts:
         wanted.setdefault(cut.message, []).append(cut)
     left = set(wanted)
@@ -110,7 +110,7 @@ def _evict(view: Transcript, cuts: Sequence[ev.Cut]) -> Transcript:
     return view.at(node).extend(tuple(_shorten(one, wanted[one.id]) if one.id in wanted else one for one in after))
 
 
-def _shorten(message: Message, cuts: Sequence[ev.Cut]) -> Message:
+def _shorten(message: Message, cuts: Sequence[ev.ContextCut]) -> Message:
     blocks: list[Block] = list(message.blocks)
     gone: set[int] = set()
     for cut in cuts:
@@ -125,7 +125,7 @@ def _shorten(message: Message, cuts: Sequence[ev.Cut]) -> Message:
     return replace(message, blocks=kept)
 
 
-def _placeholder(part: ResultContent, cut: ev.Cut) -> ResultContent:
+def _placeholder(part: ResultContent, cut: ev.ContextCut) -> ResultContent:
     if cut.kind == "screenshot":
         return TextBlock(REMOVED_SCREENSHOT) if isinstance(part, ImageBlock) else part
     if not isinstance(part, TextBlock):
@@ -139,7 +139,7 @@ def _placeholder(part: ResultContent, cut: ev.Cut) -> ResultContent:
 def _compact(view: Transcript, edit: ev.Compacted) -> Transcript:
     messages = view.messages
     place = next((number for number, one in enumerate(messages, 1) if one.id == edit.until), 0)
-    if not place:
+    if not place or any(one.id == edit.summary.id for one in messages):
         return view
     keep = set(edit.kept)
     before = tuple(replace(one, parent_id="") for one in messages[:place] if one.id in keep)

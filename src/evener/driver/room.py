@@ -16,7 +16,7 @@ from evener import events as ev
 from evener.context.accounting import Account, ContextTally, TokenRates, count_block, count_frame, count_message, rates_of
 from evener.context.compaction import WORTH, Compaction, ask_for_summary, plan_compaction, read_summary, why_no_summary
 from evener.context.eviction import Eviction, is_prompt, plan_eviction, tail_start
-from evener.context.gate import ContextRules, Gate, gate_of
+from evener.context.gate import ContextRules, WindowGate, gate_of
 from evener.context.view import SUMMARY
 from evener.errors import ContextTooLong, EvenerError
 from evener.loop.state import NoRoom, RunState, apply
@@ -81,7 +81,7 @@ class ContextReport(msgspec.Struct, frozen=True):
     total: int
     reported: int
     floor: int
-    gate: Gate
+    gate: WindowGate
     pinned: tuple[str, ...] = ()
     evictions: int = 0
     compactions: int = 0
@@ -91,7 +91,7 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 class _Measured(msgspec.Struct, frozen=True):
     account: Account
-    gate: Gate
+    gate: WindowGate
     quirks: Quirks
 
 
@@ -99,7 +99,7 @@ class _Surround(msgspec.Struct, frozen=True):
     ask: Ask
     rates: TokenRates
     frame: ContextTally
-    gate: Gate
+    gate: WindowGate
     quirks: Quirks
 
 

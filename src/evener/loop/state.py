@@ -363,7 +363,7 @@ def apply(state: RunState, event: ev.Event) -> RunState:
     """Return the state after one more event."""
     made = _apply(state, event)
     context = state.context
-    if context is not None and made.context is not None and made.transcript is not state.transcript and made.run:
+    if context is not None and made.context is not None and made.transcript is not state.transcript:
         return replace(made, context=made.context.grow(state.transcript, made.transcript))
     return made
 
