@@ -35,10 +35,10 @@ from evener.tools.call import digest_of
 from evener.tools.tool import Tool, Toolbox
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import ToolCall
-from evener.view.conversation import Conversation, Item, pieces_of
+from evener.view.conversation import Conversation, TalkItem, pieces_of
 from evener.view.document import write_document
 from evener.view.guard import Guard
-from evener.view.index import ThreadIndex, ThreadLine
+from evener.view.index import ListedThread, ThreadIndex
 from evener.view.markdown import parse_markdown
 from evener.view.media import find_image
 from evener.view.sent import compare_bodies, list_requests, rebuild
@@ -272,7 +272,7 @@ class Viewer:
             waiting += [found] if found else []
         return {"waiting": waiting, "unread": self._index.left}
 
-    async def _waiting_in(self, line: ThreadLine) -> dict[str, object] | None:
+    async def _waiting_in(self, line: ListedThread) -> dict[str, object] | None:
         state = await state_of(self.store, line.log)
         asked = keyed(approvals_of(state, line.log)) if state.finished is None else {}
         if not asked or await self._is_decided(next(iter(asked.values()))):
@@ -493,7 +493,7 @@ def _cut(value: object) -> object:
             return value
 
 
-def _with_markdown(item: Item) -> None:
+def _with_markdown(item: TalkItem) -> None:
     for piece in item.pieces:
         if piece.kind == "text" and item.role == "assistant" and not piece.markdown and not piece.length:
             piece.markdown = parse_markdown(piece.text)
