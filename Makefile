@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo quick test coverage check bench docs clean
+.PHONY: help setup demo quick test coverage check bench docs browser screens clean
 
 # The first Python on the PATH that is new enough. Yours instead: make PYTHON=/path/to/python3 setup
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -49,6 +49,12 @@ bench: $(DEV) ## print the benchmark figures; ARGS=peers or ARGS='fuzz --seconds
 docs: $(DEV) ## write anew what the documents say of the code and of the tests
 	@$(BIN)/python scripts/protocol.py
 	@$(BIN)/python scripts/requirements.py
+
+browser: ## install Debian's chromium, which the tests of the viewer drive; needs root
+	apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+
+screens: $(DEV) ## take the pictures of the viewer in docs/screens anew
+	@$(BIN)/python scripts/screens.py
 
 clean: ## delete .venv, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build dist bench/.envs bench/failures

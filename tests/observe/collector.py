@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from tests.patience import PATIENCE
+
 
 class Collector:
     """What came in. `status` is what it answers; requests wait while `hold` is not set."""
@@ -49,7 +51,7 @@ def collecting(status: int = 200) -> Iterator[Collector]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             collector.take(body, {name.lower(): value for name, value in self.headers.items()})
-            collector.hold.wait(30)
+            collector.hold.wait(PATIENCE)
             self.send_response(collector.status)
             self.send_header("content-length", "0")
             self.end_headers()

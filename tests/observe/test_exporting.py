@@ -13,8 +13,8 @@ from evener import Harness, MemoryStore, tool
 from evener.observe import join_trace, recorder
 from evener.observe.export import encode_spans, redact_spans
 from evener.observe.otlp import OtlpSink, send_all, traces_url
-from evener.observe.recorder import EndedRun, Recorder, TraceSettings, record_run
-from evener.observe.spans import Span, fold_spans
+from evener.observe.recorder import EndedRun, TraceRecorder, TraceSettings, record_run
+from evener.observe.spans import TraceSpan, fold_spans
 from evener.observe.trace_context import trace_header
 from evener.store.redaction import Funnel
 from evener.testing.scripted_model import ScriptedModel, calls
@@ -32,8 +32,10 @@ def run_of(log: str = "t") -> EndedRun:
     return EndedRun(log, "shop", tuple(log_of_a_failure()))
 
 
-def lines(folder: Path) -> list[Span]:
-    return [msgspec.json.decode(line, type=Span) for file in folder.glob("*.jsonl") for line in file.read_bytes().splitlines()]
+def lines(folder: Path) -> list[TraceSpan]:
+    return [
+        msgspec.json.decode(line, type=TraceSpan) for file in folder.glob("*.jsonl") for line in file.read_bytes().splitlines()
+    ]
 
 
 @tool(effect="read")
@@ -45,7 +47,7 @@ def look(what: str) -> str:
 @to_the_end
 async def test_a_run_leaves_its_spans_in_the_folder_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S2.46."""
-    mine = Recorder(TraceSettings(str(tmp_path / "traces")))
+    mine = TraceRecorder(TraceSettings(str(tmp_path / "traces")))
     monkeypatch.setattr(recorder, "RECORDER", mine)
     one = Harness(ScriptedModel([calls(ToolCall.of("c", "look", {"what": "it"})), "done"]), tools=[look], store="memory")
     await one.run("a very private prompt")
@@ -75,7 +77,7 @@ def test_without_a_word_traces_are_kept_beside_the_store(tmp_path: Path, monkeyp
 
 
 def test_spans_that_were_written_when_the_run_last_stopped_are_not_written_again(tmp_path: Path) -> None:
-    mine = Recorder(TraceSettings(str(tmp_path)))
+    mine = TraceRecorder(TraceSettings(str(tmp_path)))
     mine.record(EndedRun("t", "shop", tuple(log_of_a_failure()), since=8.5))
     mine.close(PATIENCE)
     assert [span.kind for span in lines(tmp_path)] == ["agent"]
@@ -83,7 +85,7 @@ def test_spans_that_were_written_when_the_run_last_stopped_are_not_written_again
 
 def test_a_folder_that_cannot_be_written_costs_the_spans_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    mine = Recorder(TraceSettings(str(tmp_path / "file")))
+    mine = TraceRecorder(TraceSettings(str(tmp_path / "file")))
     mine.record(run_of())
     mine.close(PATIENCE)
     assert mine.dropped == 1
@@ -106,7 +108,7 @@ class StuckSink:
 def test_a_sink_that_hangs_fills_the_queue_and_then_runs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "WAITING", 4)
     stuck = StuckSink()
-    mine = Recorder(TraceSettings(), sinks=[stuck])
+    mine = TraceRecorder(TraceSettings(), sinks=[stuck])
     for _ in range(20):
         mine.record(run_of())  # returns at once, or this test never ends
     assert mine.dropped >= 20 - 2 * 4 - 1
@@ -166,7 +168,7 @@ def test_of_a_thousand_planted_secrets_none_leaves() -> None:
     secrets = [f"sk-{number:04d}-{'q7Zx' * 6}" for number in range(1_000)]
     note_secret(*secrets)
 
-    async def talk() -> list[Span]:
+    async def talk() -> list[TraceSpan]:
         store = MemoryStore()
         asked = calls(ToolCall.of("c", "look", {"what": " ".join(secrets[:500])}))
         one = Harness(ScriptedModel([asked, " ".join(secrets[500:])]), tools=[look], store=store)

@@ -11,7 +11,7 @@ from evener.harness.approvals import Decision
 from evener.observe import current_trace, join_trace
 from evener.observe.conventions import describe_messages, describe_tools, provider_name, usage_attributes
 from evener.observe.metrics import Metrics
-from evener.observe.spans import Span, fold_spans
+from evener.observe.spans import TraceSpan, fold_spans
 from evener.observe.trace_context import parse_traceparent, span_id
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.ask import ToolSpec
@@ -35,14 +35,14 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def by_kind(spans: list[Span]) -> dict[str, list[Span]]:
-    found: dict[str, list[Span]] = {}
+def by_kind(spans: list[TraceSpan]) -> dict[str, list[TraceSpan]]:
+    found: dict[str, list[TraceSpan]] = {}
     for span in spans:
         found.setdefault(span.kind, []).append(span)
     return found
 
 
-async def read(store: MemoryStore, log: str, *, content: bool = False) -> list[Span]:
+async def read(store: MemoryStore, log: str, *, content: bool = False) -> list[TraceSpan]:
     return fold_spans(await store.read(log), log=log, content=content)
 
 

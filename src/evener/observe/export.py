@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from evener.observe.conventions import Attribute
-from evener.observe.spans import Span
+from evener.observe.spans import TraceSpan
 from evener.store.redaction import Funnel
 
 __all__ = ["attributes_of", "encode_spans", "redact_spans"]
@@ -14,7 +14,7 @@ CUT = 65_536
 """Characters of one attribute that are exported."""
 
 
-def redact_spans(spans: Iterable[Span], funnel: Funnel, *, content: bool) -> Iterator[Span]:
+def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -> Iterator[TraceSpan]:
     """Yield copies without secrets: names and attributes too, as a tool or an error may be called anything."""
     for span in spans:
         yield msgspec.structs.replace(
@@ -36,11 +36,11 @@ def _redact(value: Attribute, funnel: Funnel) -> Attribute:
             return value
 
 
-def attributes_of(span: Span) -> dict[str, Attribute]:
+def attributes_of(span: TraceSpan) -> dict[str, Attribute]:
     """Return all attributes of a span, those with content included."""
     return {**span.attributes, **span.content}
 
 
-def encode_spans(spans: Iterable[Span]) -> bytes:
+def encode_spans(spans: Iterable[TraceSpan]) -> bytes:
     """Return spans as lines of JSON."""
     return b"".join(msgspec.json.encode(span) + b"\n" for span in spans)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evener import __version__
 from evener.errors import UsageError
 from evener.observe.export import attributes_of
-from evener.observe.spans import Span
+from evener.observe.spans import TraceSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -52,7 +52,7 @@ class OtlpSink:
             self._exporter, max_queue_size=QUEUE, max_export_batch_size=BATCH, schedule_delay_millis=EVERY_MS
         )
 
-    def send(self, spans: Sequence[Span]) -> None:
+    def send(self, spans: Sequence[TraceSpan]) -> None:
         """Queue the spans; what does not fit is dropped."""
         for span in spans:
             self._processor.on_end(_readable(span))
@@ -63,7 +63,7 @@ class OtlpSink:
         self._exporter.shutdown()  # type: ignore[no-untyped-call] # ends a retry that is under way
 
 
-def send_all(spans: Sequence[Span], url: str, *, headers: Mapping[str, str] | None = None) -> bool:
+def send_all(spans: Sequence[TraceSpan], url: str, *, headers: Mapping[str, str] | None = None) -> bool:
     """Send the spans now, and say whether the collector took them all."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -79,7 +79,7 @@ def send_all(spans: Sequence[Span], url: str, *, headers: Mapping[str, str] | No
         exporter.shutdown()  # type: ignore[no-untyped-call] # it has no types
 
 
-def _readable(span: Span) -> "ReadableSpan":
+def _readable(span: TraceSpan) -> "ReadableSpan":
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

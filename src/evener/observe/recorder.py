@@ -18,9 +18,9 @@ from typing import Protocol
 import msgspec
 
 from evener.events import Event
-from evener.observe.spans import Span, fold_spans
+from evener.observe.spans import TraceSpan, fold_spans
 
-__all__ = ["RECORDER", "EndedRun", "Recorder", "SpanSink", "TraceSettings", "record_run"]
+__all__ = ["RECORDER", "EndedRun", "SpanSink", "TraceRecorder", "TraceSettings", "record_run"]
 
 WAITING = 1_000
 """Runs that may wait to be written; further ones are dropped."""
@@ -73,12 +73,12 @@ class EndedRun(msgspec.Struct, frozen=True):
 class SpanSink(Protocol):
     """A place for spans."""
 
-    def send(self, spans: Sequence[Span]) -> None: ...
+    def send(self, spans: Sequence[TraceSpan]) -> None: ...
 
     def close(self, seconds: float) -> None: ...
 
 
-class Recorder:
+class TraceRecorder:
     """The queue and its thread, which begins with the first run. `dropped` counts the runs that were not recorded."""
 
     def __init__(self, settings: TraceSettings | None = None, *, sinks: Sequence[SpanSink] = ()) -> None:
@@ -152,7 +152,7 @@ class Recorder:
                 self.dropped += 1
 
 
-def spans_of(run: EndedRun, *, content: bool) -> list[Span]:
+def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
     """Return the spans of a run that have ended since it last stopped, redacted."""
     from evener.observe.export import redact_spans
     from evener.store.redaction import Funnel
@@ -178,7 +178,7 @@ class TraceFolder:
         self._folder = folder
         self._day = ""
 
-    def send(self, spans: Sequence[Span]) -> None:
+    def send(self, spans: Sequence[TraceSpan]) -> None:
         """Append the spans in one write, so that lines of several processes do not mix."""
         if not spans:
             return
@@ -202,7 +202,7 @@ class TraceFolder:
         """Nothing is open."""
 
 
-RECORDER = Recorder()
+RECORDER = TraceRecorder()
 """That of this process."""
 
 

@@ -19,10 +19,10 @@ from evener.transcript.blocks import TextBlock, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
-__all__ = ["Span", "fold_spans"]
+__all__ = ["TraceSpan", "fold_spans"]
 
 
-class Span(msgspec.Struct, omit_defaults=True, kw_only=True):
+class TraceSpan(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One span. Times are seconds since 1970; `end` is 0 while it is open. `seq` is the number of the event that began it.
 
     `error` is the class of what went wrong. `content` holds attributes with what was said: they leave only where capture is on.
@@ -41,7 +41,9 @@ class Span(msgspec.Struct, omit_defaults=True, kw_only=True):
     content: dict[str, str] = {}
 
 
-def fold_spans(events: Iterable[ev.Event], *, log: str, agent: str = "", first: int = 1, content: bool = False) -> list[Span]:
+def fold_spans(
+    events: Iterable[ev.Event], *, log: str, agent: str = "", first: int = 1, content: bool = False
+) -> list[TraceSpan]:
     """Return the spans of these events, in the order in which they began. `first` is the number of the first event.
 
     `content`: what was said is captured, too. It is not redacted here.
@@ -56,17 +58,17 @@ class _SpanFold:
     """The fold. `_calls`, `_questions` and `_request` are the spans that are open."""
 
     def __init__(self, log: str, agent: str, *, content: bool) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[TraceSpan] = []
         self._log, self._agent, self._content = log, agent, content
         self._thread = log
         self._run = ""
         self._context = TraceContext("", "")
-        self._root: Span | None = None
-        self._request: Span | None = None
-        self._retry: Span | None = None
-        self._calls: dict[str, Span] = {}
+        self._root: TraceSpan | None = None
+        self._request: TraceSpan | None = None
+        self._retry: TraceSpan | None = None
+        self._calls: dict[str, TraceSpan] = {}
         self._asked: dict[str, str] = {}  # arguments of the calls of the last answer
-        self._questions: dict[tuple[str, str], Span] = {}
+        self._questions: dict[tuple[str, str], TraceSpan] = {}
         self._tools: tuple[ToolSpec, ...] = ()
         self._system: tuple[TextBlock, ...] = ()
         self._told: list[Message] = []  # since the last request
@@ -168,7 +170,7 @@ class _SpanFold:
             self._root.attributes.setdefault("gen_ai.provider.name", names.provider_name(event.model))
             self._root.attributes.setdefault("gen_ai.request.model", model)
 
-    def _say(self, span: Span, event: ev.ModelCalled) -> None:
+    def _say(self, span: TraceSpan, event: ev.ModelCalled) -> None:
         """Capture what is new in this request: what came before is in the spans before it."""
         notices = tuple(TextBlock(text) for _, text in event.notices)
         told = [Message("user", (*self._results, *notices))] if self._results or notices else []
@@ -266,9 +268,9 @@ class _SpanFold:
                     found.end = event.at
                     found.attributes["evener.approval.verdict"] = event.verdict
 
-    def _begin(self, kind: SpanKind, seq: int, at: float, what: str, *, span: str, parent: str | None = None) -> Span:
+    def _begin(self, kind: SpanKind, seq: int, at: float, what: str, *, span: str, parent: str | None = None) -> TraceSpan:
         own = span_id(self._run, span) if span else self._context.span
-        made = Span(
+        made = TraceSpan(
             kind=kind, name=names.name_span(kind, what), trace=self._context.trace, span=own,
             parent=self._context.span if parent is None else parent, start=at, seq=seq, attributes={}, content={},
         )  # fmt: skip

@@ -27,7 +27,7 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
-__all__ = ["CUT", "Conversation", "Item", "Piece", "pieces_of"]
+__all__ = ["CUT", "Conversation", "Piece", "TalkItem", "pieces_of"]
 
 CUT = 20_000
 """Characters of one text that a page gets at first; the rest on demand."""
@@ -45,7 +45,7 @@ class Piece(msgspec.Struct, omit_defaults=True):
     markdown: list[object] = []
 
 
-class Item(msgspec.Struct, omit_defaults=True, kw_only=True):
+class TalkItem(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One thing in a conversation. `key` is unique in the log; what does not apply is left out."""
 
     key: str
@@ -79,12 +79,12 @@ class Conversation:
     """The items of one log so far. Feed it the events in order."""
 
     def __init__(self) -> None:
-        self.items: list[Item] = []
+        self.items: list[TalkItem] = []
         self.count = 0
         self.child_keys: dict[str, str] = {}  # idempotency keys of calls, which name the logs of agents inside them
-        self._calls: dict[str, Item] = {}
+        self._calls: dict[str, TalkItem] = {}
         self._model = ""
-        self._asked: Item | None = None
+        self._asked: TalkItem | None = None
 
     def feed(self, events: Iterable[ev.Event]) -> None:
         """Take further events."""
@@ -92,7 +92,7 @@ class Conversation:
             self.count += 1
             self._take(event)
 
-    def since(self, event: int) -> list[Item]:
+    def since(self, event: int) -> list[TalkItem]:
         """Return what was changed after the event of that number."""
         return [item for item in self.items if item.touched > event]
 
@@ -127,7 +127,7 @@ class Conversation:
                 item = self._message(event, message, "user, while the model was busy", at="message/")
                 item.problems = (f"A hook withheld it from the model: {refused}",) if refused else ()
 
-    def _message(self, event: ev.Event, message: Message, title: str, *, key: str = "", at: str = "") -> Item:
+    def _message(self, event: ev.Event, message: Message, title: str, *, key: str = "", at: str = "") -> TalkItem:
         pieces = pieces_of(message.blocks, at)
         item = self._add("message", event, key=key, role=message.role, title=title, id=message.id, pieces=pieces)
         item.erased = any(piece.text == ERASED for piece in pieces)
@@ -229,11 +229,11 @@ class Conversation:
                 item = self._note(event, f"End: {event.cause}{f' ({event.detail})' if event.detail else ''}")
                 item.kind, item.status = "end", event.cause
 
-    def _note(self, event: ev.Event, title: str, *, thread: str = "") -> Item:
+    def _note(self, event: ev.Event, title: str, *, thread: str = "") -> TalkItem:
         return self._add("note", event, title=title, thread=thread)
 
-    def _add(self, kind: str, event: ev.Event, *, key: str = "", **more: object) -> Item:
-        made = Item(key=key or str(self.count), n=self.count, touched=self.count, kind=kind, at=event.at, **more)  # type: ignore[arg-type]
+    def _add(self, kind: str, event: ev.Event, *, key: str = "", **more: object) -> TalkItem:
+        made = TalkItem(key=key or str(self.count), n=self.count, touched=self.count, kind=kind, at=event.at, **more)  # type: ignore[arg-type]
         self.items.append(made)
         return made
 

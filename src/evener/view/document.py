@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from html import escape
 
-from evener.view.conversation import Item, Piece
+from evener.view.conversation import Piece, TalkItem
 
 __all__ = ["write_document"]
 
@@ -16,7 +16,7 @@ STYLE = (
 )
 
 
-def write_document(log: str, items: Iterable[Item]) -> str:
+def write_document(log: str, items: Iterable[TalkItem]) -> str:
     """Return the file."""
     body = "\n".join(line for item in items if item.kind != "asking" for line in _item(item))
     return (
@@ -27,7 +27,7 @@ def write_document(log: str, items: Iterable[Item]) -> str:
     )
 
 
-def _item(item: Item) -> Iterator[str]:
+def _item(item: TalkItem) -> Iterator[str]:
     yield f'<article id="e{_safe(item.key)}"><small>[{item.n}] {_moment(item.at)}</small> '
     yield f"<b>{_safe(item.title or item.tool or item.kind)}</b> <small>{_safe(item.status)}</small>"
     if item.arguments:

@@ -14,7 +14,7 @@ from evener.result import approvals_of
 from evener.store.protocol import Store, Summary
 from evener.transcript.reply import Usage
 
-__all__ = ["Glimpse", "ThreadIndex", "ThreadLine", "glimpse_of"]
+__all__ = ["Glimpse", "ListedThread", "ThreadIndex", "glimpse_of"]
 
 TITLE = 160
 
@@ -34,7 +34,7 @@ class Glimpse(msgspec.Struct, frozen=True, omit_defaults=True):
     waiting: int = 0
 
 
-class ThreadLine(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thread in the list. `seen` is None until its log was read."""
 
     thread: str
@@ -90,7 +90,7 @@ class ThreadIndex:
         self._reading: asyncio.Task[None] | None = None
         self._left: list[Summary] = []
 
-    async def lines(self) -> list[ThreadLine]:
+    async def lines(self) -> list[ListedThread]:
         """Return every thread, the one that changed last first. Erased ones are listed, too: they leave a skeleton."""
         threads: dict[str, list[Summary]] = {}
         for one in await self._store.logs():
@@ -145,10 +145,10 @@ class ThreadIndex:
             )
             await asyncio.sleep(0)
 
-    def _line(self, head: Summary, several: list[Summary]) -> ThreadLine:
+    def _line(self, head: Summary, several: list[Summary]) -> ListedThread:
         found = self._seen.get(head.log)
         root = next((one for one in several if one.log == one.thread), head)
-        return ThreadLine(
+        return ListedThread(
             head.thread, head.log, root.title or head.title, root.tags or head.tags, head.harness, head.events, len(several),
             max(one.changed for one in several), root.began, head.held, bool(head.erased), found[1] if found else None,
         )  # fmt: skip

@@ -35,10 +35,10 @@ from evener.tools.call import digest_of
 from evener.tools.tool import Tool, Toolbox
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import ToolCall
-from evener.view.conversation import Conversation, Item, pieces_of
+from evener.view.conversation import Conversation, TalkItem, pieces_of
 from evener.view.document import write_document
 from evener.view.guard import Guard
-from evener.view.index import ThreadIndex
+from evener.view.index import ListedThread, ThreadIndex
 from evener.view.markdown import parse_markdown
 from evener.view.media import find_image
 from evener.view.sent import compare_bodies, list_requests, rebuild
@@ -53,6 +53,9 @@ LOOK = 0.15
 BEAT = 10.0
 MOST_STREAMS = 32
 SHOWN_SPANS = 20_000
+LARGEST_SHOWN = 200_000
+"""Characters of arguments that a page can show. What cannot be shown whole cannot be approved there."""
+LABEL = 2_000
 STATIC = {
     "": ("index.html", "text/html; charset=utf-8"),
     "app.js": ("app.js", "text/javascript; charset=utf-8"),
@@ -262,18 +265,22 @@ class Viewer:
         for line in await self._index.lines():
             if "/" in line.harness or line.erased or (line.seen is not None and line.seen.condition != "approval"):
                 continue  # what waits inside an agent is listed with the run around it
-            state = await state_of(self.store, line.log)
-            if state.finished is not None:
-                continue
-            asked = [(key, one) for key, one in keyed(approvals_of(state, line.log)).items()]
-            if asked and not await self._is_decided(asked[0][1]):
-                answer = (state.reply.output or state.reply.message.text) if state.reply else ""
-                shown = [
-                    {"key": key, "approval": one, "answer": answer if one.interrupt == "output" else ""} for key, one in asked
-                ]
-                title = line.title or (line.seen.prompt if line.seen else "")
-                waiting.append({"thread": line.thread, "log": line.log, "title": title, "asked": shown})
+            try:
+                found = await self._waiting_in(line)
+            except EvenerError:
+                continue  # the list of threads says that it cannot be read
+            waiting += [found] if found else []
         return {"waiting": waiting, "unread": self._index.left}
+
+    async def _waiting_in(self, line: ListedThread) -> dict[str, object] | None:
+        state = await state_of(self.store, line.log)
+        asked = keyed(approvals_of(state, line.log)) if state.finished is None else {}
+        if not asked or await self._is_decided(next(iter(asked.values()))):
+            return None
+        answer = (state.reply.output or state.reply.message.text) if state.reply else ""
+        shown = [_shown_approval(key, one, answer if one.interrupt == "output" else "") for key, one in asked.items()]
+        title = line.title or (line.seen.prompt if line.seen else "")
+        return {"thread": line.thread, "log": line.log, "title": title, "asked": shown}
 
     async def _is_decided(self, approval: Approval) -> bool:
         store = self.store
@@ -414,6 +421,17 @@ class RunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
 
 
+def _shown_approval(key: str, approval: Approval, answer: str) -> dict[str, object]:
+    """Return what a page shows of an approval: all of it; if that is too much, enough to reject it by."""
+    call = approval.call
+    size = len(call.raw) + len(call.name) if call else len(answer)
+    if size > LARGEST_SHOWN:
+        call = msgspec.structs.replace(call, name=call.name[:LABEL], raw=call.raw[:LABEL]) if call else None
+        answer = answer[:LABEL]
+    short = msgspec.structs.replace(approval, call=call, why=approval.why[:LABEL], rule=approval.rule[:LABEL])
+    return {"key": key, "approval": short, "answer": answer, "too_large": size if size > LARGEST_SHOWN else 0}
+
+
 async def _body(request: Request, kind: type[B]) -> B:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
@@ -475,7 +493,7 @@ def _cut(value: object) -> object:
             return value
 
 
-def _with_markdown(item: Item) -> None:
+def _with_markdown(item: TalkItem) -> None:
     for piece in item.pieces:
         if piece.kind == "text" and item.role == "assistant" and not piece.markdown and not piece.length:
             piece.markdown = parse_markdown(piece.text)

@@ -9,7 +9,7 @@ from evener.cli.stores import with_store
 from evener.cli.terminal import count, escape_json, say
 from evener.errors import UsageError
 from evener.observe.export import encode_spans, redact_spans
-from evener.observe.spans import Span, fold_spans
+from evener.observe.spans import TraceSpan, fold_spans
 from evener.store.protocol import Store
 from evener.store.redaction import Funnel
 
@@ -47,9 +47,9 @@ async def _trace(store: Store, options: TraceOptions) -> int:
     return 0
 
 
-async def read_spans(store: Store, log: str, *, content: bool) -> list[Span]:
+async def read_spans(store: Store, log: str, *, content: bool) -> list[TraceSpan]:
     """Return the spans of a log and of the agents inside its calls, redacted. A span that is open ends with its log."""
-    found: list[Span] = []
+    found: list[TraceSpan] = []
     for one in (log, *await store.inside(log)):
         events = await store.read(one if one == log else await store.head(one))
         spans = fold_spans(events, log=one, content=content)

@@ -37,9 +37,10 @@ function App() {
   const live = useLive(route.screen === "log" ? route.log : "");
   const [help, setHelp] = useState(false);
   useKeys(route, setHelp);
-  const waiting = useLoaded(() => get("api/approvals"), "approvals", live.threads);
+  const [tick, setTick] = useState(0);
+  const waiting = useLoaded(() => get("api/approvals"), "approvals", `${live.threads} ${tick}`);
   const count = waiting.value ? waiting.value.waiting.length : 0;
-  const again = () => dispatchEvent(new HashChangeEvent("hashchange"));
+  const again = () => setTick((before) => before + 1);
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
     <header><nav aria-label="Screens"><b>Evener</b>
       <a href="#/" aria-current=${route.screen === "threads" ? "page" : undefined}>Threads</a>
@@ -182,7 +183,7 @@ function Conversation({ log, version, at }) {
       if (items[0] && items[0].n <= n && items[items.length - 1].n >= n) {
         const item = [...items].reverse().find((one) => one && one.n <= n && one.status !== "over");
         target.current = 0;
-        requestAnimationFrame(() => { const there = item && document.getElementById(`i${item.key}`); if (there) { there.scrollIntoView({ block: "center" }); there.focus(); } });
+        if (item) reach(place, `i${item.key}`);
         return;
       }
     }
@@ -204,6 +205,15 @@ function Conversation({ log, version, at }) {
     ${state.total >= 0 && html`<div id="end"></div><${GoOn} log=${log} />`}</div>`;
 }
 
+// Bring an item into sight. Its part of the conversation is drawn when it is near, so that comes first.
+function reach(place, id, tries = 60) {
+  const there = document.getElementById(id);
+  if (there) { there.scrollIntoView({ block: "center" }); there.focus({ preventScroll: true }); if (tries > 5) requestAnimationFrame(() => reach(place, id, 5)); return; }
+  const chunk = document.getElementById(`chunk${place}`);
+  if (chunk && tries % 20 === 0) chunk.scrollIntoView();
+  if (tries) requestAnimationFrame(() => reach(place, id, tries - 1));
+}
+
 // A part of a conversation. Far from the screen it is an empty box as high as it was, and it is loaded before it is seen.
 function Chunk({ place, many, items, log, load }) {
   const box = useRef(null), height = useRef(many * 90);
@@ -219,7 +229,7 @@ function Chunk({ place, many, items, log, load }) {
   }, []);
   useEffect(() => { if (near) load(place); }, [near]);
   const full = near && items;
-  return html`<div ref=${box} class="chunk" data-full=${full ? "yes" : undefined} style=${full ? {} : { height: `${height.current}px` }}>${full && items.map((item) => item && item.status !== "over" && html`<${Item} key=${item.key} item=${item} log=${log} />`)}</div>`;
+  return html`<div ref=${box} id=${`chunk${place}`} class="chunk" data-full=${full ? "yes" : undefined} style=${full ? {} : { height: `${height.current}px` }}>${full && items.map((item) => item && item.status !== "over" && html`<${Item} key=${item.key} item=${item} log=${log} />`)}</div>`;
 }
 
 function Item({ item, log }) {
@@ -335,12 +345,15 @@ function Moved({ difference, usage }) {
 
 function Approvals({ loaded, again }) {
   const { value, error } = loaded;
+  const [done, setDone] = useState([]);
+  const decided = (title, command) => { setDone([...done, { title, command }]); again(); };
   if (!value) return html`<${Problem} text=${error} />`;
-  return html`<section aria-label="Approvals"><h2>Approvals</h2>${!value.waiting.length && html`<p>Nothing waits for a decision.${value.unread ? ` ${value.unread} threads are still being read.` : ""}</p>`}
-    ${value.waiting.map((one) => html`<${Waiting} key=${one.log + one.asked.map((asked) => asked.approval.id).join()} one=${one} again=${again} />`)}</section>`;
+  return html`<section aria-label="Approvals"><h2>Approvals</h2>
+    ${done.map((one) => html`<p class="mark good" role="status">Decided: ${line(one.title, 80)}. Resume with: <code>${shown(one.command.join(" "))}</code></p>`)}${!value.waiting.length && html`<p>Nothing waits for a decision.${value.unread ? ` ${value.unread} threads are still being read.` : ""}</p>`}
+    ${value.waiting.map((one) => html`<${Waiting} key=${one.log + one.asked.map((asked) => asked.approval.id).join()} one=${one} decided=${decided} />`)}</section>`;
 }
-function Waiting({ one, again }) {
-  const [choices, set] = useState({}), [told, tell] = useState(""), [error, fail] = useState(""), [over, end] = useState(false);
+function Waiting({ one, decided }) {
+  const [choices, set] = useState({}), [error, fail] = useState(""), [over, end] = useState(false);
   const choice = (key) => choices[key] || { verdict: "", why: "", edit: null, result: "" };
   const change = (key, more) => set({ ...choices, [key]: { ...choice(key), ...more } });
   const ready = one.asked.every(({ key }) => choice(key).verdict);
@@ -355,22 +368,23 @@ function Waiting({ one, again }) {
         if (made.verdict === "happened") decisions[key].result = made.result;
       }
       const answer = await post("api/decide", { log: one.log, decisions });
-      end(true); tell(`Decided. Resume with: ${answer.command.join(" ")}`);
-      again();
+      end(true);
+      decided(one.title || one.log, answer.command);
     } catch (problem) { fail(problem.message); if (/decided|changed|over/.test(problem.message)) end(true); }
   };
   return html`<form class="decide" data-step tabindex="0" aria-label=${`Approval in ${one.title || one.log}`} onSubmit=${send}><h3><a href=${`#/log/${one.log}`}>${line(one.title || one.log, 100)}</a></h3>
-    ${one.asked.map(({ key, approval, answer }) => html`<fieldset disabled=${over}><legend>${approval.call ? html`<code>${exact(approval.call.name)}</code>` : approval.interrupt === "output" ? "The final answer" : "Going on"} ${approval.interrupt === "outcome" ? "was interrupted" : "needs approval"}</legend>
+    ${one.asked.map(({ key, approval, answer, too_large }) => html`<fieldset disabled=${over}><legend>${approval.call ? html`<code>${exact(approval.call.name)}</code>` : approval.interrupt === "output" ? "The final answer" : "Going on"} ${approval.interrupt === "outcome" ? "was interrupted" : "needs approval"}</legend>
+      ${too_large > 0 && html`<p class="problem">It has ${too_large.toLocaleString()} characters, too many for a page, and only their beginning is shown. It can be rejected here; to approve it, look at all of it with the command line.</p>`}
       ${approval.why && html`<p>${exact(approval.why)}${approval.rule && html` <span class="soft">rule ${exact(approval.rule)}</span>`}</p>`}
       ${approval.call && html`<pre class="arguments" tabindex="0" aria-label="Arguments">${exact(pretty(approval.call.raw))}</pre><${Change} raw=${approval.call.raw} edit=${choice(key).edit} />`}
       ${answer && html`<pre class="arguments" tabindex="0" aria-label="Answer">${exact(answer)}</pre>`}
-      <div class="chips" role="group" aria-label="Decision">${[["allow", approval.interrupt === "outcome" ? "run it again" : "approve"], ...(approval.interrupt === "outcome" ? [["happened", "it took effect"]] : []), ["reject", approval.interrupt === "outcome" ? "unknown" : "reject"]].map(([name, word]) => html`<button type="button" aria-pressed=${choice(key).verdict === name} onClick=${() => change(key, { verdict: name })}>${word}</button>`)}
-      ${approval.call && approval.interrupt === "tool" && html`<button type="button" aria-pressed=${choice(key).edit !== null} onClick=${() => change(key, { edit: choice(key).edit === null ? pretty(approval.call.raw) : null, verdict: "allow" })}>edit</button>`}</div>
+      <div class="chips" role="group" aria-label="Decision">${[["allow", approval.interrupt === "outcome" ? "run it again" : "approve"], ...(approval.interrupt === "outcome" ? [["happened", "it took effect"]] : []), ["reject", approval.interrupt === "outcome" ? "unknown" : "reject"]].map(([name, word]) => html`<button type="button" disabled=${too_large > 0 && name === "allow"} aria-pressed=${choice(key).verdict === name} onClick=${() => change(key, { verdict: name })}>${word}</button>`)}
+      ${approval.call && approval.interrupt === "tool" && !too_large && html`<button type="button" aria-pressed=${choice(key).edit !== null} onClick=${() => change(key, { edit: choice(key).edit === null ? pretty(approval.call.raw) : null, verdict: "allow" })}>edit</button>`}</div>
       ${choice(key).edit !== null && html`<label>New arguments<textarea rows="6" value=${choice(key).edit} onInput=${(event) => change(key, { edit: event.target.value })}></textarea></label>`}
       ${choice(key).verdict === "happened" && html`<label>Its result<input value=${choice(key).result} onInput=${(event) => change(key, { result: event.target.value })} /></label>`}
       <label>Reason<input value=${choice(key).why} onInput=${(event) => change(key, { why: event.target.value })} /></label></fieldset>`)}
     <button disabled=${!ready || over}>Decide${one.asked.length > 1 ? ` all ${one.asked.length}` : ""}</button>
-    ${told && html`<p role="status">${shown(told)}</p>`}<${Problem} text=${error} /></form>`;
+    <${Problem} text=${error} /></form>`;
 }
 function pretty(raw) { try { return JSON.stringify(JSON.parse(raw), null, 1); } catch { return raw; } }
 
