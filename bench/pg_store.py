@@ -1,4 +1,4 @@
-"""`python -m bench pg-store`: durable events of 1 kB a second on PostgreSQL, beside bare COPY and INSERT with the same durability.
+"""`python -m bench pg-store`: durable events of 1 kB a second on PostgreSQL, beside bare COPY and INSERT as durable.
 
 A real server on this machine's disk, `fsync` and `synchronous_commit` on. The floor writes the same rows in groups of the same
 size over one connection, and does nothing else: no chain, no lease, no JSON, no event loop.
