@@ -67,7 +67,6 @@ MARKS: dict[str, tuple[str, ...]] = {
         "shape/test_loading.py",
         "shape/test_marks.py",
         "shape/test_wheel.py",
-        "store/test_postgres.py",
         "store/",
         "testing/",
         "tools/test_context.py",

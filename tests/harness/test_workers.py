@@ -1,4 +1,4 @@
-"""Runs that other processes perform: submitted, taken once, followed, decided elsewhere, and resumed after a death."""
+"""Runs that other processes perform: submitted, taken once, followed, decided from elsewhere, resumed after a death."""
 
 import asyncio
 import os

@@ -29,10 +29,16 @@ def pay(name: str) -> str:
     return "paid"
 
 
+def sign(_: dict[str, object]) -> str:
+    """Sign."""
+    note("signed")
+    return "signed"
+
+
 def approve() -> Tool:
     """A tool that needs a decision."""
     schema = {"type": "object", "properties": {}}
-    return Tool.of("sign", schema, function=lambda _: note("signed") or "signed", description="Sign.", approval=True)
+    return Tool.of("sign", schema, function=sign, description="Sign.", approval=True)
 
 
 def answer(ask: Ask) -> Reply | str:

@@ -61,7 +61,6 @@ STORES: dict[str, Make] = {
     "sqlite": lambda folder, clock: SqliteStore(folder / "evener.db", lease=LEASE, clock=clock),
     "postgres": lambda _, clock: PostgresStore(postgres().address, schema=new_schema(), lease=LEASE, clock=clock),
 }
-PARAMS = [pytest.param(name, marks=[pytest.mark.process] if name == "postgres" else []) for name in STORES]
 
 
 def run(coroutine: Coroutine[object, object, T]) -> T:

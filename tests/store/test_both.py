@@ -12,7 +12,7 @@ import pytest
 from evener.errors import StoreError
 from evener.events import encode_event
 from evener.store import LeaseHeld, LeaseLost, MemoryStore, Note, Store
-from tests.store.stores import LEASE, PARAMS, STORES, Clock, opened, run, said, texts
+from tests.store.stores import LEASE, STORES, Clock, opened, run, said, texts
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=PARAMS)
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
     made = STORES[request.param](tmp_path, clock)
     yield made

@@ -11,7 +11,7 @@ from evener.errors import StoreError
 from evener.events import Opened
 from evener.store import Damaged, Erased, LeaseHeld, LeaseLost, NoLog, Note, SqliteStore, Store
 from evener.store.tombstones import ERASED
-from tests.store.stores import PARAMS, STORES, Clock, opened, run, said, texts
+from tests.store.stores import STORES, Clock, opened, run, said, texts
 
 SECRET = "the moon is made of cheese"
 
@@ -21,7 +21,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=PARAMS)
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
     made = STORES[request.param](tmp_path, clock)
     yield made

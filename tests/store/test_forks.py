@@ -11,7 +11,7 @@ from evener.events import Opened
 from evener.store import Log, MemoryStore, SqliteStore, Store
 from evener.store.protocol import NoLog
 from tests.patience import bytes_moved
-from tests.store.stores import LEASE, PARAMS, STORES, Clock, flaws, opened, run, said, texts
+from tests.store.stores import LEASE, STORES, Clock, flaws, opened, run, said, texts
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=PARAMS)
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
     made = STORES[request.param](tmp_path, clock)
     yield made

@@ -44,11 +44,11 @@ def test_a_note_from_another_process_is_heard() -> None:
     async def scenario() -> None:
         async with stores(2) as (mine, other):
             log = await mine.create("a", opened(), holder="me")
-            while not mine._ear.is_quiet(1):  # until it hears
+            while not mine._notices.is_quiet(1):  # until it hears
                 assert await log.notes() == []
                 await asyncio.sleep(0.01)
             await other.post("a", Note("k", "steer", '{"text":"ä"}'))
-            while mine._ear.is_quiet(1):
+            while mine._notices.is_quiet(1):
                 await asyncio.sleep(0.01)
             assert [note.key for note in await log.notes()] == ["k"]
             await log.settle(1, said("heard"))

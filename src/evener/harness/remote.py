@@ -166,9 +166,11 @@ class Worker:
         try:
             await self._advance(log)
         except (LeaseHeld, LeaseLost):
-            await self._queue.put_work(log, await self._harness_of(log), after=min(1.0, self._seconds / 4))
-        except EvenerError as error:
-            self._say(f"{log}: {type(error).__name__}: {error}")
+            with suppress(StoreError):  # if this fails, the row comes due by itself
+                await self._queue.put_work(log, await self._harness_of(log), after=min(1.0, self._seconds / 4))
+        except Exception as error:
+            what = f": {error}" if isinstance(error, EvenerError) else ""  # another one may hold anything
+            self._say(f"{log}: {type(error).__name__}{what}")
             await self._after_error(log, error, tries)
         except asyncio.CancelledError:
             with suppress(StoreError):
@@ -177,9 +179,10 @@ class Worker:
         finally:
             self._running.pop(log, None)
 
-    async def _after_error(self, log: str, error: EvenerError, tries: int) -> None:
-        """Let go of a run that failed: its log says how. What the store could not do is tried again when it is due."""
-        if isinstance(error, StoreError) and error.retryable and tries < MOST_TRIES:
+    async def _after_error(self, log: str, error: Exception, tries: int) -> None:
+        """Let go of a run that failed: its log says how. What the store or our code could not do is tried when it is due."""
+        passing = error.retryable if isinstance(error, StoreError) else not isinstance(error, EvenerError)
+        if passing and tries < MOST_TRIES:
             return
         with suppress(StoreError):
             await self._queue.drop_work(log)

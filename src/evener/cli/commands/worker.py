@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from contextlib import suppress
+import sys
 
 from evener.cli.terminal import say
 from evener.errors import UsageError
@@ -23,7 +23,7 @@ def run(*, harness: str, engine: str, slots: int, until_idle: bool) -> int:  # n
 async def _work(harness: Harness, slots: int, *, until_idle: bool) -> int:
     worker = Worker({harness.name: harness}, harness.store, slots=slots, say=lambda line: say(f"evener: {line}"))
     loop = asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # not on this system
+    if sys.platform != "win32":
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, worker.drain)
     try:

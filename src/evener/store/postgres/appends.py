@@ -64,9 +64,9 @@ class AppendJob:
         self.settles = settles
         self.planned: tuple[AppendedRows, bytes] | None = None
 
-    def __call__(self, connection: "sqlite3.Connection") -> AppendedRows:
-        """Never called: `write_appends` takes all of a group at once."""
-        raise NotImplementedError
+    def __call__(self, _connection: "sqlite3.Connection") -> AppendedRows:
+        """Refuse: `write_appends` takes all appends of a group at once."""
+        raise StoreError("An append is written with its group, never by itself.")
 
 
 class _End:

@@ -23,13 +23,13 @@ from evener.store.integrity.verify import verify
 from evener.store.postgres import work
 from evener.store.postgres.appends import AppendJob
 from evener.store.postgres.connection import Dial, PostgresConnection, load_psycopg, persist, postgres_error, was_lost
-from evener.store.postgres.ear import CHANNEL, Ear
+from evener.store.postgres.notices import CHANNEL, NoticeListener
 from evener.store.postgres.schema import check_schema
 from evener.store.postgres.writes import LogJob, perform_writes
 from evener.store.protocol import Finding, Hits, Lease, LeaseHeld, Link, Note, Summary
 from evener.store.redaction import Funnel, Redaction
 from evener.store.sqlite import catalog, erase, reading, rows, transfer
-from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
+from evener.store.sqlite.leases import Renewer, claims, forget, give_back, new_claim, rival_of
 from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, EventRow, HeldLog, rows_of
 from evener.store.sqlite.writer import WriterThread
 from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
@@ -111,19 +111,19 @@ class PostgresLog:
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order. While the store hears of new ones, most looks cost nothing."""
-        ear = self._store._ear
-        if ear.is_quiet(self._held.number):
+        notices = self._store._notices
+        if notices.is_quiet(self._held.number):
             return []
-        ear.looking(self._held.number)
+        notices.looking(self._held.number)
         found = await self._store._read(partial(rows.notes, held=self._held, guard=self._store._guard))
         if found:
-            ear.hear(self._held.number)
+            notices.hear(self._held.number)
         return found
 
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
         kept, added = rows_of(events, self._store._guard)
-        self._store._ear.hear(self._held.number)
+        self._store._notices.hear(self._held.number)
         await self._write(added, settles=number)
         return kept
 
@@ -213,10 +213,10 @@ class PostgresStore:
         self._pool: ConnectionPool[Any] | None = None
         self._pooling = Lock()
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="evener store")
-        self._ear = Ear(self._dial, self._channel)
+        self._notices = NoticeListener(self._dial, self._channel)
         self._open: WeakSet[PostgresLog] = WeakSet()
         self._renewer = Renewer(lease)
-        finalize(self, _end, self._renewer, self._ear, self._writer, self._threads)
+        finalize(self, _end, self._renewer, self._notices, self._writer, self._threads)
 
     def __repr__(self) -> str:
         return "<PostgresStore>"  # an address may hold a password
@@ -228,10 +228,13 @@ class PostgresStore:
         def job(connection: "sqlite3.Connection") -> tuple[HeldLog, AppendedRows, Claim]:
             self._server_clock.set(connection)
             claim = self._claim(holder, mark)
+            made = find_held(connection, log, mark)
+            if made is not None:
+                return made[0], AppendedRows(made[1]), claim
             return (*rows.create(connection, log, first, claim, self._guard), claim)
 
         try:
-            held, grown, claim = await self._writer.run(LogJob(job, log))
+            held, grown, claim = await self._writer.run(LogJob(job, log, again=True))
         except BaseException:
             _give_back(self._writer, log, mark)
             raise
@@ -287,7 +290,7 @@ class PostgresStore:
             return won, number
 
         won, number = await self._writer.run(LogJob(job, log))
-        self._ear.hear(number)
+        self._notices.hear(number)
         return won
 
     async def has_note(self, log: str, key: str) -> bool:
@@ -415,7 +418,7 @@ class PostgresStore:
         await asyncio.to_thread(self._close_reading)
 
     def _close_reading(self) -> None:
-        self._ear.stop()
+        self._notices.stop()
         self._threads.shutdown(wait=True)
         if self._pool is not None:
             self._pool.close(LONGEST_FAREWELL)
@@ -464,9 +467,9 @@ class PostgresStore:
         def job(connection: "sqlite3.Connection") -> tuple[tuple[HeldLog, int] | LeaseHeld, Claim]:
             self._server_clock.set(connection)
             claim = self._claim(holder, mark)
-            return rows.take(connection, log, claim, force=force), claim
+            return find_held(connection, log, mark) or rows.take(connection, log, claim, force=force), claim
 
-        taken, claim = await self._writer.run(LogJob(job, log))
+        taken, claim = await self._writer.run(LogJob(job, log, again=True))
         if isinstance(taken, LeaseHeld):
             raise taken
         return (*taken, claim)
@@ -496,6 +499,15 @@ class _Server:
         pass
 
 
+def find_held(connection: "sqlite3.Connection", log: str, mark: str) -> tuple[HeldLog, int] | None:
+    """Return the log and its length if this claim has it already: the answer to an earlier attempt was lost."""
+    found = connection.execute("SELECT number, epoch, claim, length FROM logs WHERE log = ?", (log,)).fetchone()
+    if found is None or claims(found[2])[:1] != [mark]:
+        return None
+    number, epoch, stored, length = found
+    return HeldLog(log, number, epoch, mark, rival_of(claims(stored)[1:])), length
+
+
 def _find_strays(connection: "sqlite3.Connection") -> Iterator[Finding]:
     """Yield rows that belong to no log. The server refuses these; a restored part of a database may have some."""
     for table in ("events", "inbox", "checkpoints"):
@@ -520,9 +532,9 @@ def _give_back(writer: WriterThread, log: str, mark: str, *, left: bool = False)
     writer.send(*_release(log, mark, left=left))
 
 
-def _end(renewer: Renewer, ear: Ear, writer: WriterThread, threads: ThreadPoolExecutor) -> None:
+def _end(renewer: Renewer, notices: NoticeListener, writer: WriterThread, threads: ThreadPoolExecutor) -> None:
     """Stop the threads, when the store is dropped without being closed and when the interpreter ends."""
     renewer.stop()
     writer.stop()
-    ear.stop()
+    notices.stop()
     threads.shutdown(wait=False)

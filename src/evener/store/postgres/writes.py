@@ -1,7 +1,7 @@
 """How a group of jobs is written: in one transaction, again when the connection broke, and each by itself when one is at fault.
 
-A job that would not be the same when done twice (a new log, a new note) is not repeated when its outcome is unknown: its
-caller gets `StoreUnreachable`. An append is: its chain tells whether it is there.
+A job that would not be the same when done twice (a new note) is not repeated when its outcome is unknown: its caller gets
+`StoreUnreachable`. An append is: its chain tells whether it is there. So is a log that is taken or made: its claim tells.
 """
 
 from collections.abc import Callable

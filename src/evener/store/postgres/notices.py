@@ -16,7 +16,7 @@ from evener.store.postgres.connection import Dial, postgres_error
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["CHANNEL", "Ear"]
+__all__ = ["CHANNEL", "NoticeListener"]
 
 
 CHANNEL = "evener"
@@ -25,7 +25,7 @@ ANYWAY = 5.0
 PAUSE = 1.0
 
 
-class Ear:
+class NoticeListener:
     """One thread and one connection for all logs of a store. It starts with the first log that is listened for."""
 
     def __init__(self, dial: Dial, channel: str) -> None:
@@ -55,16 +55,21 @@ class Ear:
 
     def stop(self) -> None:
         """Hear nothing more."""
+        if self._stopped.is_set():
+            return
         self._stopped.set()
         self._bell.send(b"\0")
         thread = self._thread
         if thread is not None:
             thread.join(PAUSE)
+        self._bell.close()
+        if thread is None or not thread.is_alive():
+            self._ring.close()
 
     def _start(self) -> None:
         with self._lock:
             if self._thread is None and not self._stopped.is_set():
-                self._thread = Thread(target=self._serve, name="evener ear", daemon=True)
+                self._thread = Thread(target=self._serve, name="evener notices", daemon=True)
                 self._thread.start()
 
     def _serve(self) -> None:
