@@ -1,9 +1,9 @@
-"""A call that somebody must allow. The run ends there; the decision may come tomorrow, from another process.
+"""A call that a user must allow. The run ends there; the decision may come tomorrow, from another process.
 
 Prints:
     stop: approval
     asked: pay({"amount":500}), because the tool 'pay' asks before each call
-    refused: The decision about 'call-1' was made for something else. Look at what waits.
+    refused: The decision about 'call-1' has another digest than the call that waits. Check the call.
     paid 50
     I paid 50, as you wanted.
 """

@@ -149,7 +149,7 @@ def test_in_an_empty_chat_there_are_no_branches(line: str, why: str, home: Home,
 def test_too_many_exchanges_cannot_be_left_out(home: Home, model: FakeServer) -> None:
     model.add("One.", "Two.")
     done = home.run("chat", stdin=b"first\n/fork 2\nsecond\n")
-    assert b"has 1. Take back fewer" in done.stderr
+    assert b"has 1. Give a smaller number" in done.stderr
     assert texts(model) == ["first", "One.", "second"]
 
 

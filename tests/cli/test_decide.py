@@ -173,7 +173,7 @@ def test_what_is_stale_has_a_clear_line_and_exit_code_one(home: Home, shop: Fake
     text = (home.folder / "shop.py").read_text()
     (home.folder / "shop.py").write_text(text.replace("amount: int", "amount: int, currency: str = 'EUR'"))
     changed = home.run("approve", *OPTIONS, thread)
-    assert (changed.returncode, b"The tool 'pay' has changed since" in changed.stderr) == (1, True), changed.stderr
+    assert (changed.returncode, b"The tool 'pay' has changed." in changed.stderr) == (1, True), changed.stderr
     (home.folder / "shop.py").write_text(text)
     bare = home.run("approve", "--store", "runs.db", thread)
     assert (bare.returncode, b"There is no tool 'pay' here" in bare.stderr) == (1, True), bare.stderr

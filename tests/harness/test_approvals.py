@@ -118,7 +118,7 @@ def test_edited_arguments_run_and_the_models_own_call_stays() -> None:
         ({"c1": ALLOW, "c2": ALLOW}, UsageError, "not asked for: c2"),
         ({"c1": Decision("allow", arguments={"amount": 1000})}, UsageError, "do not fit"),
         ({"c1": Decision("allow", arguments={"amount": "x"})}, UsageError, "do not fit"),
-        ({"c1": Decision("allow", digest="other")}, ApprovalStale, "something else"),
+        ({"c1": Decision("allow", digest="other")}, ApprovalStale, "another digest"),
     ],
 )
 def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(
@@ -182,7 +182,7 @@ def test_a_decision_that_comes_too_late_is_stale_and_it_is_asked_again() -> None
 
     async def go() -> None:
         await asyncio.sleep(0.01)
-        with pytest.raises(ApprovalStale, match="time to decide"):
+        with pytest.raises(ApprovalStale, match="deadline for"):
             await one.decide(result.thread, {"c1": ALLOW})
         again = await one.resume(result.thread)
         assert again.stop == "approval"

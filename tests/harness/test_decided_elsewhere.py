@@ -80,11 +80,13 @@ def test_a_decision_for_something_else_is_stale_in_every_process(tmp_path: Path)
     path = tmp_path / "runs.db"
     thread, key, digest = killed_while_it_waits(tmp_path, path)
     other = digest[::-1]
-    assert elsewhere(tmp_path, "decide", path, thread, key, "allow", other).startswith("stale The decision about 'c1' was made")
+    assert elsewhere(tmp_path, "decide", path, thread, key, "allow", other).startswith("stale The decision about 'c1' has")
     changed = elsewhere(tmp_path, "decide", path, thread, key, "allow", digest, "USD")
-    assert changed.startswith("stale The tool 'pay' has changed since.")
+    assert changed.startswith("stale The tool 'pay' has changed.")
     assert elsewhere(tmp_path, "decide", path, thread, key, "reject", digest) == "decided"
-    assert elsewhere(tmp_path, "decide", path, thread, key, "allow", digest).startswith("stale What waited")
+    assert elsewhere(tmp_path, "decide", path, thread, key, "allow", digest).startswith(
+        f"stale Thread {thread} is already decided"
+    )
     with FakeServer("openai_responses", ["As you wish."], key="sk-loopback") as server:
         assert elsewhere(tmp_path, "resume", path, thread, "openai:gpt-5.1", server.url) == "done As you wish."
     assert not (tmp_path / "runs.db.paid").exists()

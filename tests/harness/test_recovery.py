@@ -179,13 +179,13 @@ def test_decisions_that_do_not_fit_are_refused_and_decide_nothing() -> None:
         await bank.crashed(thread)
         [waits] = (await thread.resume()).approvals
         for decision, why in (
-            (Decision("allow", result="x"), "not both"),
-            (Decision("allow", arguments={"amount": 6}), "run again with the same"),
-            (Decision("reject", arguments={"amount": 6}), "run again with the same"),
+            (Decision("allow", result="x"), "cannot run again and have a result"),
+            (Decision("allow", arguments={"amount": 6}), "with the same arguments"),
+            (Decision("reject", arguments={"amount": 6}), "with the same arguments"),
         ):
             with pytest.raises(UsageError, match=why):
                 await thread.decide({waits.key: decision})
-        with pytest.raises(UsageError, match="exactly what waits"):
+        with pytest.raises(UsageError, match="one decision for each approval that waits"):
             await thread.decide({"c": Decision("allow")})
         await thread.decide({waits.key: Decision("reject")})
 
@@ -427,8 +427,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "hooks": (lambda: Harness(ScriptedModel([]), hooks=[print]), "`hooks` takes"),  # type: ignore[list-item]
     "agents": (lambda: Harness(ScriptedModel([]), agents=[5]), "`agents` takes"),  # type: ignore[list-item]
     "name": (lambda: Harness(ScriptedModel([]), name=None), "`name` takes a text"),  # type: ignore[arg-type]
-    "decide_within": (lambda: Harness(ScriptedModel([]), decide_within=-1), "0 for ever"),
-    "no decide_within": (lambda: Harness(ScriptedModel([]), decide_within=None), "0 for ever"),  # type: ignore[arg-type]
+    "decide_within": (lambda: Harness(ScriptedModel([]), decide_within=-1), "0 for no deadline"),
+    "no decide_within": (lambda: Harness(ScriptedModel([]), decide_within=None), "0 for no deadline"),  # type: ignore[arg-type]
     "unknown_outcome": (lambda: Harness(ScriptedModel([]), unknown_outcome="guess"), '"tell" or "ask"'),  # type: ignore[arg-type]
     "scratchpad": (lambda: Harness(ScriptedModel([]), scratchpad="yes"), "`scratchpad` takes"),  # type: ignore[arg-type]
     "id": (lambda: Harness(ScriptedModel([])).thread(5), "`id` takes the id"),  # type: ignore[arg-type]

@@ -276,7 +276,7 @@ def test_s2_41_a_state_that_is_too_large_is_not_looked_at() -> None:
 def test_a_state_begins_a_new_thread_only() -> None:
     state = ResumeState(SOUND)
     harness = Harness(ScriptedModel(["x"]), store="memory")
-    with pytest.raises(UsageError, match="has a history of its own"):
+    with pytest.raises(UsageError, match="has messages already"):
         harness.thread("some-thread", resume_from=state)
     with pytest.raises(UsageError, match="not with both"):
         harness.thread(history=[Message.user_text("x")], resume_from=state)

@@ -96,7 +96,7 @@ def test_by_force_a_log_is_taken_from_whoever_holds_it(stores: Stores) -> None:
         clock = Clock()
         first, second = stores(clock), stores(clock)
         held = await first.create("log", Opened(at=1.0, thread="log"), holder="first")
-        with pytest.raises(LeaseHeld, match="With `force`"):
+        with pytest.raises(LeaseHeld, match="Use `force`"):
             await second.open("log", holder="second")
         log, _ = await second.open("log", holder="second", force=True)
         assert (log.lease.epoch, log.lease.rival) == (2, "holder")

@@ -290,7 +290,7 @@ COMMANDS = (
         "List or search the threads of the store. The most recently changed comes first.",
         _argument("--search TEXT", "only threads that contain all these words"),
         _argument("--tag T", "only threads with this tag"),
-        _argument("--limit N", "the longest list; 0: no limit; default: 20", type=_parse_count, default=20),
+        _argument("--limit N", "the maximum number of threads; 0: no limit; default: 20", type=_parse_count, default=20),
         _argument("--all", "include the threads of subagents", dest="subagents"),
         JSON_LIST,
         STORE,

@@ -116,7 +116,7 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
     for (thread, approval), made in notes.items():
         body = msgspec.json.encode({"decisions": made}).decode()
         if not await store.post(thread, Note(f"decide:{approval}", "decide", body)):
-            raise ApprovalStale(f"What waited in thread {thread} was decided before. Resume the thread: that decision counts.")
+            raise ApprovalStale(f"Thread {thread} is already decided. Resume it: the first decision counts.")
 
 
 async def _harness_of(store: Store, thread: str) -> str:
@@ -125,19 +125,21 @@ async def _harness_of(store: Store, thread: str) -> str:
 
 def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, Decision]) -> None:
     if not waiting:
-        raise ApprovalStale(f"Nothing waits to be decided in thread {log}: it was decided before, or the run went on.")
+        raise ApprovalStale(f"Nothing waits for a decision in thread {log}: it is already decided, or the run continued.")
     if waiting.keys() != decisions.keys():
         missing, unknown = sorted(waiting.keys() - decisions.keys()), sorted(decisions.keys() - waiting.keys())
         parts = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"not asked for: {', '.join(unknown)}"] * bool(unknown)
-        raise UsageError(f"Decide about exactly what waits in thread {log} ({'; '.join(parts)}). Nothing was decided.")
+        raise UsageError(
+            f"Give one decision for each approval that waits in thread {log} ({'; '.join(parts)}). Nothing was decided."
+        )
 
 
 def _check(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, object]:
     """Return the decision as it is written down, after everything that could make it wrong was looked at."""
     if waiting.expires and waiting.expires < time():
-        raise ApprovalStale(f"The time to decide about {waiting.key!r} is over. Resume the thread: it is asked again.")
+        raise ApprovalStale(f"The deadline for {waiting.key!r} has passed. Resume the thread: Evener asks again.")
     if decision.digest and decision.digest != waiting.digest:
-        raise ApprovalStale(f"The decision about {waiting.key!r} was made for something else. Look at what waits.")
+        raise ApprovalStale(f"The decision about {waiting.key!r} has another digest than the call that waits. Check the call.")
     made: dict[str, object] = {
         "id": waiting.id, "key": waiting.key, "verdict": decision.verdict, "why": decision.why, "by": decision.by,
         "kind": "approval_decided",
@@ -155,9 +157,9 @@ def _check(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, obj
 
 def _about_outcome(waiting: Approval, decision: Decision) -> dict[str, object]:
     if decision.arguments is not None:
-        raise UsageError(f"{waiting.key!r} was started with its arguments: it is run again with the same, or not at all.")
+        raise UsageError(f"{waiting.key!r} was started already: allow it with the same arguments, or reject it.")
     if decision.result is not None and decision.verdict == "allow":
-        raise UsageError(f"{waiting.key!r} either has a result (reject, with it) or is run again (allow); not both.")
+        raise UsageError(f"{waiting.key!r} cannot run again and have a result: allow it, or reject it with a result.")
     return {} if decision.result is None else {"result": decision.result}
 
 
@@ -166,7 +168,7 @@ def _about_call(waiting: Approval, call: ToolCall, decision: Decision, bench: Be
     if bench.judge(call).digest != waiting.digest:
         if tool is None:
             raise ApprovalStale(f"There is no tool {call.name!r} here. Decide about it with the tools that the run has.")
-        raise ApprovalStale(f"The tool {call.name!r} has changed since. Resume the thread: it is asked again.")
+        raise ApprovalStale(f"The tool {call.name!r} has changed. Resume the thread: Evener asks again.")
     if decision.arguments is None or decision.verdict == "reject":
         return {}
     edited = replace(call, raw=json_text(decision.arguments, "The edited arguments"))

@@ -117,7 +117,7 @@ async def _seq(store: Store, log: str, at: At, end: int) -> int:
     if isinstance(at, str):
         return seq_of(await store.read(log), at, log)
     if at > end:
-        raise UsageError(f"Log {log} has {end} events; there is no event {at} after which it could be looked at or forked.")
+        raise UsageError(f"There is no event {at}: log {log} has {end} events. Give a smaller number.")
     return at
 
 
@@ -134,7 +134,7 @@ def seq_of(events: Sequence[ev.Event], message: str, log: str) -> int:
         if state.transcript.head is not before and any(one.id == message for one in _new(before, state)):
             found = number
     if not found:
-        raise UsageError(f"There is no message {message!r} on the way to the end of log {log}. Is it on another branch?")
+        raise UsageError(f"Log {log} does not contain message {message!r}. Check whether it is on another branch.")
     return _with_told(events, found)
 
 
@@ -163,7 +163,7 @@ def before_turns(events: Sequence[ev.Event], turns: int, log: str) -> int:
     """Return the number of the last event before the last so many user turns. A prompt that was refused is none."""
     spoken = [number for number, event in enumerate(events, 1) if isinstance(event, ev.Prompted) and not event.refused]
     if turns > len(spoken):
-        raise UsageError(f"{turns} user turns cannot be taken back: log {log} has {len(spoken)}. Take back fewer.")
+        raise UsageError(f"Cannot roll back {turns} user turns: log {log} has {len(spoken)}. Give a smaller number.")
     return spoken[-turns] - 1
 
 

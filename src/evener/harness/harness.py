@@ -158,14 +158,14 @@ def check_harness(
         ("name", name, (str,), "a text"),
         ("limits", limits, (Limits, type(None)), "Limits(...), or None"),
         ("policy", policy, (Policy, type(None)), "a Policy, or None"),
-        ("decide_within", decide_within, (int, float), "a number of seconds, 0 for ever"),
+        ("decide_within", decide_within, (int, float), "a number of seconds, 0 for no deadline"),
         ("scratchpad", scratchpad, (bool, Scratchpad), "True, False or a Scratchpad"),
         ("context", context, (bool, ContextRules), "True, False or ContextRules"),
     ):
         if not isinstance(value, kinds):
             raise _wrong(what, expected, value)
     if not isinstance(decide_within, int | float) or not decide_within >= 0:
-        raise UsageError(f"`decide_within` is a number of seconds, 0 for ever; not {decide_within!r}.")
+        raise UsageError(f"`decide_within` is a number of seconds, 0 for no deadline; not {decide_within!r}.")
     if not isinstance(unknown_outcome, str) or unknown_outcome not in OUTCOMES:
         raise UsageError(f'`unknown_outcome` is "tell" or "ask"; not {unknown_outcome!r}.')
     if media_from not in ("public", "anywhere"):
@@ -218,7 +218,7 @@ def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | s
             raise _wrong("resume_from", "the `resume_state` of a result, or its text", resume_from)
         told = (resume_from if isinstance(resume_from, ResumeState) else ResumeState(resume_from)).messages
     if id and told:
-        raise UsageError(f"Thread {id} has a history of its own. Give messages from elsewhere to a new thread only.")
+        raise UsageError(f"Thread {id} has messages already. A history or a resume state needs a new thread.")
     return told
 
 

@@ -124,9 +124,9 @@ class Opener:
         if not state.run:
             raise UsageError(f"Thread {state.thread} has no run to resume. Give it a prompt instead.")
         if state.refused and state.finished is not None:
-            raise UsageError(f"A hook refused the last prompt of thread {state.thread}. Give it another one to go on.")
+            raise UsageError(f"A hook refused the last prompt of thread {state.thread}. Send another prompt to continue.")
         if not self.is_resumable(state):
-            raise UsageError(f"The last run of thread {state.thread} came to its end. Give it a prompt to go on.")
+            raise UsageError(f"The last run of thread {state.thread} came to its end. Send a prompt to continue.")
         known = state.config.system if state.config else ()
         configured = self._configure(state, self._system.resumed(known, thread=state.thread, run=state.run))
         if state.finished is not None:

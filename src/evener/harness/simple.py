@@ -32,7 +32,7 @@ def run(
     result = Harness(provider, tools=made, system=system, store="memory", limits=limits).run_sync(user_message)
     if not result.ok and result.stop != "refusal":
         raise LimitReached(
-            f"The model did not come to an answer ({result.stop}): {result.detail} Raise `iterations`, or ask for less."
+            f"The model gave no final answer ({result.stop}): {result.detail} Raise `iterations`, or ask for less."
         )
     return result.text
 

@@ -267,10 +267,10 @@ def steering(prompt: Prompt, *, now: bool) -> dict[str, object]:
     """Return what is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
     message = message_of(prompt)
     if message.role != "user" or not message.blocks:
-        raise UsageError("A run is steered with what a user says: a text, or texts, pictures and documents.")
+        raise UsageError("Steer a run with a text, or with a list of texts, images and documents.")
     for block in message.blocks:
         if not isinstance(block, TextBlock | ImageBlock | DocumentBlock):
-            raise UsageError(f"A run is steered with texts, pictures and documents; not with a {type(block).__name__}.")
+            raise UsageError(f"Steer a run with texts, images and documents, not with a {type(block).__name__}.")
     match message.blocks:
         case (TextBlock(text=text) as block,) if block == TextBlock(text):
             return {"text": text, "now": now}

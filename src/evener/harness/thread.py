@@ -435,9 +435,11 @@ class Thread:
         The thread's head moves there. Nothing is deleted, and what tools have done in the world is not undone.
         """
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
-            raise UsageError(f"`turns` is how many user turns to take back, 1 or more; not {turns!r}.")
+            raise UsageError(f"`turns` is the number of user turns to roll back, 1 or more; not {turns!r}.")
         if self._driver is not None:
-            raise UsageError(f"A run of thread {self._id} is under way here. Cancel it, or wait for its end, then roll back.")
+            raise UsageError(
+                f"Thread {self._id} is running in this process. Cancel the run or wait for its end, then roll back."
+            )
         log = await self._here()
         events = await self._store.read(log)
         made = await fork_at(self._store, log, before_turns(events, turns, log), harness=self._path)
@@ -467,7 +469,7 @@ class Thread:
         if isinstance(id, int):
             seq = (await self._store.link(log)).seq
             if id > seq:
-                raise UsageError(f"Log {log} has {seq} events; there is no event {id} to look at.")
+                raise UsageError(f"There is no event {id}: log {log} has {seq} events. Give a smaller number.")
             return await state_of(self._store, log, until=id)
         events = await self._store.read(log)
         return fold(events[: seq_of(events, id, log)])
@@ -566,7 +568,7 @@ class Thread:
         """Return the log of this branch."""
         if not self._log:
             if not self._id:
-                raise NoLog("This thread has not begun: there is nothing in it yet. Run it first, or give an id.")
+                raise NoLog("This thread is empty. Run it first, or give the id of another thread.")
             self._log = await self._found()
         return self._log
 
@@ -614,7 +616,7 @@ class Thread:
             raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()
         if site is not None and site.depth > DEEPEST:
-            raise UsageError(f"Runs are nested {site.depth} deep, and {DEEPEST} is the most. Let an agent do it itself.")
+            raise UsageError(f"Runs are nested {site.depth} deep, and the maximum is {DEEPEST}. Use fewer levels of agents.")
         force = force or (site is not None and site.force)
         log, state = await self._open(force=force)
         length = log.length

@@ -133,7 +133,7 @@ def check_secret(text: str, source: str) -> str:
         del text, bare  # a traceback may be printed with its locals
         raise UsageError(
             f"The value from the {source} cannot be a key: expected one word of plain ASCII characters, at most {MOST_SECRET} "
-            "of them, and found spaces, line breaks, control characters, nothing, or too much. Copy it anew."
+            "of them, and found spaces, line breaks, control characters, nothing, or too much. Copy it again."
         )
     return bare
 
@@ -208,8 +208,8 @@ def _check_file(file: Path, found: os.stat_result) -> None:
     _check_owner("key file", file, found)
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise UsageError(
-            f"The key file {file} is open to others (mode {stat.S_IMODE(found.st_mode):04o}), so it is not used. "
-            f"Run: chmod 600 {quote(str(file))} (and think about new keys)."
+            f"The key file {file} can be read by other users (mode {stat.S_IMODE(found.st_mode):04o}), so it is not used. "
+            f"Run: chmod 600 {quote(str(file))} (and consider replacing the keys)."
         )
 
 
@@ -221,8 +221,8 @@ def _check_folder(folder: Path) -> None:
     _check_owner("folder of the key file", folder, found)
     if stat.S_IMODE(found.st_mode) & 0o022:
         raise UsageError(
-            f"Others may write to the folder of the key file, {folder} (mode {stat.S_IMODE(found.st_mode):04o}), so it is not "
-            f"used. Run: chmod 700 {quote(str(folder))}."
+            f"Other users may write to the folder of the key file, {folder} (mode {stat.S_IMODE(found.st_mode):04o}), so it is "
+            f"not used. Run: chmod 700 {quote(str(folder))}."
         )
 
 

@@ -585,7 +585,7 @@ def resolve_alias(text: str, aliases: Mapping[str, str]) -> str:
         chain = " -> ".join((text, first, second))
         loop = " and leads back to itself" if second in (text, first) else ""
         raise UsageError(
-            f"The alias {text!r} goes over more than one other alias ({chain}){loop}. Let {text!r} name provider:model itself."
+            f"The alias {text!r} refers to more than one other alias ({chain}){loop}. Set {text!r} to provider:model."
         )
     return second
 

@@ -360,7 +360,7 @@ def already_there(log: str) -> StoreError:
 def held(log: str, holder: str, seconds: float) -> LeaseHeld:
     return LeaseHeld(
         f"The log {log!r} is being written by {holder!r}, whose lease runs for {seconds:.0f} more seconds unless renewed. "
-        "Wait for it (give `patience`), stop that run, or fork the thread. With `force` it is taken over all the same."
+        "Wait for it (give `patience`), stop that run, or fork the thread. Use `force` to take it over anyway."
     )
 
 
@@ -368,21 +368,21 @@ def lost(log: str, holder: str) -> LeaseLost:
     who = repr(holder) if holder else "Another holder"
     return LeaseLost(
         f"{who} took over the log {log!r}, so this was not written. What was acknowledged before is safe. "
-        "Open the log again to go on."
+        "Open the log again to continue."
     )
 
 
 def given_back(log: str) -> LeaseLost:
-    return LeaseLost(f"The log {log!r} was closed here, so this was not written. Open it again to go on.")
+    return LeaseLost(f"The log {log!r} was closed here, so this was not written. Open it again to continue.")
 
 
 def closed() -> StoreError:
-    return StoreError("This store is closed. What was acknowledged is safe. Make a new store on the same file to go on.")
+    return StoreError("This store is closed. What was acknowledged is safe. Open a new store on the same file to continue.")
 
 
 def no_note(log: str, number: int) -> StoreError:
     return StoreError(
-        f"Note {number} of the log {log!r} is not there or settled already, so nothing was written. Read the notes again."
+        f"Note {number} of the log {log!r} does not exist or is settled already, so nothing was written. Read the notes again."
     )
 
 
@@ -408,7 +408,7 @@ def incomplete(log: str, seq: int, digest: str) -> Damaged:
 
 def no_event(log: str, seq: int) -> StoreError:
     return StoreError(
-        f"The log {log!r} has no event {seq} of its own, so nothing was done. Ask `link` for the log in which that event lies."
+        f"The log {log!r} has no event {seq} of its own, so nothing was done. Ask `link` for the log that contains it."
     )
 
 
@@ -428,7 +428,7 @@ def another_thread(log: str, owner: str, thread: str) -> StoreError:
 
 def erased(log: str, when: float) -> Erased:
     day = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Erased(f"The log {log!r} was erased on {day}: what it said is gone for good. Begin a new thread.")
+    return Erased(f"The log {log!r} was erased on {day}: its content is gone. Start a new thread.")
 
 
 def damaged(log: str, seq: int) -> Damaged:

@@ -121,7 +121,7 @@ def test_a_backup_writes_over_nothing(tmp_path: Path, there: str) -> None:
         store = SqliteStore(tmp_path / "evener.db")
         log = await store.create("a", opened("t"), holder="me")
         before = sorted(tmp_path.iterdir())
-        with pytest.raises(StoreError, match="writes over nothing"):
+        with pytest.raises(StoreError, match="overwrites nothing"):
             await store.backup(goal)
         assert sorted(tmp_path.iterdir()) == before
         await log.aclose()
@@ -137,7 +137,7 @@ def test_a_goal_that_somebody_takes_meanwhile_stays_theirs(tmp_path: Path) -> No
     goal, part = tmp_path / "goal", tmp_path / ".goal.part"
     part.write_bytes(b"copy")
     goal.write_bytes(b"theirs")
-    with pytest.raises(StoreError, match="writes over nothing"):
+    with pytest.raises(StoreError, match="overwrites nothing"):
         backups.name_it(part, goal)
     assert goal.read_bytes() == b"theirs"
 
@@ -196,7 +196,7 @@ def test_a_backup_of_what_is_in_memory_is_a_file(tmp_path: Path) -> None:
         await fork_of(store, "t", 2, "b")
         await store.create("t2", opened("t2"), holder="me")
         await store.backup(tmp_path / "copy.db")
-        with pytest.raises(StoreError, match="writes over nothing"):
+        with pytest.raises(StoreError, match="overwrites nothing"):
             await store.backup(tmp_path / "copy.db")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "copy.db.heads"]
         copy = SqliteStore(tmp_path / "copy.db")

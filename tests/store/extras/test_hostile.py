@@ -110,7 +110,7 @@ def test_what_was_erased_here_does_not_come_back_and_the_error_says_so(store: An
         lines = file("t", branch("t", first("t"), SAID))
         await import_lines(store, lines)
         await store.erase("t")
-        with pytest.raises(StoreError, match="was erased, so nothing was taken in"):
+        with pytest.raises(StoreError, match="was erased in this store and stays erased, so nothing was imported"):
             await import_lines(store, lines)
         erased = [line async for line in export_lines(store, "t")]
         assert await import_lines(store, erased) == "t", "the same, as it is"

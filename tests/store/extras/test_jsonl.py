@@ -202,7 +202,7 @@ def test_the_same_thread_twice_is_no_harm_and_another_one_is_refused(store: AnyS
         assert await exported(store) == lines
         held, _ = await store.open("c", holder="me")
         await held.append(said("more"))
-        with pytest.raises(StoreError, match="already and is not the same"):
+        with pytest.raises(StoreError, match="is in this store with other content"):
             await import_lines(store, lines)
         assert await exported(store) != lines
 
@@ -281,7 +281,7 @@ WRONG: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     "cut off": (lambda lines: lines[:-1], "the end of the file is missing"),
     "a line too many": (lambda lines: [*lines, lines[1]], "after the end"),
     "another file": (lambda _: [b'{"evener":"transcript","version":1}\n'], "kind"),
-    "not the first line": (lambda lines: lines[1:], "no exported thread"),
+    "not the first line": (lambda lines: lines[1:], "not an exported thread"),
     "a newer one": (changed(0, version=2), "version 2"),
     "an unknown key": (changed(0, colour="red"), "colour"),
     "an empty line": (lambda lines: [lines[0], b"\n", *lines[1:]], "empty"),

@@ -67,7 +67,7 @@ def free_goal(goal: Path) -> None:
     """Refuse a goal that cannot be written, before anything is."""
     for path in (goal, Sidecar(goal).path):
         if os.path.lexists(path):
-            raise StoreError(f"{path} is there, and a backup writes over nothing. Give another path, or move that one away.")
+            raise StoreError(f"{path} exists, and a backup overwrites nothing. Give another path, or move that file away.")
     if not goal.parent.is_dir():
         raise _unwritten(goal, f"there is no folder {goal.parent}")
 

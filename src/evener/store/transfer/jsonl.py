@@ -179,11 +179,11 @@ async def _is_there(store: Portable, section: ThreadSection) -> bool:
         return True
     if all(log.erased for log in there):
         raise StoreError(
-            f"The thread {thread!r} was in this store and was erased, so nothing was taken in: what is erased here stays so. "
+            f"The thread {thread!r} was erased in this store and stays erased, so nothing was imported. "
             "Import it into another store."
         )
     raise StoreError(
-        f"The thread {thread!r} is in this store already and is not the same, so nothing was taken in. Import it into another "
+        f"The thread {thread!r} is in this store with other content, so nothing was imported. Import it into another "
         "store, or erase the one that is here."
     )
 

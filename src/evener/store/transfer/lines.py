@@ -161,7 +161,7 @@ def read(data: bytes, number: int) -> Line:
 def bad(number: int, why: str) -> BadDocument:
     """Return the error for a file that cannot be taken in."""
     return BadDocument(
-        f"Line {number:,} of the export is wrong: {why.rstrip('.')}. Nothing was taken in. Export the thread again."
+        f"Line {number:,} of the export is wrong: {why.rstrip('.')}. Nothing was imported. Export the thread again."
     )
 
 
@@ -169,11 +169,11 @@ def _check_header(content: bytes) -> None:
     header = _glance.decode(content)
     if header.kind != "evener.thread":
         raise BadDocument(
-            f'This is no exported thread: its first line says {short(header.kind)!r}, and should say "evener.thread". '
+            f'This is not an exported thread: its first line says {short(header.kind)!r}, and should say "evener.thread". '
             "Check that it is the right file."
         )
     if header.version != VERSION:
         raise BadDocument(
-            f"This export has version {header.version}, and this Evener reads version {VERSION}. Nothing was taken in. "
+            f"This export has version {header.version}, and this Evener reads version {VERSION}. Nothing was imported. "
             "Read it with the Evener that wrote it, or a newer one."
         )
