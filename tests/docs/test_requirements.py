@@ -174,7 +174,7 @@ def test_a_test_that_names_few_numbers_is_shown_first() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("| S0.1 |", "| S0.01 |"), ("not yet: tracing", "`tests/test_x.py::test_x`"), ("| all | ", "| all | 1")],
+    [("| S0.1 |", "| S0.01 |"), ("not yet: adapters", "`tests/test_x.py::test_x`"), ("| all | ", "| all | 1")],
 )
 def test_a_stale_table_is_caught_and_mended(old: str, new: str, tmp_path: Path, run: Run) -> None:
     page, fresh = tmp_path / "requirements.md", req.page(found())

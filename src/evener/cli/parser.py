@@ -286,7 +286,7 @@ COMMANDS = (
     ),
     Command(
         "threads",
-        "commands.threads:run",
+        "commands.stored.threads:run",
         "List or search the threads of the store. The most recently changed comes first.",
         _argument("--search TEXT", "only threads that contain all these words"),
         _argument("--tag T", "only threads with this tag"),
@@ -298,7 +298,7 @@ COMMANDS = (
     ),
     Command(
         "show",
-        "commands.show:run",
+        "commands.stored.show:run",
         "Print a thread as a transcript. It shows messages, tool calls and their results, decisions, losses and cost. Control "
         "characters are removed.",
         ID,
@@ -310,7 +310,7 @@ COMMANDS = (
     ),
     Command(
         "context",
-        "commands.context:run",
+        "commands.stored.context:run",
         "Show how full the window of a model is: tokens by kind of content, as a table and as a picture.",
         ID,
         MODEL,
@@ -321,7 +321,7 @@ COMMANDS = (
     ),
     Command(
         "tree",
-        "commands.threads:show_tree",
+        "commands.stored.threads:show_tree",
         "Draw the branches of a thread. Each is below its parent, with its first prompt.",
         ID,
         JSON_LIST,
@@ -329,7 +329,7 @@ COMMANDS = (
     ),
     Command(
         "fork",
-        "commands.threads:fork",
+        "commands.stored.threads:fork",
         "Create a branch of a thread. Its id is printed. Nothing is copied or changed, and the head of the thread stays.",
         ID,
         _argument("--at N", "fork after this event number or message id; default: the end"),
@@ -337,7 +337,7 @@ COMMANDS = (
     ),
     Command(
         "title",
-        "commands.threads:title",
+        "commands.stored.threads:title",
         "Set the title of a thread. An empty title removes it.",
         ID,
         _argument("text TEXT", "the title"),
@@ -345,7 +345,7 @@ COMMANDS = (
     ),
     Command(
         "tag",
-        "commands.threads:tag",
+        "commands.stored.threads:tag",
         "Add or remove tags of a thread. The tags that it has then are printed.",
         ID,
         _argument("tags TAG", "a tag to add", nargs="*"),
@@ -354,7 +354,7 @@ COMMANDS = (
     ),
     Command(
         "verify",
-        "commands.store:verify",
+        "commands.stored.store:verify",
         "Check the store for damage. Every event of one thread, or of the whole store, is checked against the hash chain. "
         "Nothing is changed.",
         _argument("id ID", "the thread or branch; default: the whole store", nargs="?", default=""),
@@ -364,7 +364,7 @@ COMMANDS = (
     ),
     Command(
         "replay",
-        "commands.replay:run",
+        "commands.stored.replay:run",
         "Replay a thread offline and compare. The recorded replies and results go through the same code again and should give "
         "the same events. No model is called and no tool runs.",
         ID,
@@ -389,7 +389,7 @@ COMMANDS = (
     ),
     Command(
         "trace",
-        "commands.trace:run",
+        "commands.stored.trace:run",
         "Print the spans of a thread, or send them to a collector. They are a fold of the log, so past runs have them, too: of "
         "the thread and of the agents inside its calls. What was said is left out unless --content is given.",
         ID,
@@ -401,7 +401,7 @@ COMMANDS = (
     ),
     Command(
         "export",
-        "commands.store:export",
+        "commands.stored.store:export",
         "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",
         ID,
         _argument("-o --output FILE", "a new file that only you can read; default: standard output", default="-"),
@@ -409,14 +409,14 @@ COMMANDS = (
     ),
     Command(
         "import",
-        "commands.store:import_thread",
+        "commands.stored.store:import_thread",
         "Read an exported thread into the store. All of it is checked first. The id of the thread is printed.",
         _argument("file FILE", "the exported file; -: standard input"),
         STORE,
     ),
     Command(
         "copy",
-        "commands.store:copy",
+        "commands.stored.store:copy",
         "Copy threads from one store to another, for example from a file to a database. Each copy is verified.",
         _argument("ids ID", "a thread: its id, or the first characters of it; default: all threads", nargs="*"),
         _argument("--from STORE", "the store to copy from: a file, or postgresql://...", dest="source", required=True),
@@ -433,7 +433,7 @@ COMMANDS = (
     ),
     Command(
         "rm",
-        "commands.store:remove",
+        "commands.stored.store:remove",
         "Erase threads for good. You are asked for confirmation. The id of a branch erases that branch only. The numbers, "
         "times and hashes of the events stay, so that the rest of the store can still be verified.",
         _argument("ids ID", "a thread or branch: its id, or the first characters of it", nargs="+"),
@@ -442,7 +442,7 @@ COMMANDS = (
     ),
     Command(
         "retain",
-        "commands.store:retain",
+        "commands.stored.store:retain",
         "Erase old threads. A thread is old if it has no new event for the given time. You are asked for confirmation.",
         _argument("--older-than TIME", "the age, as in 90d, 12w, 24h", required=True),
         _argument("--dry-run", "only print what would be erased"),
@@ -452,7 +452,7 @@ COMMANDS = (
     ),
     Command(
         "backup",
-        "commands.store:backup",
+        "commands.stored.store:backup",
         "Copy the whole store while it is in use. The copy is consistent, even while other processes write.",
         _argument("file FILE", "the copy; it must not exist yet"),
         STORE,
