@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.cli.approvals import describe, is_decided, read_answer
-from evener.cli.commands.stored.context import draw_context
 from evener.cli.commands.run import parse_dollars
+from evener.cli.commands.stored.context import draw_context
 from evener.cli.commands.stored.show import format_cost
 from evener.cli.commands.stored.store import write_export
 from evener.cli.commands.stored.threads import tree_lines
