@@ -65,6 +65,9 @@ class _Part(msgspec.Struct, gc=False):
     block: HostedBlock | None = None
 
 
+PartDelta = d.CallBegun | d.CallEnded | d.HostedAdded | d.MediaAdded | d.SealAdded | d.CitationAdded
+
+
 class Assembler(msgspec.Struct, gc=False):
     """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped, or that left a call
     open, has no reply."""
@@ -98,9 +101,7 @@ class Assembler(msgspec.Struct, gc=False):
             else:
                 self._add_to_part(delta)
 
-    def _add_to_part(
-        self, delta: d.CallBegun | d.CallEnded | d.HostedAdded | d.MediaAdded | d.SealAdded | d.CitationAdded
-    ) -> None:
+    def _add_to_part(self, delta: PartDelta) -> None:
         index = delta.index
         if type(delta) is d.CallBegun:
             part = self._part(index, "call")
