@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evener.store.memory import MemoryStore
     from evener.store.sqlite.store import SqliteStore
     from evener.tools import ModelRetry, Tool, ToolContext, ToolOutput, tool
-    from evener.transcript import Message, Transcript
+    from evener.transcript import Message, ModelSettings, Transcript
 
 __all__ = [
     "Answer",
@@ -24,6 +24,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelRetry",
+    "ModelSettings",
     "RunResult",
     "RunStream",
     "SqliteStore",
@@ -50,6 +51,7 @@ _HOMES = {
     "Message": "evener.transcript",
     "Model": "evener.model",
     "ModelRetry": "evener.tools",
+    "ModelSettings": "evener.transcript",
     "RunResult": "evener.result",
     "RunStream": "evener.harness.stream",
     "SqliteStore": "evener.store.sqlite",

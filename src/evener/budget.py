@@ -17,6 +17,11 @@ from evener.transcript.reply import Usage
 __all__ = ["Budget", "Reservation"]
 
 OWN, AROUND = "run", "tree of runs"
+MARGIN = 2
+ESTIMATED = (
+    "The limit on the cost was held by estimates: each call reserved twice what the dearest one before it had cost. Set "
+    "max_output_tokens for a limit that holds exactly."
+)
 
 
 @final
@@ -27,10 +32,18 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class Budget:
-    """Starts with what the limits allow beyond what was used already. `outer` is that of the run around this one."""
+    """Starts with what the limits allow beyond what was used already. `outer` is that of the run around this one.
 
-    def __init__(self, limits: Limits, used: Spent | None = None, *, outer: "Budget | None" = None) -> None:
+    `by_estimate`: once a call was settled, the next reserve twice what the dearest one cost, not all that they may cost. Then
+    calls need not wait for each other, and those under way may exceed the limit; its warnings say so.
+    """
+
+    def __init__(
+        self, limits: Limits, used: Spent | None = None, *, outer: "Budget | None" = None, by_estimate: bool = False
+    ) -> None:
         self._limits = limits
+        self._by_estimate = by_estimate
+        self._dearest = Decimal(0)
         self._outer = outer
         self._around: tuple[Budget, ...] = (self,) if outer is None else (self, *outer._around)
         self._lock = Lock()
@@ -91,8 +104,17 @@ class Budget:
 
     def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
         """Room for one model request that costs at most so much; or the limit that is in the way."""
+        cost = self._estimated(cost) if cost and self.counts_money else cost
         refused = self._reserve(cost, OWN)
         return Reservation(cost) if refused is None else refused
+
+    def _estimated(self, most: Decimal) -> Decimal:
+        """Return what to hold for a call that may cost so much."""
+        for budget in self._around:
+            if budget._by_estimate and budget._dearest and budget._dearest * MARGIN < most:
+                budget._warned[ESTIMATED] = None
+                most = budget._dearest * MARGIN
+        return most
 
     def settle(self, reservation: Reservation, *, usage: Usage, cost: Decimal) -> None:
         """The call is over, and this is what it used."""
@@ -102,6 +124,7 @@ class Budget:
                     budget._held -= budget._holdable(reservation.cost)
                 budget._usage = budget._usage + usage
                 budget._cost += cost
+                budget._dearest = max(budget._dearest, cost)
 
     def return_request(self) -> None:
         """Count one request less: a call that was reserved is not made. What it holds is settled as ever."""

@@ -5,11 +5,12 @@ seconds since 1970, minted by the process that appends them. An event never hold
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import inf
 from typing import Literal, final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from evener.errors import BadDocument, BadValue, StoreError
 from evener.transcript.ask import ToolSpec
@@ -17,6 +18,7 @@ from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop, Usage
+from evener.transcript.settings import ModelSettings
 
 __all__ = [
     "VERSION",
@@ -108,7 +110,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tool_calls: int | None = 200
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost: Decimal | None = None
+    cost: Decimal | None = None  # US dollars; a number or a text is taken, too
     seconds: float | None = None
     retries: int = 2
     corrections: int = 2
@@ -117,6 +119,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     repeats_stop: int = 6
 
     def __post_init__(self) -> None:
+        if self.cost is not None and not isinstance(self.cost, Decimal):
+            force_setattr(self, "cost", _money(self.cost))
         for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
             value = self.__getattribute__(name)
             if value is not None and not _is_amount(value):
@@ -125,10 +129,20 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
 
 
+def _money(value: object) -> Decimal:
+    """Return a number or a text as US dollars: 0.5 as it is written, not as a binary fraction."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise BadValue(f'Limits.cost is in US dollars: 0.5, "0.50" or Decimal("0.50"); not {type(value).__name__}.')
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        raise BadValue(f'Limits.cost is in US dollars: 0.5, "0.50" or Decimal("0.50"); not {value!r:.40}.') from None
+
+
 def _is_amount(value: object) -> bool:
     if isinstance(value, Decimal) and value.is_nan():
         return False  # it cannot even be compared
-    return isinstance(value, int | float | Decimal) and 0 < value < inf
+    return not isinstance(value, bool) and isinstance(value, int | float | Decimal) and 0 < value < inf
 
 
 LimitName = Literal["requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"]
@@ -207,11 +221,16 @@ class Imported(Fact, frozen=True, tag="imported"):
 
 
 class Prompted(Fact, frozen=True, tag="prompted"):
-    """The user spoke, and with it a run began. `refused`: a hook did not let it pass, so that no model ever sees it."""
+    """The user spoke, and with it a run began. `refused`: a hook did not let it pass, so that no model ever sees it.
+
+    `settings` are those of this run alone. `metadata` is the JSON text of the caller's own object, never read by us.
+    """
 
     run: str
     message: Message
     refused: str = ""  # why; empty when it passed
+    settings: ModelSettings | None = None
+    metadata: str = ""
 
 
 class Continued(Fact, frozen=True, tag="continued"):

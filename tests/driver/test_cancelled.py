@@ -119,7 +119,7 @@ class Campaign:
     async def nothing_left(self, harness: Harness) -> None:
         """No task; and each thread that still works is known to be one that nobody waits for."""
         assert others() == set()
-        threads = harness.threads
+        threads = harness.tool_threads
         assert threads.abandoned <= threads.busy <= THREADS
         assert threads.stray == 0
         assert await settled(lambda: threads.busy == 0), "a tool that returned keeps its thread"
@@ -208,7 +208,7 @@ async def stopped(store: Store, folder: Path, chance: Random, *, torn: bool) -> 
         await stepped(running, chance.randrange(30))
         running.cancel()
     await asyncio.wait((running,))
-    assert await settled(lambda: harness.threads.busy == 0)
+    assert await settled(lambda: harness.tool_threads.busy == 0)
     assert others() == set()
     if running.cancelled():
         await finish(harness, thread, world)

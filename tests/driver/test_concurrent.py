@@ -122,7 +122,7 @@ async def all_at_once(harness: Harness, numbers: range) -> list[RunResult]:
         ended = await asyncio.gather(*(watched_run(harness, number) for number in numbers))
     for number, (result, seen) in zip(numbers, ended, strict=True):
         check(number, result, seen)
-    assert await settled(lambda: harness.threads.busy == 0)
+    assert await settled(lambda: harness.tool_threads.busy == 0)
     return [result for result, _ in ended]
 
 

@@ -67,6 +67,8 @@ from evener.transcript.loss import refuse
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transcript.reply import Usage
+from evener.transcript.settings import ModelSettings
+from evener.transcript.transcript import Transcript
 
 __all__ = [
     "Agent",
@@ -267,6 +269,13 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
+    settings: ModelSettings | None = None  # of every request; those of a run stand over them
+
+    def ask(self, model: Askable, transcript: Transcript, state: RunState) -> Ask:
+        """Return the ask that comes next in this state, with the settings of agent and run."""
+        made = model.ask(transcript, self.specs, output=self.output)
+        settings = self.settings if state.settings is None else state.settings.over(self.settings)
+        return made if settings is None else settings.apply_to(made, turn=state.turns)
 
     def under(self, policy: Policy) -> "Agent":
         """The same agent, bound by the policy of the run around it: what that one may not, it may not."""
@@ -491,7 +500,7 @@ class Driver:
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
-            return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
+            return self._agent.ask(model, apply(self.state, called).transcript, self.state)
 
         async def wait() -> bool:
             if self._staged:
@@ -608,7 +617,7 @@ class Driver:
         transcript = self.state.transcript
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
-        ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
+        ask = self._agent.ask(model, transcript, self.state)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
         if refused := self._agent.refuse_losses:

@@ -9,7 +9,8 @@ from contextvars import copy_context
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeGuard, TypeVar, cast, get_args
 
 import msgspec
 
@@ -18,6 +19,9 @@ from evener.errors import UsageError
 from evener.events import Effect, Interrupt, Limits, ToolFacts
 
 if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
+    # Defaults of type variables are for checkers, which know them on any Python.
+    from typing_extensions import TypeVar as DefaultTypeVar
+
     from evener.context.scratchpad import Scratchpad
     from evener.harness.approvals import Bench, Decision
     from evener.harness.opening import Given, Prompt
@@ -25,6 +29,7 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.harness.stream import RunStream
     from evener.harness.thread import Thread
     from evener.hooks import Hook, HookAnswer, HookEvent, Hooks
+    from evener.model.plain import PlainProvider
     from evener.model.seam import Askable
     from evener.model.server_state import Bearings
     from evener.policy.rules import Policy
@@ -36,18 +41,28 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.tools.tool import Tool, Toolbox
     from evener.transcript.ask import Effort, OutputForm, State, StateMode
     from evener.transcript.message import Message
+    from evener.transcript.settings import ModelSettings
     from evener.transport.exchange import Reach
 
-    ModelLike = str | Askable
+    ModelLike = str | Askable | PlainProvider
+    Deps = DefaultTypeVar("Deps", covariant=True, default=object)
+    Output = DefaultTypeVar("Output", covariant=True, default=object)
+    OutputLike = type[Output] | OutputShape | Mapping[str, object] | UnionType | str | None
+else:
+    Deps = TypeVar("Deps", covariant=True)
+    Output = TypeVar("Output", covariant=True)
 
 __all__ = [
     "OUTCOMES",
     "Harness",
+    "PlainFunction",
     "Subagent",
     "UnknownOutcome",
     "check_harness",
     "check_names",
+    "check_settings",
     "check_thread",
+    "is_askable",
     "models_of",
     "store_of",
     "to_the_end",
@@ -103,15 +118,40 @@ OUTCOMES: Mapping[UnknownOutcome, tuple[Interrupt, ...]] = {"tell": (), "ask": (
 STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", "put_blob", "get_blob", "aclose")
 
 
-def models_of(model: object) -> tuple[str | Askable, ...]:
+def models_of(model: object) -> tuple[ModelLike, ...]:
     """The chain of models that was given, the preferred one first."""
     given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
     if not given:
         raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
     for one in given:
-        if not isinstance(one, str) and not _has(one, ("ask", "stream", "most_cost", "capped")):
-            raise _wrong("model", 'a model string such as "local:smollm2", a model, or a list of these', one)
+        if not isinstance(one, str) and not is_askable(one) and not _has(one, ("name", "complete")):
+            expected = (
+                'a model string such as "local:smollm2", a model, a provider with `name` and `complete`, or a list of these'
+            )
+            raise _wrong("model", expected, one)
     return given
+
+
+def is_askable(one: object) -> TypeGuard[Askable]:
+    """True if the loop can ask it as it is. What has only `name` and `complete` is wrapped first."""
+    return _has(one, ("ask", "stream", "most_cost", "capped"))
+
+
+def check_settings(settings: object, tools: Collection[str]) -> None:
+    """Refuse settings that are none, and those that name a tool which is not here."""
+    from evener.transcript.settings import ModelSettings
+
+    if settings is None:
+        return
+    if not isinstance(settings, ModelSettings):
+        raise _wrong("settings", "ModelSettings(...), or None", settings)
+    missing = next((name for name in settings.tools_named if name not in tools), None)
+    if missing is not None:
+        known = ", ".join(tools) or "none"
+        raise UsageError(
+            f"`tool_choice` names the tool {missing!r}, and the tools are: {known}. "
+            'Name one of them, or say "auto", "required" or "none".'
+        )
 
 
 def check_harness(
@@ -128,11 +168,14 @@ def check_harness(
     scratchpad: object,
     unknown_outcome: object,
     media_from: object = "public",
+    settings: object = None,
+    page_output: object = True,
 ) -> None:
     """Refuse the first of these that is not what it has to be."""
     from evener.context.scratchpad import Scratchpad
     from evener.hooks import Hook
     from evener.policy.rules import Policy
+    from evener.transcript.settings import ModelSettings
 
     _each(tools, "tools", "a list of tools or functions", _is_tool)
     _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
@@ -146,6 +189,8 @@ def check_harness(
         ("policy", policy, (Policy, type(None)), "a Policy, or None"),
         ("decide_within", decide_within, (int, float), "a number of seconds, 0 for ever"),
         ("scratchpad", scratchpad, (bool, Scratchpad), "True, False or a Scratchpad"),
+        ("page_output", page_output, (bool,), "True or False"),
+        ("settings", settings, (ModelSettings, type(None)), "ModelSettings(...), or None"),
     ):
         if not isinstance(value, kinds):
             raise _wrong(what, expected, value)
@@ -235,7 +280,15 @@ def _wrong(what: str, expected: str, value: object) -> UsageError:
     return UsageError(f"`{what}` takes {expected}; not {shown}.")
 
 
-class Harness:
+class PlainFunction(Protocol):
+    """A function or method that is no tool yet. Its signature is read when it is made one."""
+
+    __qualname__: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> object: ...
+
+
+class Harness(Generic[Deps, Output]):
     """One agent. `model` is a model string or a model, or several: a chain, where the next is asked if one cannot answer.
 
     `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
@@ -252,19 +305,27 @@ class Harness:
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
-    or "anywhere", this machine and private networks included.
+    or "anywhere", this machine and private networks included. `settings` say how the model is asked, in every request; a run
+    may have others over them. `effort`, `max_output_tokens` and `temperature` are short for those of models named by a text.
     """
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, kinds: object) -> object:
+            """Take `Harness[Deps]` for `Harness[Deps, object]`, as checkers do."""
+            return super().__class_getitem__(kinds if isinstance(kinds, tuple) else (kinds, object))
 
     def __init__(
         self,
         model: ModelLike | Sequence[ModelLike] = "",
         *,
-        tools: Iterable[Tool | Callable[..., object]] = (),
+        tools: Iterable[Tool[Deps] | PlainFunction] = (),
         system: Given = None,
         name: str = "",
         store: Store | str | PathLike[str] | None = None,
         limits: Limits | None = None,
-        deps: object = None,
+        settings: ModelSettings | None = None,
+        deps: Deps = None,  # type: ignore[assignment] # without any, tools are not to need some
         effort: Effort | None = None,
         max_output_tokens: int | None = None,
         temperature: float | None = None,
@@ -272,7 +333,7 @@ class Harness:
         policy: Policy | None = None,
         interrupts: Iterable[Interrupt] = (),
         decide_within: float = 0.0,
-        output: object = None,
+        output: OutputLike[Output] = None,
         output_form: OutputForm = "",
         hooks: Iterable[Hook] = (),
         agents: Iterable[Subagent] = (),
@@ -285,7 +346,7 @@ class Harness:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
-            media_from=media_from,
+            media_from=media_from, settings=settings, page_output=page_output,
         )  # fmt: skip
         from evener.harness.opening import System
         from evener.tools.call import Threads
@@ -298,6 +359,7 @@ class Harness:
         self._name = name
         self._system = System(system, deps=deps)
         self._limits = limits or Limits()
+        self._settings = settings
         self._deps = deps
         self._store = store_of(store)
         self._hooks = _hooks_of(hooks) if hooks else None
@@ -308,6 +370,7 @@ class Harness:
         if scratchpad:
             self._add_scratchpad(scratchpad)
         check_names(self._toolbox, self._agents)
+        check_settings(settings, self._toolbox)
         self._threads = Threads()
         self._policy = policy
         self._check_rules()
@@ -339,8 +402,8 @@ class Harness:
         return self._store
 
     @property
-    def threads(self) -> Threads:
-        """The threads in which sync tools run: how many are busy, how many hang."""
+    def tool_threads(self) -> Threads:
+        """The threads of the process in which sync tools run: how many are busy, how many hang."""
         return self._threads
 
     # Runs.
@@ -351,14 +414,19 @@ class Harness:
         *,
         thread: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """Say something, in a new conversation or in a `thread`, and run to a stop.
 
         A new one may go on from the `resume_state` of a result. Raises what the model's provider said when no model could
-        answer; any other stop is told by `RunResult.stop`.
+        answer; any other stop is told by `RunResult.stop`. `settings` hold for this run, also when it is resumed; `metadata`
+        is the caller's own, and comes back with the result.
         """
-        return await self.thread(thread, limits=limits, resume_from=resume_from).run(prompt)
+        check_settings(settings, self._toolbox)
+        here = self.thread(thread, limits=limits, resume_from=resume_from)
+        return await here.run(prompt, settings=settings, metadata=metadata)
 
     def run_sync(
         self,
@@ -366,10 +434,14 @@ class Harness:
         *,
         thread: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """The same for callers without an event loop. Works inside a running one, too, which it holds up meanwhile."""
-        return to_the_end(self.run(prompt, thread=thread, limits=limits, resume_from=resume_from))
+        return to_the_end(
+            self.run(prompt, thread=thread, limits=limits, settings=settings, metadata=metadata, resume_from=resume_from)
+        )
 
     def stream(
         self,
@@ -377,27 +449,56 @@ class Harness:
         *,
         thread: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
-    ) -> RunStream:
+    ) -> RunStream[Output]:
         """The same, watched: starts at once, gives typed events. Needs a running event loop."""
-        return self.thread(thread, limits=limits, resume_from=resume_from).stream(prompt)
+        check_settings(settings, self._toolbox)
+        here = self.thread(thread, limits=limits, resume_from=resume_from)
+        return here.stream(prompt, settings=settings, metadata=metadata)
 
-    async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult:
+    async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult[Output]:
         """Go on with a run that stopped at a limit, was cancelled, failed, or whose process died."""
         return await self.thread(thread, limits=limits).resume()
 
-    def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult:
+    def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult[Output]:
         """The same for callers without an event loop."""
         return to_the_end(self.resume(thread, limits=limits))
 
-    def with_model(self, *models: ModelLike) -> Harness:
+    def with_model(self, *models: ModelLike) -> Harness[Deps, Output]:
         """The same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
-        made._models = self._opened(models) or self._models
+        made._models = self._opened(models_of(models)) if models else self._models
+        return made
+
+    def with_tools(self, *tools: Tool | PlainFunction) -> Harness[Deps, Output]:
+        """The same agent with further tools. Threads that it goes on with have them from their next run on."""
+        made = copy(self)
+        _each(tools, "tools", "tools or functions", _is_tool)
+        made._toolbox = self._toolbox.add(*tools)
+        check_names(made._toolbox, made._agents)
+        made._check_rules()
+        return made
+
+    def with_settings(self, settings: ModelSettings) -> Harness[Deps, Output]:
+        """The same agent, asked with these settings over those it has."""
+        check_settings(settings, self._toolbox)
+        made = copy(self)
+        made._settings = settings.over(self._settings)
         return made
 
     def _opened(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
-        return tuple(self._open(one) if isinstance(one, str) else one for one in models)
+        return tuple(self._opened_one(one) for one in models)
+
+    def _opened_one(self, one: ModelLike) -> Askable:
+        if isinstance(one, str):
+            return self._open(one)
+        if is_askable(one):
+            return one
+        from evener.model.plain import PlainModel
+
+        return PlainModel(cast("PlainProvider", one))
 
     def _open(self, name: str) -> Askable:
         from evener.model.open import open_model
@@ -416,29 +517,36 @@ class Harness:
         """
         await self.thread(thread).decide(decisions)
 
+    def decide_sync(self, thread: str, decisions: Mapping[str, Decision]) -> None:
+        """The same for callers without an event loop."""
+        to_the_end(self.decide(thread, decisions))
+
     def thread(
         self,
         id: str = "",
         *,
         branch: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
         history: Iterable[Message] = (),
         resume_from: ResumeState | str | None = None,
-    ) -> Thread:
+    ) -> Thread[Output]:
         """A conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
 
         The id of a thread stands for its head, that of one log for that log; `branch` names exactly one log of the thread. A
         new one may begin with a `history`: messages from elsewhere, or examples; or with what `RunResult.resume_state` gave.
         """
         check_thread(id, branch=branch, limits=limits)
+        check_settings(settings, self._toolbox)
         told = told_first(id or branch, history, resume_from)
-        return self._thread(id, limits=limits, history=told, branch=branch)
+        return self._thread(id, limits=limits, settings=settings, history=told, branch=branch)
 
     def _thread(
         self,
         id: str,
         *,
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
         history: Iterable[Message] = (),
         store: Store | None = None,
         name: str | None = None,
@@ -446,7 +554,7 @@ class Harness:
         branch: str = "",
         begin: bool = False,
         source: str = "",
-    ) -> Thread:
+    ) -> Thread[Output]:
         from evener.driver import Agent
         from evener.harness.approvals import judge_by, judge_of
         from evener.harness.opening import Opener
@@ -479,6 +587,7 @@ class Harness:
             bearings=self._bearings(),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
+            settings=self._settings if settings is None else settings.over(self._settings),
         )
         recorded = ev.RunSetup(
             limits=setup.limits,
@@ -575,9 +684,10 @@ class Harness:
     def _heir(self, agent: Subagent) -> Harness:
         """The agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to that."""
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
-        if not names:
+        if not names and agent.settings is None:
             return agent.harness
         made = copy(agent.harness)
+        made._settings = made._settings if agent.settings is None else agent.settings.over(made._settings)
         made._toolbox = made._toolbox.add(*(self._toolbox[name] for name in names))
         made._deps = self._deps if made._deps is None else made._deps
         return made
@@ -626,12 +736,14 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
     """Another harness that this one may hand a task to. It starts afresh each time, and keeps its log beside ours.
 
     `inherits` names tools of ours that it has beside its own, as they are when it is asked; not agents, lest they go round.
+    `settings` stand over those of its harness.
     """
 
     name: str
     harness: Harness
     description: str
     inherits: tuple[str, ...] = ()
+    settings: ModelSettings | None = None
 
 
 def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:

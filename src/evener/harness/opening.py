@@ -1,6 +1,6 @@
 """What a run begins with: the events that a prompt or a resume writes first. Reads the clock; writes nothing itself."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 
 import msgspec
@@ -12,19 +12,22 @@ from evener.driver import Driver
 from evener.errors import UsageError
 from evener.loop.state import RunState
 from evener.store.protocol import Log
-from evener.transcript.blocks import Block, TextBlock
+from evener.transcript.blocks import Block, TextBlock, json_text
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
+from evener.transcript.settings import ModelSettings
 from evener.transcript.transcript import Transcript
 
 __all__ = [
     "Given",
     "Opener",
     "Prompt",
+    "Said",
     "System",
     "drop_cancels",
     "message_of",
     "run_of",
+    "said_of",
     "with_hooks",
 ]
 
@@ -96,6 +99,15 @@ def _up_to_mark(blocks: Blocks) -> Blocks:
 Prompt = str | Message | Sequence[Block]
 Beginning = tuple[ev.Event, ...]
 
+
+class Said(msgspec.Struct, frozen=True):
+    """What begins a run: the user's message, the settings of this run alone, and the caller's own object as JSON text."""
+
+    message: Message
+    settings: ModelSettings | None = None
+    metadata: str = ""
+
+
 NOT_RESUMABLE = ("done", "refusal", "length")
 
 
@@ -107,12 +119,13 @@ class Opener:
         self._system = system
         self._history = tuple(history)
 
-    def prompted(self, state: RunState, message: Message) -> Beginning:
+    def prompted(self, state: RunState, said: Said) -> Beginning:
         """The user speaks."""
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
-        return (*self._configured(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
+        begun = ev.Prompted(at=time(), run=run, message=said.message, settings=said.settings, metadata=said.metadata)
+        return (*self._configured(state, system), *told, begun)
 
     def resumed(self, state: RunState) -> Beginning:
         """A run that had stopped, or whose process died, goes on."""
@@ -177,6 +190,24 @@ def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
 def run_of(beginning: Beginning, state: RunState) -> str:
     """The run that these events begin or go on with."""
     return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
+
+
+def said_of(prompt: Prompt, settings: object = None, metadata: object = None) -> Said:
+    """What begins a run. UsageError for what cannot begin one."""
+    message = message_of(prompt)
+    if (
+        message.role != "user"
+        or not message.blocks
+        or all(isinstance(b, TextBlock) and not b.text.strip() for b in message.blocks)
+    ):
+        raise UsageError("The prompt is empty: there is nothing to ask. Give a text, or blocks of a user's message.")
+    if settings is not None and not isinstance(settings, ModelSettings):
+        raise UsageError(f"`settings` takes ModelSettings(...), or None; not {type(settings).__name__}.")
+    if metadata is None:
+        return Said(message, settings)
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"`metadata` takes a mapping of your own, such as {{'ticket': 7}}; not {type(metadata).__name__}.")
+    return Said(message, settings, json_text(metadata, "The metadata of a run"))
 
 
 def message_of(prompt: Prompt) -> Message:

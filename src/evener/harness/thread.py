@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from time import time
+from typing import Generic, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from evener.harness.branches import (
     root_of,
     seq_of,
 )
-from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
+from evener.harness.opening import Opener, Prompt, drop_cancels, run_of, said_of, with_hooks
 from evener.harness.preview import Compiled, Opens, compile_request
 from evener.harness.scratchpad import Pad, current_pad
 from evener.harness.stream import RunStream, Show, steering
@@ -36,12 +37,13 @@ from evener.loop.plan import Setup
 from evener.loop.state import Pending, RunState, Spent, fold
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
-from evener.result import RunResult, result_of
+from evener.result import Approval, Output, RunResult, approvals_of, result_of
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
 from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
 from evener.transcript.blocks import ToolCall
 from evener.transcript.mint import new_id
+from evener.transcript.settings import ModelSettings
 from evener.transport.exchange import Reach, Transport
 
 __all__ = [
@@ -242,7 +244,7 @@ def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -
 Opening = Callable[[RunState], tuple[ev.Event, ...]]
 
 
-class Thread:
+class Thread(Generic[Output]):
     """One branch of a conversation. Not to be used for two runs at once: what is said to a busy one steers it.
 
     `id` is that of a thread, which stands for its head, or of one log; `branch` is exactly that log. `pad` is None where there
@@ -306,26 +308,43 @@ class Thread:
 
     # Runs.
 
-    async def run(self, prompt: Prompt, *, at: At = None) -> RunResult:
-        """Say something, and run to a stop. With `at` (see `fork`) in a branch that begins there: an alternative."""
-        message = message_of(prompt)
-        here = self if at is None else await self.fork(at)
-        return await here._perform(lambda state: here._opener.prompted(state, message), None)
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        at: At = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> RunResult[Output]:
+        """Say something, and run to a stop. With `at` (see `fork`) in a branch that begins there: an alternative.
 
-    def stream(self, prompt: Prompt, *, at: At = None) -> RunStream:
+        `settings` hold for this run, resumed or not. `metadata` is the caller's own, and comes back with each of its results.
+        """
+        said = said_of(prompt, settings, metadata)
+        here = self if at is None else await self.fork(at)
+        return await here._perform(lambda state: here._opener.prompted(state, said), None)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        at: At = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> RunStream[Output]:
         """The same, watched. Starts at once; needs a running event loop."""
-        message = message_of(prompt)
+        said = said_of(prompt, settings, metadata)
         check_at(at)
         here = self
 
-        async def start(show: Show) -> RunResult:
+        async def start(show: Show) -> RunResult[Output]:
             nonlocal here
             here = self if at is None else await self.fork(at)
-            return await here._perform(lambda state: here._opener.prompted(state, message), show)
+            return await here._perform(lambda state: here._opener.prompted(state, said), show)
 
         return RunStream(start, lambda kind, body: here._say(kind, body))
 
-    async def resume(self, *, force: bool = False) -> RunResult:
+    async def resume(self, *, force: bool = False) -> RunResult[Output]:
         """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit.
 
         `force` takes the log from a holder that may be alive: that one can write nothing more, and a `write` that it had
@@ -333,7 +352,7 @@ class Thread:
         """
         return await self._perform(self._opener.resumed, None, begins=False, force=force)
 
-    def resume_stream(self, *, force: bool = False) -> RunStream:
+    def resume_stream(self, *, force: bool = False) -> RunStream[Output]:
         """The same, watched."""
         return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False, force=force), self._say)
 
@@ -345,7 +364,7 @@ class Thread:
         """Ask a run that is under way to stop, here or in another process."""
         await self._say("cancel", {"why": why})
 
-    async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
+    async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult[Output]:
         """The run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it ended.
 
         For callers that may run again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
@@ -374,13 +393,18 @@ class Thread:
         """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
         await decide(self._store, await self._here(), decisions, court=self._court)
 
+    async def approvals(self) -> tuple[Approval, ...]:
+        """What waits to be decided here, and in runs inside the calls of this thread. From any process."""
+        here = await self._here()
+        return approvals_of(await state_of(self._store, here), here)
+
     async def state(self) -> RunState:
         """What the log says now."""
         return await state_of(self._store, await self._here())
 
     # The tree.
 
-    async def fork(self, at: At = None) -> "Thread":
+    async def fork(self, at: At = None) -> "Thread[Output]":
         """A new branch that goes on from here, or from `at`: after the message of that id, or the event of that number.
 
         Nothing is copied, and neither this branch nor the thread's head changes: both may run at the same time.
@@ -437,11 +461,11 @@ class Thread:
 
         `model` is any model, by default the one of the harness.
         """
-        message = None if prompt is None else message_of(prompt)
+        said = None if prompt is None else said_of(prompt)
         state = await self.state() if self._id else RunState()
         asked = self._agent.models if not model else (self._opens(model) if isinstance(model, str) else model,)
         media = Media(self._store.put_blob, self._store.get_blob)
-        return await compile_request(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
+        return await compile_request(state, said, models=asked, agent=self._agent, opener=self._opener, media=media)
 
     # Where it is.
 
@@ -467,7 +491,7 @@ class Thread:
         end = await self._store.head(self._source)
         return (await fork_at(self._store, end, None, harness=self._path, name=self._id)).log
 
-    def _on(self, fork: Fork) -> "Thread":
+    def _on(self, fork: Fork) -> "Thread[Output]":
         """The same on a new branch. What is known here is not read again there, if it is the end that was forked."""
         made = copy(self)
         made._id = made._log = fork.log
@@ -492,7 +516,9 @@ class Thread:
         if self._driver is not None:
             self._driver.nudge()
 
-    async def _perform(self, opening: Opening, show: Show | None, *, begins: bool = True, force: bool = False) -> RunResult:
+    async def _perform(
+        self, opening: Opening, show: Show | None, *, begins: bool = True, force: bool = False
+    ) -> RunResult[Output]:
         if not self._id and not begins:
             raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()
@@ -565,7 +591,7 @@ class Thread:
             show=show or (site.show if site else None),
         )
 
-    async def _with_pad(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
+    async def _with_pad(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult[Output]:
         pad = self._pad
         if pad is None:
             return await self._driven(driver, beginning)
@@ -575,9 +601,10 @@ class Thread:
         finally:
             current_pad.reset(token)
 
-    async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
-        resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
-        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed)
+    async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult[Output]:
+        prompt = next((event.message for event in beginning if isinstance(event, ev.Prompted)), None)
+        resumed = prompt is None
+        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed, prompt=prompt)
         try:
             if not resumed:
                 driver.hooked("run_start")
@@ -589,7 +616,7 @@ class Thread:
         driver.tell(st.RunFinished, result=result)
         return result
 
-    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
+    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult[Output]:
         hooks = self._agent.hooks
         try:
             await driver.record_soon(*with_hooks(driver, beginning))
@@ -608,18 +635,20 @@ class Thread:
         """The events of the log from the last prompt on, or more."""
         return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
 
-    def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
+    def _completed(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult[Output]:
         """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.
 
         `events` are those since the log was opened.
         """
         shape = self._agent.shape
-        if self._pad is not None:
-            result = msgspec.structs.replace(result, scratchpad=self._pad.after(events))
+        output: object = None
         if shape is None:
-            return msgspec.structs.replace(result, output=result.text) if result.ok else result
-        found = shape.read(result.output_text) if result.ok and result.output_text else None
-        return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
+            output = result.text if result.ok else None
+        elif result.ok and result.output_text:
+            found = shape.read(result.output_text)
+            output = found.value if isinstance(found, Accepted) else None
+        pad = None if self._pad is None else self._pad.after(events)
+        return cast("RunResult[Output]", msgspec.structs.replace(result, output=output, scratchpad=pad))
 
     def _opened(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
         """Only who wants `force` asks for it: a store of the user's own need not have it."""

@@ -20,6 +20,7 @@ from evener.events import LimitHit, Limits, Nested
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
+from evener.transcript.settings import ModelSettings
 from evener.transcript.transcript import Transcript
 
 __all__ = [
@@ -287,6 +288,9 @@ class RunState(msgspec.Struct, frozen=True):
     epoch: int = 0
     last: float = 0.0  # the time of the last event
     held: tuple[Standing, ...] = ()  # what providers hold of the conversation
+    settings: ModelSettings | None = None  # of this run alone
+    metadata: str = ""  # the caller's own, of this run
+    turns: int = 0  # answers in this run
 
     @property
     def phase(self) -> Phase:
@@ -520,7 +524,7 @@ def _prompted(state: RunState, event: ev.Prompted) -> RunState:
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
         transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
         wanted=state.wanted if refused else _wanted(state, event.message), refused=refused,
-        cancelled=event.refused if refused else None,
+        cancelled=event.refused if refused else None, settings=event.settings, metadata=event.metadata,
     )  # fmt: skip
 
 
@@ -566,6 +570,7 @@ def _replied(state: RunState, event: ev.Replied) -> RunState:
         state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
         held=state.held if event.held is None else hold_reply(state.held, state.model, event, event.held),
+        turns=state.turns + 1,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from evener.transcript.blocks import Origin
 from evener.transcript.completer import Completer
 from evener.transcript.loss import loss_of
 from evener.transcript.reply import Reply, Usage
+from evener.transcript.settings import ModelSettings
 from evener.transcript.transcript import Transcript
 from evener.translate import retarget
 
@@ -47,6 +48,7 @@ class AskDefaults(msgspec.Struct, frozen=True):
     reasoning: Reasoning = Reasoning()
     cache: Cache = Cache("moving")
     refuse_losses: frozenset[str] = frozenset()
+    more: ModelSettings | None = None  # what the values above do not hold: choice, extra fields, foreign reasoning
 
 
 class Model:
@@ -102,6 +104,9 @@ class Model:
     ) -> Ask:
         """Return an ask to this model; defaults stand for what is not given."""
         defaults = self._defaults
+        if (more := defaults.more) is not None:
+            choice = choice or (more.choice(ANY) if tools else None)
+            extra = (*more.extras(self._origin.wire), *extra)
         return Ask(
             transcript,
             self._origin,
@@ -114,7 +119,7 @@ class Model:
             state or REPLAYED,
             True,
             extra,
-            "drop",
+            "text" if more is not None and more.foreign_reasoning == "text" else "drop",
             defaults.refuse_losses,
         )
 

@@ -51,7 +51,7 @@ def blanked(event: ev.Event) -> ev.Event:
         case ev.Imported():
             return replace(event, messages=tuple(map(_message, event.messages)))
         case ev.Prompted() | ev.Steered():
-            return _without(replace(event, message=_message(event.message)), "refused")
+            return _of_user(event)
         case ev.Configured() | ev.ModelCalled() | ev.Replied() | ev.ModelFailed():
             return _of_model(event)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
@@ -118,6 +118,11 @@ def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFaile
         case ev.ModelFailed():
             return _without(event, "message")
     assert_never(event)
+
+
+def _of_user(event: ev.Prompted | ev.Steered) -> ev.Event:
+    bare = _without(replace(event, message=_message(event.message)), "refused")
+    return replace(bare, settings=None, metadata="") if isinstance(bare, ev.Prompted) else bare
 
 
 def _of_approval(event: ev.ApprovalAsked | ev.ApprovalDecided) -> ev.Event:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -16,7 +16,12 @@ from evener.errors import BadValue
 
 __all__ = ["Cancellation", "Progress", "ToolContext", "call_on", "settle"]
 
-Deps = TypeVar("Deps")
+if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Deps = DefaultTypeVar("Deps", default=object)
+else:
+    Deps = TypeVar("Deps")
 T = TypeVar("T")
 MOST_TEXT = 2_000
 

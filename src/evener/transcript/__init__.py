@@ -44,6 +44,7 @@ from evener.transcript.loss import Loss, LossKind, LossRefused
 from evener.transcript.message import Message, Role
 from evener.transcript.repair import Exchange, Repair, RepairRules, repair
 from evener.transcript.reply import Reply, Stop, StopReason, Usage
+from evener.transcript.settings import ModelSettings
 from evener.transcript.transcript import Node, Transcript
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "LossKind",
     "LossRefused",
     "Message",
+    "ModelSettings",
     "Namespace",
     "Node",
     "Origin",

@@ -67,6 +67,7 @@ TABLE = (
 CODE = (
     "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.store.sqlite.snapshots",
     "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript", "evener.transcript.reply",
+    "evener.transcript.settings",
 )  # fmt: skip
 
 
