@@ -9,6 +9,7 @@ from evener import Harness, MemoryStore, ModelSettings, SqliteStore, open_model,
 from evener.errors import BadDocument, BadValue, UsageError
 from evener.harness import Decision, Subagent
 from evener.testing import Call, FakeServer, ScriptedModel, Text, calls, turn
+from evener.testing.scripted_model import Line
 from evener.transcript import Ask, Extra, ToolCall
 
 ROWS = {
@@ -133,7 +134,7 @@ def test_a_model_is_opened_with_them() -> None:
 def test_those_of_a_run_survive_its_pause_with_its_metadata(tmp_path: object) -> None:
     """S2.69: another process, with another harness object, goes on with the settings and the metadata of the run."""
     store = f"{tmp_path}/log.db"
-    script = [calls(ToolCall.of("a", "pay", {"amount": 5})), "done"]
+    script: list[Line] = [calls(ToolCall.of("a", "pay", {"amount": 5})), "done"]
     first = ScriptedModel(script)
     paused = Harness(first, tools=[pay], store=SqliteStore(store)).run_sync(
         "go", settings=ModelSettings(seed=9), metadata={"ticket": 7}
