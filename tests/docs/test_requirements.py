@@ -29,7 +29,6 @@ BUILT = {
 """What each part of the work that is done was to bring."""
 
 OWED = {
-    "S2.18": "no option hides the events of children: all of them are shown",
     "S2.28": "there are no file tools yet",
 }
 """What of it is still missing, and why."""

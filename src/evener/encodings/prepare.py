@@ -8,6 +8,7 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from evener.encodings.examples import has_called_before, with_examples, worked_examples
 from evener.encodings.forms import (
     FINAL_RESULT,
     alternatives,
@@ -59,14 +60,26 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
     if plan.untouched:
         return Prepared(ask, plan.losses, plan.encoding, plan.form, plan)
     style = plan.style
-    past = rewrite_history(prior.past if prior else None, style, ask.transcript) if style else None
-    transcript = past.transcript if past else ask.transcript
+    shows = bool(plan.examples) and not has_called_before(ask.transcript)
+    told = with_examples(plan.examples, ask.transcript) if shows else ask.transcript
+    past = rewrite_history(prior.past if prior and not shows else None, style, told) if style else None
+    transcript = past.transcript if past else told
     if transcript.system_blocks is not plan.system:
         transcript = transcript.with_system(plan.system)
     made = replace(ask, transcript=transcript, tools=plan.tools, choice=plan.choice, output=plan.output, settings=plan.settings)
     last = ask.transcript.last
     losses = (*plan.losses, *past.losses) if past else plan.losses
+    losses = (*losses, _report_examples(plan)) if shows else losses
     return Prepared(made, losses, plan.encoding, plan.form, plan, past, last.id if last else "")
+
+
+def _report_examples(plan: Plan) -> Loss:
+    """The caller did not write them, and pays for them."""
+    size = sum(len(message.text) + sum(len(call.raw) for call in message.calls) for message in plan.examples)
+    tool = next(call.name for message in plan.examples for call in message.calls)
+    many = sum(len(message.calls) for message in plan.examples)
+    why = f"{many} worked examples of {tool}, {size} characters: this model calls no tool without"
+    return loss_of("added", "message", why, name="example")
 
 
 def _is_plain(choice: Choice) -> bool:
@@ -129,7 +142,14 @@ def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[obj
         wrapped=draft.wrapped,
         untouched=style is None and draft.is_as(ask),
         optional=optional_arguments(_specs(ask)) if strict else {},
+        examples=worked_examples(_shown(ask)) if offered and quirks.worked_examples else (),
     )
+
+
+def _shown(ask: Ask) -> tuple[ToolSpec, ...]:
+    """The tools that may be called, those that must be first."""
+    named = [tool for tool in _specs(ask) if tool.name in ask.choice.names]
+    return () if ask.choice.mode == "none" else tuple(named or _specs(ask))
 
 
 def _specs(ask: Ask) -> list[ToolSpec]:

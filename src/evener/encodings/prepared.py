@@ -8,6 +8,7 @@ import msgspec
 from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock
 from evener.transcript.loss import Loss
+from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
 
 __all__ = ["EncodingName", "Final", "Past", "Plan", "Prepared", "TextStyle"]
@@ -62,6 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
     wrapped: bool = False  # the answer is an object that holds the value
     untouched: bool = False  # the ask goes on as it is
     optional: Mapping[str, frozenset[str]] = {}
+    examples: tuple[Message, ...] = ()  # calls that were never made, to show how
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):

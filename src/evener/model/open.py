@@ -89,6 +89,8 @@ def open_model(
     )
     chosen_settings = _settings(settings, effort, thinking, thinking_budget, max_output_tokens, temperature)
     cache = cache or Cache("moving" if facts.quirks.cache_marks else "marks")
+    if provider.vendor == LOCAL and chosen_settings.temperature is None:
+        chosen_settings = replace(chosen_settings, temperature=0.0)  # so small a model wanders at any other
     sampling, reasoning = chosen_settings.sampling(Settings()), chosen_settings.reasoning(Reasoning())
     return Model(endpoint, defaults=AskDefaults(sampling, reasoning, cache, refused, chosen_settings if settings else None))
 

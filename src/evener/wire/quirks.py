@@ -40,6 +40,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     tools: bool = True
     most_tools: int = 0  # the most a request may offer; 0 is unknown
     tool_encoding: Literal["native", "json_schema", "xml", "react"] = "native"  # how tools reach the model
+    worked_examples: bool = False  # beside calls in the text, show calls that were made: it makes none otherwise
     strict: bool = True
     forced_choice: bool = True
     forced_choice_thinking: bool = True  # also while thinking is on

@@ -8,6 +8,7 @@ import asyncio
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
@@ -37,6 +38,7 @@ from evener.harness.finding import find_harness
 from evener.loop.state import Limits
 from evener.model.seam import Askable
 from evener.providers.config import load_config
+from evener.providers.rows import LOCAL
 from evener.result import RunResult
 from evener.store.protocol import NoLog, Store
 from evener.tools.tool import Tool
@@ -57,6 +59,7 @@ __all__ = [
 
 
 INTERRUPTED = 130
+SMALL_SYSTEM = "Be brief."
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,11 +241,17 @@ def make_harness(
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
         tools=load_tools(options.tools),
-        system=options.system or system or None,
+        system=options.system or system or (SMALL_SYSTEM if is_small(options.model) else None),
+        page_output=not is_small(options.model),
         store=store or options.store or None,
         name="run",
         refuse_losses=options.refuse_losses,
     )
+
+
+def is_small(model: str) -> bool:
+    """True if it is the embedded model: told nothing it writes stories, and a tool that pages through output confuses it."""
+    return model.startswith((f"{LOCAL}:", f"{LOCAL}/"))
 
 
 def load_tools(references: Iterable[str]) -> list[Tool | Callable[..., object]]:
@@ -258,6 +267,8 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
         found: object = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
+    except Exception as error:
+        raise UsageError(f"Cannot load tools from {reference!r}: {_blame(error)}. Mend the module, then try again.") from error
     finally:
         sys.path.remove(os.getcwd())
     if isinstance(found, Tool) or callable(found):
@@ -265,6 +276,14 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     if isinstance(found, list | tuple):
         return found
     raise UsageError(f"{reference!r} is a {type(found).__name__}; expected a tool, a function, or a list of them.")
+
+
+def _blame(error: Exception) -> str:
+    """Return an error of the user's own module, with the file and line where it happened."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}: {type(error).__name__}: {error}"
 
 
 def make_limits(options: RunOptions, harness: Harness) -> Limits | None:
