@@ -320,6 +320,7 @@ COMMANDS = (
         "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",
         ID,
         _argument("-o --output FILE", "a new file that only you can read; default: standard output", default="-"),
+        _argument("--html", "write one page to look at in a browser, with calls, costs and losses, instead"),
         STORE,
     ),
     Command(
@@ -393,10 +394,27 @@ COMMANDS = (
         "doctor",
         "commands.doctor:run",
         "Check this installation and suggest fixes. It looks at versions, config files, keys and the local model, and connects "
-        "to the providers with a key. No key is sent.",
+        "to the providers with a key. No key is sent. With a THREAD, check that conversation instead: what each wire would "
+        "repair or lose of it. Nothing is sent.",
+        _argument("thread THREAD", "a thread or branch: its id, or the first characters of it", nargs="?", default=""),
+        STORE,
         _argument("--offline", "do not use the network"),
         _argument("--json", "print a JSON list of findings", dest="as_json"),
         epilog="exit codes: 0 no problem found, 1 something that is configured is broken",
+    ),
+    Command(
+        "probe",
+        "reports.probe:run",
+        "Find out what an endpoint can do. Sends at most six small requests, and prints a row for your config file.",
+        _argument("model MODEL", "provider:model"),
+        _argument("--base-url URL", "the address, if it is not that of the provider"),
+        _argument("--json", "print a JSON list of what was tried", dest="as_json"),
+    ),
+    Command(
+        "completion",
+        "reports.completion:run",
+        'Print a script that makes a shell complete commands and options. For bash: eval "$(evener completion bash)"',
+        _argument("shell SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish")),
     ),
     Command(
         "translate",

@@ -264,8 +264,9 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     module, _, name = reference.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        found: object = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        loaded = import_module(module) if module else None
+        found: object = getattr(loaded, name)
+    except (ImportError, AttributeError) as error:
         raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
     except Exception as error:
         raise UsageError(f"Cannot load tools from {reference!r}: {_blame(error)}. Mend the module, then try again.") from error

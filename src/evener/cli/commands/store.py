@@ -47,9 +47,21 @@ PRIVATE = 0o600
 STANDARD = "-"
 
 
-def export(id: str, *, output: str, store: str) -> int:
-    """Write a thread as JSON Lines."""
-    return with_store(store, lambda opened: _export(opened, id, output))
+def export(id: str, *, output: str, store: str, html: bool = False) -> int:
+    """Write a thread as JSON Lines, or as a page."""
+    return with_store(store, lambda opened: _export_page(opened, id, output) if html else _export(opened, id, output))
+
+
+async def _export_page(store: SqliteStore, id: str, output: str) -> int:
+    from evener.cli.reports.html import page_of, write_page
+
+    log = await find_log(store, id)
+    if output == STANDARD:
+        sys.stdout.write(await page_of(store, log))
+        return 0
+    size = await write_page(store, log, Path(output))
+    say(f"evener: Wrote {count(size, 'character')} to {output}. The page holds the whole conversation; only you can read it.")
+    return 0
 
 
 def import_thread(file: str, *, store: str) -> int:
