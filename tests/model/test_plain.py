@@ -78,6 +78,7 @@ def test_its_answers_may_be_typed() -> None:
 
 
 def test_complete_may_be_a_plain_function() -> None:
+    """S0.31."""
     assert Harness(Blocking(), store="memory").run_sync("hello").text == "HELLO"
 
 

@@ -1,0 +1,94 @@
+"""Takes a behaviour away, and looks whether a test that names its requirement fails. `bench/mutants.toml` lists what is taken.
+
+A requirement is covered only if a test notices when what it asks for is gone. Each mutant is one replacement in one file of a
+copy of the package; the tests that name the number run against the copy. This tree is not changed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from scripts import requirements
+
+__all__ = ["Mutant", "main", "read_mutants", "tests_of"]
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "bench" / "mutants.toml"
+SECONDS = 300
+SLOW = ("cli/", "local/", "store/", "bench/", "docs/", "driver/test_killed", "driver/test_wires")
+"""Tests of these are left out where others name the number, too."""
+
+
+class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One behaviour that is taken away: `old` stands once in the file, and `new` takes its place."""
+
+    number: str
+    file: str
+    old: str
+    new: str
+
+
+def read_mutants() -> tuple[Mutant, ...]:
+    """Return the list as it is kept."""
+    return msgspec.convert(tomllib.loads(LIST.read_text("utf-8"))["mutant"], tuple[Mutant, ...])
+
+
+def tests_of(number: str) -> tuple[str, ...]:
+    """Return the tests that name a requirement, the quick ones if there are any."""
+    named = [claim for claim in requirements.claims(ROOT / "tests") if claim.number == number and claim.test]
+    quick = [claim for claim in named if not claim.file.startswith(SLOW)]
+    return tuple(f"tests/{claim.file}::{claim.test}" for claim in quick or named)
+
+
+def main(only: Iterable[str] = ()) -> int:
+    """Plant each mutant; print whether it was caught. Returns 1 if one was not."""
+    wanted = set(only)
+    missed = 0
+    mutants = [mutant for mutant in read_mutants() if not wanted or mutant.number in wanted]
+    for mutant in mutants:
+        caught = is_caught(mutant)
+        missed += not caught
+        print(
+            f"{mutant.number:6} {'caught' if caught else 'MISSED'}  {mutant.file}: {' '.join(mutant.old.split())[:60]}",
+            flush=True,
+        )
+    print(f"{len(mutants) - missed} of {len(mutants)} mutants caught")
+    return int(bool(missed))
+
+
+def is_caught(mutant: Mutant) -> bool:
+    """True if a test that names the number fails without the behaviour."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "evener"
+        shutil.copytree(ROOT / "src" / "evener", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        path = copy / mutant.file
+        text = path.read_text("utf-8")
+        if text.count(mutant.old) != 1:
+            raise ValueError(f"{mutant.file} has {mutant.old!r} {text.count(mutant.old)} times; a mutant needs one place.")
+        path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            *tests_of(mutant.number),
+        ]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env={**os.environ, "PYTHONPATH": folder}, capture_output=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return True
+        return done.returncode == 1

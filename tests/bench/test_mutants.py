@@ -1,0 +1,22 @@
+"""The list of mutants fits the tree: each has one place, and tests that name its number. `python -m bench mutants` plants them."""
+
+import pytest
+
+from bench.mutants import ROOT, Mutant, read_mutants, tests_of
+
+LISTED = read_mutants()
+
+
+def test_there_are_sixty() -> None:
+    assert len(LISTED) >= 60
+
+
+@pytest.mark.parametrize("mutant", LISTED, ids=lambda mutant: f"{mutant.number}-{mutant.file}")
+def test_a_mutant_has_one_place(mutant: Mutant) -> None:
+    text = (ROOT / "src" / "evener" / mutant.file).read_text("utf-8")
+    assert text.count(mutant.old) == 1
+    assert mutant.old != mutant.new
+
+
+def test_every_number_has_tests() -> None:
+    assert [number for number in sorted({mutant.number for mutant in LISTED}) if not tests_of(number)] == []

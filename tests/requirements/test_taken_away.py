@@ -1,0 +1,45 @@
+"""Small behaviours that a mutant showed no test of their number to notice (`python -m bench mutants`)."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from evener import Harness, ModelSettings, tool
+from evener.testing import ScriptedModel, calls
+from evener.transcript import Message, Reply, Stop, TextBlock, ToolCall, ToolResult
+
+
+@tool(effect="read")
+def look(item: str) -> str:
+    """Look."""
+    return item
+
+
+def test_a_result_is_known_by_its_block_in_a_users_message() -> None:
+    """S0.6, S0.15."""
+    message = Message.tool_result("a", "found")
+    assert (message.role, type(message.blocks[0])) == ("user", ToolResult)
+    result = Harness(ScriptedModel([calls(ToolCall.of("a", "look", {"item": "x"})), "done"]), tools=[look], store="memory")
+    told = [message.role for message in result.run_sync("go").transcript]
+    assert told == ["user", "assistant", "user", "assistant"]
+
+
+def test_a_time_is_kept_in_utc() -> None:
+    """S0.12."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    kept = Message("user", (TextBlock("x"),), created_at=noon).created_at
+    assert kept is not None
+    assert (kept.tzinfo, kept.hour) == (UTC, 10)
+
+
+def test_every_call_of_a_reply_is_collected() -> None:
+    """S0.39."""
+    made = (ToolCall.of("a", "look", {"item": "x"}), ToolCall.of("b", "look", {"item": "y"}))
+    assert Reply(made, Stop("tools")).calls == made
+    result = Harness(ScriptedModel([calls(*made), "done"]), tools=[look], store="memory").run_sync("go")
+    assert [record.call.id for record in result.records] == ["a", "b"]
+
+
+def test_readable_reasoning_is_asked_for_without_an_effort() -> None:
+    """S0.40."""
+    model = ScriptedModel(["done"])
+    Harness(model, store="memory", settings=ModelSettings(show="summary")).run_sync("go")
+    assert model.asks[0].reasoning.show == "summary"
