@@ -11,15 +11,17 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from scripts import requirements
-
 __all__ = ["Mutant", "main", "read_mutants", "tests_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "scripts"))
+import requirements  # noqa: E402 # a script, not a package
+
 LIST = ROOT / "bench" / "mutants.toml"
 SECONDS = 300
 SLOW = ("cli/", "local/", "store/", "bench/", "docs/", "driver/test_killed", "driver/test_wires")
@@ -42,9 +44,14 @@ def read_mutants() -> tuple[Mutant, ...]:
 
 def tests_of(number: str) -> tuple[str, ...]:
     """Return the tests that name a requirement, the quick ones if there are any."""
-    named = [claim for claim in requirements.claims(ROOT / "tests") if claim.number == number and claim.test]
+    named = [claim for claim in _claims() if claim.number == number and claim.test]
     quick = [claim for claim in named if not claim.file.startswith(SLOW)]
     return tuple(f"tests/{claim.file}::{claim.test}" for claim in quick or named)
+
+
+@cache
+def _claims() -> list[requirements.Claim]:
+    return requirements.claims(ROOT / "tests")
 
 
 def main(only: Iterable[str] = ()) -> int:

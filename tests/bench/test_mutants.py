@@ -1,8 +1,9 @@
-"""The list of mutants fits the tree: each has one place, and tests that name its number. `python -m bench mutants` plants them."""
+"""The list of mutants fits the tree: each has one place, and tests. `python -m bench mutants` plants them."""
 
 import pytest
 
-from bench.mutants import ROOT, Mutant, read_mutants, tests_of
+from bench import mutants
+from bench.mutants import ROOT, Mutant, read_mutants
 
 LISTED = read_mutants()
 
@@ -19,4 +20,4 @@ def test_a_mutant_has_one_place(mutant: Mutant) -> None:
 
 
 def test_every_number_has_tests() -> None:
-    assert [number for number in sorted({mutant.number for mutant in LISTED}) if not tests_of(number)] == []
+    assert [number for number in sorted({mutant.number for mutant in LISTED}) if not mutants.tests_of(number)] == []

@@ -11,6 +11,8 @@ import pytest
 from evener import Harness, tool
 from evener.cli.reports.completion import words_of
 from evener.testing import Call, FakeServer, ScriptedModel, Status, Text, calls, turn
+from evener.testing.scripted_model import Line
+from evener.testing.servers.server import Entry
 from evener.transcript import ToolCall
 from tests.cli.run import Home
 
@@ -25,7 +27,7 @@ def look(item: str) -> str:
 
 def thread(home: Home) -> str:
     """A thread with a call, in the store that the command line uses."""
-    script = [calls(ToolCall.of("a", "look", {"item": "x"})), f"Done {HOSTILE}"]
+    script: list[Line] = [calls(ToolCall.of("a", "look", {"item": "x"})), f"Done {HOSTILE}"]
     store = home.folder / "t.db"
     return Harness(ScriptedModel(script), tools=[look], store=store).run_sync(f"Hello {HOSTILE}").thread
 
@@ -77,7 +79,7 @@ def test_a_thread_is_held_against_every_wire(home: Home) -> None:
 
 
 def test_an_endpoint_is_tried_out(home: Home) -> None:
-    script = [
+    script: list[Entry] = [
         turn(Text("yes")), turn(Text("yes")), turn(Call("look_up", {"word": "tree"})), turn(Text('{"n": 3}')),
         Status(400, "no images here"), turn(Text("12")),
     ]  # fmt: skip
