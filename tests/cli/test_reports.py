@@ -12,7 +12,7 @@ from evener import Harness, tool
 from evener.cli.reports.completion import words_of
 from evener.testing import Call, FakeServer, ScriptedModel, Status, Text, calls, turn
 from evener.testing.scripted_model import Line
-from evener.testing.servers.server import Entry
+from evener.testing.servers.provider import Entry
 from evener.transcript import ToolCall
 from tests.cli.run import Home
 
