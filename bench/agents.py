@@ -281,7 +281,7 @@ def _waiting(name: str, said: Sequence[Said]) -> Figure:
     """The same in wall time, which is mostly that of the disk."""
     memory, disk, bare = said
     turns, each = CALLS + 1, bare.wall / max(bare.count, 1)
-    extra = max(disk.wall - memory.wall, 1e-9) / turns
+    extra, each = max(disk.wall - memory.wall, 1e-9) / turns, max(each, 1e-9)
     note = f"a bare commit takes {each * 1e6:,.0f} us; beyond a memory log a turn takes {extra / each:.1f} of them"
     return Figure(name, disk.wall / turns * 1e6, bare.wall / turns * 1e6, note=note)
 
